@@ -1,0 +1,211 @@
+"""The engine, its sessions, and everything that differs between SQLite and PostgreSQL.
+
+SQLite runs in WAL mode with foreign keys on. Its writing transactions begin IMMEDIATE behind a fair queue of this process, so that
+writers wait for each other instead of failing with "database is locked"; writers of other processes wait by SQLite's own busy time-out.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import URL, DateTime, Dialect, MetaData, event, make_url
+from sqlalchemy import Enum as EnumType
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.types import TypeDecorator
+from sqlalchemy.util import await_only
+from sqlmodel import SQLModel
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+metadata: MetaData = SQLModel.metadata
+metadata.naming_convention = NAMING
+
+WAIT_SECONDS = 5.0
+"""How long a writer waits for its turn on SQLite before it gives up with `Busy`."""
+CONNECT_SECONDS = 3.0
+STATEMENT_SECONDS = 15.0
+
+
+class Busy(Exception):
+    """The database could not take this transaction in time; nothing was changed, and the same call may go through later."""
+
+
+class Timestamp(TypeDecorator[datetime]):
+    """An instant, kept in UTC with microseconds. Takes and gives aware datetimes only."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a timestamp needs its offset")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+
+
+def words(enumeration: type[Any]) -> Any:
+    """The column type of an enumeration: kept as its word (the value, lower case), checked in Python, free to grow without a migration."""
+    return EnumType(
+        enumeration,
+        native_enum=False,
+        create_constraint=False,
+        length=32,
+        values_callable=lambda members: [str(member.value) for member in members],
+    )
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def is_conflict(error: IntegrityError) -> bool:
+    """Whether a unique constraint was hit, rather than a foreign key, a check or a missing value."""
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", "")
+    return code in ("23505", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether the database itself could not answer (gone, restarting, busy, over its time limit), so that a later try may succeed."""
+    if isinstance(error, Busy | ConnectionError | TimeoutError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated or isinstance(error.orig, OSError):
+        return True
+    state = str(getattr(error.orig, "sqlstate", None) or "")
+    if state[:2] in ("08", "53", "57") or state in ("40001", "40P01"):
+        return True
+    return isinstance(error, OperationalError) and ("locked" in str(error.orig) or "busy" in str(error.orig))
+
+
+class Session(AsyncSession):
+    """A session whose statements take turns, since one connection answers one statement at a time and resolvers run side by side."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._turn = asyncio.Lock()
+
+    async def execute(self, *args: Any, **settings: Any) -> Any:
+        async with self._turn:
+            return await super().execute(*args, **settings)
+
+    async def scalar(self, *args: Any, **settings: Any) -> Any:
+        async with self._turn:
+            return await super().scalar(*args, **settings)
+
+    async def flush(self, objects: Any = None) -> None:
+        async with self._turn:
+            await super().flush(objects)
+
+    async def get(self, *args: Any, **settings: Any) -> Any:
+        async with self._turn:
+            return await super().get(*args, **settings)
+
+    async def delete(self, instance: object) -> None:
+        async with self._turn:
+            await super().delete(instance)
+
+
+class Database:
+    """One database: `sqlite+aiosqlite:///path` or `postgresql+asyncpg://…` (the plain names `sqlite`, `postgresql` mean these drivers)."""
+
+    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+        self.url = driver_url(url)
+        self.dialect = self.url.get_backend_name()
+        settings: dict[str, Any] = {
+            "json_serializer": lambda value: orjson.dumps(value).decode(),
+            "json_deserializer": orjson.loads,
+            "pool_size": pool_size,
+            "max_overflow": pool_size,
+            "pool_timeout": WAIT_SECONDS,
+        }
+        if self.dialect == "sqlite":
+            settings["connect_args"] = {"timeout": WAIT_SECONDS, "isolation_level": None}
+        else:
+            settings["pool_pre_ping"] = True
+            settings["connect_args"] = {
+                "timeout": CONNECT_SECONDS,
+                "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off"},
+            }
+        self.engine = create_async_engine(self.url, **settings)
+        self._writing = self.engine.execution_options(writing=True)
+        self._queue = asyncio.Lock()
+        if self.dialect == "sqlite":
+            self._prepare_sqlite()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Session]:
+        """A session for statements that change nothing; what it did is rolled back at the end."""
+        async with Session(self.engine, expire_on_commit=False, autoflush=False) as session:
+            yield session
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Session]:
+        """A session whose transaction may write. On SQLite its first statement waits for its turn. Raises Busy, IntegrityError."""
+        async with Session(self._writing, expire_on_commit=False) as session:
+            yield session
+
+    async def close(self) -> None:
+        await self.engine.dispose()
+
+    def _prepare_sqlite(self) -> None:
+        engine = self.engine.sync_engine
+
+        @event.listens_for(engine, "connect")
+        def connect(connection: Any, entry: ConnectionPoolEntry) -> None:
+            cursor = connection.cursor()
+            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY"):
+                cursor.execute(f"PRAGMA {pragma}")
+            cursor.close()
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            if not connection.get_execution_options().get("writing"):
+                connection.exec_driver_sql("BEGIN")
+                return
+            try:
+                await_only(asyncio.wait_for(self._queue.acquire(), WAIT_SECONDS))
+            except TimeoutError as error:
+                raise Busy("another writer kept the database for too long") from error
+            connection.info["queued"] = True
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            except OperationalError as error:
+                self._leave_queue(connection.info)
+                if isinstance(error.orig, sqlite3.OperationalError) and "locked" in str(error.orig):
+                    raise Busy("another process kept the database for too long") from error
+                raise
+
+        @event.listens_for(engine, "checkin")
+        def checkin(connection: Any, entry: ConnectionPoolEntry) -> None:
+            self._leave_queue(entry.info)
+
+    def _leave_queue(self, info: dict[Any, Any]) -> None:
+        if info.pop("queued", False):
+            self._queue.release()
+
+
+def driver_url(url: str) -> URL:
+    """The URL with the asynchronous driver of its database. Raises ValueError for a database that is neither SQLite nor PostgreSQL."""
+    parsed = make_url(url)
+    drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+    backend = parsed.drivername.partition("+")[0]
+    if backend not in drivers:
+        raise ValueError(f"the database must be SQLite or PostgreSQL, not {backend}")
+    return parsed.set(drivername=drivers[backend])

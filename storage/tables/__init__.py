@@ -1,0 +1,44 @@
+"""The tables: a file a noun, with its enumerations and the statements asked of it."""
+
+from storage.database import metadata
+from storage.tables.commit_comments import CommitComment, LineType
+from storage.tables.counters import Counter, CounterKind
+from storage.tables.emails import Email
+from storage.tables.issues import Issue, IssueState
+from storage.tables.labels import IssueLabel, Label
+from storage.tables.members import AccessLevel, GroupMember, ProjectMember
+from storage.tables.milestones import Milestone, MilestoneState
+from storage.tables.namespaces import Namespace, NamespaceKind
+from storage.tables.notes import Note
+from storage.tables.projects import Project, Visibility
+from storage.tables.settings import Settings
+from storage.tables.ssh_keys import SshKey
+from storage.tables.users import Token, User, UserState
+
+__all__ = [
+    "AccessLevel",
+    "CommitComment",
+    "Counter",
+    "CounterKind",
+    "Email",
+    "GroupMember",
+    "Issue",
+    "IssueLabel",
+    "IssueState",
+    "Label",
+    "LineType",
+    "Milestone",
+    "MilestoneState",
+    "Namespace",
+    "NamespaceKind",
+    "Note",
+    "Project",
+    "ProjectMember",
+    "Settings",
+    "SshKey",
+    "Token",
+    "User",
+    "UserState",
+    "Visibility",
+    "metadata",
+]

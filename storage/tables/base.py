@@ -1,0 +1,33 @@
+"""What every table shares: the integer id, and how a column is spelled."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Integer, Text
+from sqlmodel import Field, SQLModel
+
+from storage.database import Timestamp, now
+
+
+class Row(SQLModel):
+    """A table with an integer id that rises and is never used again."""
+
+    __table_args__: Any = {"sqlite_autoincrement": True}
+
+    id: int = Field(default=None, primary_key=True)
+
+
+class Dated(Row):
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+    updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def refers(target: str, *, on_delete: str = "CASCADE", optional: bool = False, index: bool = False) -> Any:
+    """A foreign key, as `refers("users.id")`."""
+    settings: dict[str, Any] = {"default": None} if optional else {}
+    return Field(**settings, sa_type=Integer, sa_column_args=[ForeignKey(target, ondelete=on_delete)], nullable=optional, index=index)
+
+
+def long_text(*, optional: bool = False) -> Any:
+    settings: dict[str, Any] = {"default": None} if optional else {}
+    return Field(**settings, sa_type=Text, nullable=optional)

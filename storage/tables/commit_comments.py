@@ -1,0 +1,32 @@
+"""Comments on a commit of a project, on a line of its diff or under the whole."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Index
+from sqlmodel import Field
+
+from storage.database import Timestamp, now, words
+from storage.tables.base import Row, long_text, refers
+
+
+class LineType(StrEnum):
+    NEW = "new"
+    OLD = "old"
+
+
+class CommitComment(Row, table=True):
+    """`line` is the line's number in the new file; the three of the place are null together."""
+
+    __tablename__ = "commit_comments"
+    __table_args__: Any = (Index("ix_commit_comments_project_id_sha", "project_id", "sha", "id"), {"sqlite_autoincrement": True})
+
+    project_id: int = refers("projects.id")
+    sha: str = Field(max_length=64)
+    author_id: int = refers("users.id", index=True)
+    note: str = long_text()
+    path: str | None = long_text(optional=True)
+    line: int | None = None
+    line_type: LineType | None = Field(default=None, sa_type=words(LineType))
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)

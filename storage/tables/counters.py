@@ -1,0 +1,35 @@
+"""Counters of a project: where the numbers of issues and milestones come from."""
+
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Field, SQLModel, col
+
+from storage.database import words
+
+
+class CounterKind(StrEnum):
+    ISSUE = "issue"
+    MILESTONE = "milestone"
+
+
+class Counter(SQLModel, table=True):
+    """The last number given. The row is locked until its transaction ends, so a number of a rolled-back creation is given again."""
+
+    __tablename__ = "counters"
+
+    project_id: int = Field(primary_key=True, foreign_key="projects.id", ondelete="CASCADE")
+    kind: CounterKind = Field(primary_key=True, sa_type=words(CounterKind))
+    value: int = 0
+
+
+def advance(dialect: str, project_id: int, kind: CounterKind, by: int = 1) -> Any:
+    """The statement that raises a counter and returns its new value."""
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    return (
+        insert(Counter)
+        .values(project_id=project_id, kind=kind, value=by)
+        .on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": col(Counter.value) + by})
+        .returning(col(Counter.value))
+    )

@@ -1,0 +1,53 @@
+"""Issues of a project."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Index, UniqueConstraint, exists
+from sqlmodel import Field, col
+
+from storage.database import Timestamp, words
+from storage.tables.base import Dated, long_text, refers
+from storage.tables.labels import IssueLabel, Label
+from storage.tables.milestones import Milestone
+
+
+class IssueState(StrEnum):
+    OPENED = "opened"
+    CLOSED = "closed"
+
+
+class Issue(Dated, table=True):
+    """`iid` counts 1, 2, 3 … in the project, without gaps."""
+
+    __tablename__ = "issues"
+    __table_args__: Any = (
+        UniqueConstraint("project_id", "iid"),
+        Index("ix_issues_project_id_created_at", "project_id", "created_at", "id"),
+        Index("ix_issues_project_id_updated_at", "project_id", "updated_at", "id"),
+        Index("ix_issues_author_id_created_at", "author_id", "created_at", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    project_id: int = refers("projects.id")
+    iid: int
+    author_id: int = refers("users.id")
+    assignee_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    milestone_id: int | None = refers("milestones.id", on_delete="SET NULL", optional=True, index=True)
+    title: str = Field(max_length=255)
+    description: str | None = long_text(optional=True)
+    state: IssueState = Field(default=IssueState.OPENED, sa_type=words(IssueState))
+    closed_at: datetime | None = Field(default=None, sa_type=Timestamp)
+
+
+def with_any_label(titles: list[str]) -> ColumnElement[bool]:
+    """The condition that an issue carries at least one label of these titles."""
+    return exists().where(
+        col(IssueLabel.issue_id) == col(Issue.id), col(IssueLabel.label_id) == col(Label.id), col(Label.title).in_(titles)
+    )
+
+
+def with_milestone(titles: list[str]) -> ColumnElement[bool]:
+    """The condition that an issue's milestone has one of these titles."""
+    return exists().where(col(Milestone.id) == col(Issue.milestone_id), col(Milestone.title).in_(titles))

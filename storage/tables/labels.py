@@ -1,0 +1,42 @@
+"""Labels of a project, and which issues carry them."""
+
+from typing import Any
+
+from sqlalchemy import Select, UniqueConstraint, select
+from sqlmodel import Field, SQLModel, col
+
+from storage.tables.base import Dated, long_text, refers
+
+
+class Label(Dated, table=True):
+    """`title` is unique in its project, with case; `color` is `#` and six hex digits."""
+
+    __tablename__ = "labels"
+    __table_args__: Any = (UniqueConstraint("project_id", "title"), {"sqlite_autoincrement": True})
+
+    project_id: int = refers("projects.id")
+    title: str = Field(max_length=255)
+    color: str = Field(max_length=7)
+    description: str | None = long_text(optional=True)
+    template: bool = False
+
+
+class IssueLabel(SQLModel, table=True):
+    __tablename__ = "issue_labels"
+
+    issue_id: int = Field(primary_key=True, foreign_key="issues.id", ondelete="CASCADE")
+    label_id: int = Field(primary_key=True, foreign_key="labels.id", ondelete="CASCADE", index=True)
+
+
+def of_issues(issue_ids: list[int]) -> Select[int, Label]:
+    """(issue id, label), by title."""
+    return (
+        select(col(IssueLabel.issue_id), Label)
+        .join(Label, col(Label.id) == col(IssueLabel.label_id))
+        .where(col(IssueLabel.issue_id).in_(issue_ids))
+        .order_by(col(Label.title), col(Label.id))
+    )
+
+
+def named(project_id: int, titles: list[str]) -> Select[Label]:
+    return select(Label).where(col(Label.project_id) == project_id, col(Label.title).in_(titles))

@@ -1,0 +1,88 @@
+"""Who is a member of which group and project, and what follows from it for one user."""
+
+from enum import IntEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, SmallInteger, UniqueConstraint, exists, func, literal, or_, select, union_all
+from sqlmodel import Field, col
+
+from storage.tables.base import Dated, refers
+from storage.tables.namespaces import Namespace, NamespaceKind
+from storage.tables.projects import Project, Visibility
+
+
+class AccessLevel(IntEnum):
+    """The access levels of the interface document."""
+
+    GUEST = 10
+    REPORTER = 20
+    DEVELOPER = 30
+    MASTER = 40
+    OWNER = 50
+
+
+class GroupMember(Dated, table=True):
+    __tablename__ = "group_members"
+    __table_args__: Any = (UniqueConstraint("group_id", "user_id"), {"sqlite_autoincrement": True})
+
+    group_id: int = refers("namespaces.id")
+    user_id: int = refers("users.id", index=True)
+    access_level: int = Field(sa_type=SmallInteger)
+
+
+class ProjectMember(Dated, table=True):
+    __tablename__ = "project_members"
+    __table_args__: Any = (UniqueConstraint("project_id", "user_id"), {"sqlite_autoincrement": True})
+
+    project_id: int = refers("projects.id")
+    user_id: int = refers("users.id", index=True)
+    access_level: int = Field(sa_type=SmallInteger)
+
+
+def levels_in_projects(user_id: int, project_ids: list[int]) -> Select[int, int]:
+    """(project id, level) for the projects where the user has one: the highest of project, group and own personal namespace."""
+    in_project = select(col(ProjectMember.project_id).label("project_id"), col(ProjectMember.access_level).label("level")).where(
+        col(ProjectMember.user_id) == user_id, col(ProjectMember.project_id).in_(project_ids)
+    )
+    in_group = (
+        select(col(Project.id), col(GroupMember.access_level))
+        .join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
+        .where(col(GroupMember.user_id) == user_id, col(Project.id).in_(project_ids))
+    )
+    as_owner = (
+        select(col(Project.id), literal(int(AccessLevel.OWNER)))
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER, col(Project.id).in_(project_ids))
+    )
+    levels = union_all(in_project, in_group, as_owner).subquery()
+    return select(levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.project_id)
+
+
+def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:
+    return select(col(GroupMember.group_id), col(GroupMember.access_level)).where(
+        col(GroupMember.user_id) == user_id, col(GroupMember.group_id).in_(group_ids)
+    )
+
+
+def member_projects(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Project` that the user is a member of it, of its group, or owns its namespace."""
+    return or_(
+        exists().where(col(ProjectMember.project_id) == col(Project.id), col(ProjectMember.user_id) == user_id),
+        exists().where(col(GroupMember.group_id) == col(Project.namespace_id), col(GroupMember.user_id) == user_id),
+        exists().where(
+            col(Namespace.id) == col(Project.namespace_id), col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER
+        ),
+    )
+
+
+def visible_projects(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Project` that a signed-in user who is no administrator may see it."""
+    return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id))
+
+
+def visible_groups(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Namespace` that a signed-in user may see the group: a member, or a project in it is visible."""
+    return or_(
+        exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id),
+        exists().where(col(Project.namespace_id) == col(Namespace.id), visible_projects(user_id)),
+    )

@@ -1,0 +1,59 @@
+"""Projects: a repository and what is kept around it."""
+
+from datetime import datetime
+from enum import IntEnum
+from typing import Any
+
+from sqlalchemy import JSON, Select, SmallInteger, UniqueConstraint, select
+from sqlmodel import Field, col
+
+from storage.database import Timestamp, now
+from storage.tables.base import Dated, long_text, refers
+from storage.tables.namespaces import Namespace
+
+
+class Visibility(IntEnum):
+    """The visibility levels of the interface document."""
+
+    PRIVATE = 0
+    INTERNAL = 1
+    PUBLIC = 2
+
+
+class Project(Dated, table=True):
+    """`path` is the last segment of the full path; `path_key` is the same in lower case, unique in the namespace."""
+
+    __tablename__ = "projects"
+    __table_args__: Any = (UniqueConstraint("namespace_id", "path_key"), {"sqlite_autoincrement": True})
+
+    namespace_id: int = refers("namespaces.id")
+    creator_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    name: str = Field(max_length=255)
+    path: str = Field(max_length=255)
+    path_key: str = Field(max_length=255)
+    description: str | None = long_text(optional=True)
+    visibility_level: int = Field(default=int(Visibility.PRIVATE), sa_type=SmallInteger)
+    default_branch: str | None = Field(default=None, max_length=255)
+    issues_enabled: bool = True
+    merge_requests_enabled: bool = True
+    builds_enabled: bool = True
+    wiki_enabled: bool = True
+    snippets_enabled: bool = True
+    public_builds: bool = True
+    archived: bool = False
+    avatar_url: str | None = Field(default=None, max_length=2000)
+    tag_list: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
+    last_activity_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def by_id(project_id: int) -> Select[Project]:
+    return select(Project).where(col(Project.id) == project_id)
+
+
+def by_full_path(namespace: str, path: str) -> Select[Project]:
+    """The project `namespace/path`, found without case."""
+    return (
+        select(Project)
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(col(Namespace.path_key) == namespace.lower(), col(Project.path_key) == path.lower())
+    )
