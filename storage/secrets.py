@@ -1,0 +1,170 @@
+"""Passwords, tokens and the key that guards them.
+
+A password is only ever compared, so an argon2id hash is kept. A token has 120 random bits, so a plain SHA-256 digest is
+enough to find it by; because `GET /user` must show it again, its value is kept too, encrypted with a key that lives
+outside the database.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
+from cryptography.fernet import Fernet, InvalidToken
+
+KEY_FILE = "secret.key"
+KEY_BYTES = 32
+
+T = TypeVar("T")
+
+
+class Undecipherable(Exception):
+    """A stored token was encrypted with another key, or its text is damaged."""
+
+
+class BadKey(ValueError):
+    """The key of the instance is not 32 bytes in base64."""
+
+
+class Passwords:
+    """Hashes and verifies passwords with argon2id (RFC 9106, its low-memory parameters unless others are given).
+
+    One hash takes about 90 ms and 64 MiB, so at most `at_once` run together, in threads of their own; the rest wait
+    their turn without holding the event loop.
+    """
+
+    def __init__(self, hasher: PasswordHasher | None = None, *, at_once: int = 2) -> None:
+        self._hasher = hasher or PasswordHasher()
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="passwords")
+        self._dummy = self._hash_of_nobody()
+
+    async def hash(self, password: str) -> str:
+        """The hash to store: `$argon2id$v=19$m=65536,t=3,p=4$SALT$HASH`, 97 characters with the default parameters."""
+        return await self._in_thread(lambda: self._hasher.hash(_bytes(password)))
+
+    async def verify(self, hash: str | None, password: str) -> bool:
+        """Whether `password` is the one that was hashed.
+
+        Without a hash (no such user, or a user without a password), and with one that is not argon2's, the answer is
+        False after the same work, so that the time taken does not tell whether an account exists.
+        """
+        return await self._in_thread(lambda: self._matches(hash, password))
+
+    def close(self) -> None:
+        """Ends the threads after the work that has begun; what still waits is cancelled."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def _matches(self, hash: str | None, password: str) -> bool:
+        try:
+            return self._hasher.verify(self._dummy if hash is None else hash, _bytes(password))
+        except VerifyMismatchError:
+            return False
+        except (InvalidHashError, VerificationError):
+            if hash is None:  # not a damaged hash, then: argon2 itself could not run, for want of memory
+                raise
+            return self._matches(None, password)
+
+    def _hash_of_nobody(self) -> str:
+        """Random bytes written as a hash with our parameters: it costs nothing to make and no password matches it."""
+        salt, digest = (base64.b64encode(os.urandom(size)).decode().rstrip("=") for size in (self._hasher.salt_len, self._hasher.hash_len))
+        cost = f"m={self._hasher.memory_cost},t={self._hasher.time_cost},p={self._hasher.parallelism}"
+        return f"$argon2id$v=19${cost}${salt}${digest}"
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def new_token() -> str:
+    """A fresh token: 20 url-safe characters, 120 random bits."""
+    return secrets.token_urlsafe(15)
+
+
+def digest(token: str) -> str:
+    """The SHA-256 of a token as 64 hex digits. This is stored and looked up, so that no query compares the token itself."""
+    return hashlib.sha256(_bytes(token)).hexdigest()
+
+
+class TokenCipher:
+    """Encrypts the values of tokens for storage (Fernet: AES-128-CBC with HMAC-SHA256)."""
+
+    def __init__(self, key: bytes) -> None:
+        """`key` as `load_key` gives it; BadKey when it is anything else."""
+        self._fernet = Fernet(_checked(key, "the key"))
+
+    def encrypt(self, token: str) -> str:
+        """The token as ASCII text, different at every call."""
+        return self._fernet.encrypt(_bytes(token)).decode("ascii")
+
+    def decrypt(self, text: str) -> str:
+        """The token that `encrypt` was given; Undecipherable when the text was not made with this key."""
+        try:
+            return self._fernet.decrypt(text).decode("utf-8", "surrogatepass")
+        except (InvalidToken, ValueError):  # ValueError: text that is not even ASCII
+            raise Undecipherable("a stored token cannot be read with this key; was the key file replaced?") from None
+
+
+def load_key(data: Path, given: str | None) -> bytes:
+    """The key of the instance, as the 44 url-safe base64 characters that `TokenCipher` takes.
+
+    `given` (from the configuration) wins; either base64 alphabet is fine, so `openssl rand -base64 32` makes one.
+    Otherwise `data/secret.key` is read, and made (mode 0600) when it is absent: servers that start together end up with
+    the same key. An unreadable key file raises BadKey and is never replaced, since every stored token depends on it.
+    """
+    if given is not None:
+        return _checked(given.encode("utf-8", "surrogatepass"), "the given secret key")
+    path = data / KEY_FILE
+    if not path.exists():
+        _make_key(path)
+    return _checked(path.read_bytes(), str(path))
+
+
+def _make_key(path: Path) -> None:
+    """Writes a new key whole under a temporary name and links it into place: the first of several makers wins."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(Fernet.generate_key() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            path.hardlink_to(temporary)
+        except FileExistsError:
+            return
+        _sync_folder(path.parent)
+    finally:
+        temporary.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a new directory entry survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _checked(key: bytes, what: str) -> bytes:
+    """`key` in url-safe base64 when it stands for exactly 32 bytes, else BadKey, whose text never shows the key."""
+    try:
+        raw = base64.b64decode(key.strip().translate(bytes.maketrans(b"-_", b"+/")), validate=True)
+    except binascii.Error:
+        raw = b""
+    if len(raw) != KEY_BYTES:
+        raise BadKey(f"{what} is not 32 bytes in base64 (make one with: openssl rand -base64 32)")
+    return base64.urlsafe_b64encode(raw)
+
+
+def _bytes(text: str) -> bytes:
+    """The text in UTF-8; lone surrogates pass, so that hostile input is merely a wrong password or an unknown token."""
+    return text.encode("utf-8", "surrogatepass")
