@@ -1,0 +1,225 @@
+"""How the process runs, read once at start. ("Settings" is another thing: the v3 resource that administrators change while it runs.)
+
+Where a value comes from, the first that has it: what the caller gives (the command line), the environment as `FORGEFRONT_NAME`, the TOML
+file, the default. The file is the one that `FORGEFRONT_CONFIG` names, or else `forgefront.toml` in the data folder if there is one.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from storage.database import driver_url
+
+PREFIX = "FORGEFRONT_"
+FILE_NAME = "forgefront.toml"
+DEFAULT_DATA = Path("data")
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. `problems` has a line for each thing wrong, with the place where it stands."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class Config(BaseSettings):
+    """Use `Config.load`, whose errors are written for people."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    data: Path = Field(default=DEFAULT_DATA, description="The folder that holds everything: database, repositories, key.")
+    host: str = Field(default="127.0.0.1", min_length=1, description="The address to listen on.")
+    port: int = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
+    external_url: str = Field(default="", description="The address that clients use, for links; by default host and port.")
+    database_url: str = Field(
+        default="", repr=False, description="sqlite:///FILE or postgresql://…; by default forgefront.db in the data folder."
+    )
+    database_connections: int = Field(default=10, ge=1, le=200, description="Connections kept open, for each process.")
+    secret_key: SecretStr | None = Field(
+        default=None, description="Encrypts the tokens kept in the database; by default secret.key in the data folder."
+    )
+    v3_profile: Literal["document", "gitlab-8.5"] = Field(
+        default="document", description="document: to the letter. gitlab-8.5: what clients of that time need."
+    )
+    avatar_url_template: str | None = Field(default=None, description="Makes a user's avatar_url; without it that is null.")
+    hooks_allow_local: bool = Field(default=False, description="Whether hooks may call inner and loopback addresses.")
+    log_format: Literal["json", "text"] = Field(default="json", description="How log lines are written to standard error.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The least level that is written.")
+    metrics: bool = Field(default=True, description="Whether /-/metrics answers. It asks for no credential.")
+    workers: int = Field(default=1, ge=1, le=64, description="Server processes; more than one needs PostgreSQL.")
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Addresses or networks of the proxies whose X-Forwarded-For is believed."
+    )
+    header_timeout: float = Field(default=20, gt=0, le=30, description="Seconds in which a request's header must be complete.")
+    body_timeout: float = Field(default=30, gt=0, le=30, description="Seconds without a byte, in or out, that end a connection.")
+    keep_alive_timeout: float = Field(default=30, gt=0, le=75, description="Seconds that an idle connection is kept.")
+    stop_timeout: float = Field(default=10, ge=0, le=10, description="Seconds that running requests get to end at a stop.")
+
+    @classmethod
+    def load(cls, **given: Any) -> Self:
+        """Reads the configuration. What is None in `given` counts as not given. Raises ConfigError, which never shows a value."""
+        given = {name: value for name, value in given.items() if value is not None}
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise ConfigError(_problems(error, given)) from None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        given = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
+        return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file(given))
+
+    @field_validator("data")
+    @classmethod
+    def _absolute(cls, data: Path) -> Path:
+        return data.expanduser().absolute()
+
+    @field_validator("external_url")
+    @classmethod
+    def _plain_address(cls, text: str) -> str:
+        if not text:
+            return text
+        parts = urlsplit(text)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must be an address such as https://forge.example.com")
+        if parts.query or parts.fragment or parts.username is not None or parts.password is not None:
+            raise ValueError("must have no query, fragment, user name or password")
+        if not text.isascii() or any(character <= " " or character in ',;<>"' for character in text):
+            raise ValueError("must be ASCII, without spaces, commas, semicolons, quotes or angle brackets")
+        return text.rstrip("/")
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, text: str) -> str:
+        if not text:
+            return text
+        try:
+            url = driver_url(text)
+        except Exception:
+            # SQLAlchemy's own text repeats the URL, which may hold a password.
+            raise ValueError("must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME") from None
+        if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+            raise ValueError("must name a file: a database in memory is lost at the end and differs for each connection")
+        return text
+
+    @field_validator("secret_key")
+    @classmethod
+    def _long_enough(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and len(key.get_secret_value()) < 32:
+            raise ValueError("must have at least 32 characters")
+        return key
+
+    @field_validator("avatar_url_template")
+    @classmethod
+    def _web_address(cls, text: str | None) -> str | None:
+        if text is not None and not text.startswith(("http://", "https://")):
+            raise ValueError("must start with http:// or https://")
+        return text
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _networks(cls, value: Any) -> Any:
+        entries = [entry.strip() for entry in value.split(",")] if isinstance(value, str) else value
+        if not isinstance(entries, list | tuple):
+            raise ValueError("must be a list of addresses or networks")
+        for entry in entries:
+            try:
+                ip_network(str(entry))
+            except ValueError:
+                raise ValueError("must be addresses or networks such as 10.0.0.0/8, with commas between them") from None
+        return tuple(entries)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if not self.database_url:
+            # The model is frozen for everybody else.
+            object.__setattr__(self, "database_url", f"sqlite:///{self.data / 'forgefront.db'}")
+        if self.workers > 1 and self.on_sqlite:
+            raise ValueError(
+                f"workers: {self.workers} processes need PostgreSQL, since on SQLite the writers of one process queue for each other;"
+                " set database_url, or leave workers at 1"
+            )
+        return self
+
+    @property
+    def on_sqlite(self) -> bool:
+        return driver_url(self.database_url).get_backend_name() == "sqlite"
+
+    @property
+    def repositories(self) -> Path:
+        """The folder of the bare repositories."""
+        return self.data / "repositories"
+
+    @property
+    def base_url(self) -> str:
+        """The address that links begin with, without a slash at its end."""
+        if self.external_url:
+            return self.external_url
+        host = "localhost" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 (it asks, it does not bind)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+def _file(given: Mapping[str, Any]) -> Path | None:
+    """The configuration file in use. Raises ConfigError when FORGEFRONT_CONFIG names one that is not there."""
+    if named := os.environ.get(f"{PREFIX}CONFIG"):
+        if not (path := Path(named)).is_file():
+            raise ConfigError([f"{PREFIX}CONFIG: there is no file {path}"])
+        return path
+    data = Path(given.get("data") or os.environ.get(f"{PREFIX}DATA") or DEFAULT_DATA)
+    path = data.expanduser() / FILE_NAME
+    return path if path.is_file() else None
+
+
+def _read_file(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the configuration file says. Raises ConfigError for a file that cannot be read and for words that mean nothing."""
+    path = _file(given)
+    if path is None:
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError([f"{path}: {getattr(error, 'strerror', None) or error}"]) from None
+    problems = []
+    for word in content:
+        if word not in Config.model_fields:
+            like = get_close_matches(word, Config.model_fields, n=1)
+            problems.append(f"{path}: unknown key {word}" + (f"; is it {like[0]}?" if like else ""))
+    if "data" in content and f"{PREFIX}CONFIG" not in os.environ:
+        problems.append(f"{path}: data cannot stand in a file that lies in the data folder")
+    if problems:
+        raise ConfigError(problems)
+    return content
+
+
+def _problems(error: ValidationError, given: Mapping[str, Any]) -> list[str]:
+    problems = []
+    for detail in error.errors(include_url=False, include_context=False, include_input=False):
+        text = detail["msg"].removeprefix("Value error, ")
+        if not detail["loc"]:
+            problems.append(text)
+            continue
+        name = str(detail["loc"][0])
+        if name in given:
+            place = name
+        elif os.environ.get(f"{PREFIX}{name.upper()}"):
+            place = f"{PREFIX}{name.upper()}"
+        else:
+            place = f"{_file(given)}: {name}"
+        problems.append(f"{place}: {text[:1].lower()}{text[1:]}")
+    return problems
