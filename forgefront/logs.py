@@ -1,0 +1,163 @@
+"""Log lines: structured, each with its request's id, none with a secret.
+
+One chain serves both structlog's loggers and those of the standard library (uvicorn, SQLAlchemy, alembic, asyncio), so that every line
+has the same form and passes the same redaction. Lines go to standard error; standard output belongs to the commands.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, Literal, TextIO
+
+import orjson
+import structlog
+from structlog.typing import Processor
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The id of the request that this task serves; the middleware sets it, every line written meanwhile has it."""
+
+REDACTED = "[redacted]"
+
+SECRET_NAMES = frozenset({"token", "password", "passwd", "secret", "authorization", "cookie", "credential", "parameters", "dsn"})
+SECRET_ENDINGS = ("_token", "_password", "_secret", "_key", "_authorization")
+
+# One look decides for most strings that nothing below can match.
+_SUSPECT = re.compile(r"token|passw|secret|authori[sz]ation|bearer|cookie|\[parameters|://[^/\s@]*@", re.IGNORECASE)
+_NAMED = re.compile(
+    r"""
+    # The end of the name of a parameter, a header, a JSON or Python key.
+    ( (?: token | password | passwd | secret | secret[_-]key | authorization | cookie ) ["']? )
+    # name=value, name: value, (b'name', b'value')
+    ( \s* (?: =>? | : ) \s* | (?<=["']) , \s* )
+    (?: b? "[^"]*" | b? '[^']*' | (?: (?: bearer | basic | token ) \s+ )? [^\s"'&,;)}\]]+ )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+_USER_INFO = re.compile(r"(://)[^/\s@]*@")
+_SQL_PARAMETERS = re.compile(r"\[parameters: [^\n]*")
+
+
+def configure(form: Literal["json", "text"], level: str, stream: TextIO | None = None) -> None:
+    """Sets up every logger of the process. `level` is the least that is written; `stream` is standard error unless given."""
+    stream = stream or sys.stderr
+    least = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        _add_request_id,
+    ]
+    renderer: Processor = _render_json if form == "json" else _text_renderer(stream)
+    structlog.configure(
+        processors=[*shared, structlog.processors.format_exc_info, redact, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                redact,
+                renderer,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(least)
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi"):
+        logging.getLogger(name).handlers = []
+        logging.getLogger(name).propagate = True
+    # The access lines are the middleware's: uvicorn's have the query string, and with it private_token.
+    logging.getLogger("uvicorn.access").handlers = []
+    logging.getLogger("uvicorn.access").propagate = False
+    # At debug these write whole statements with their parameters, and every frame of a socket.
+    for name in ("aiosqlite", "sqlalchemy", "websockets", "asyncssh", "httpcore", "httpx", "hpack"):
+        logging.getLogger(name).setLevel(max(least, logging.WARNING))
+    logging.captureWarnings(True)
+
+
+def redact(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Takes secrets out of a line: values whose name says that they are one, and such pairs inside of any text.
+
+    `{"event": "GET /x?private_token=abc&page=2", "password": "p"}` becomes
+    `{"event": "GET /x?private_token=[redacted]&page=2", "password": "[redacted]"}`.
+    """
+    for name, value in line.items():
+        if type(value) is int or type(value) is float or value is None:
+            continue
+        line[name] = REDACTED if _is_secret(name) else _clean(value)
+    return line
+
+
+def redact_text(text: str) -> str:
+    """The text without the values of tokens, passwords, credentials headers, user information in URLs and parameters of SQL statements."""
+    if not _SUSPECT.search(text):
+        return text
+    text = _SQL_PARAMETERS.sub(f"[parameters: {REDACTED}]", text)
+    text = _NAMED.sub(rf"\1\2{REDACTED}", text)
+    text = _BEARER.sub(rf"\1 {REDACTED}", text)
+    return _USER_INFO.sub(rf"\1{REDACTED}@", text)
+
+
+def _clean(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, bytes):
+        return redact_text(value.decode("utf-8", "replace"))
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if depth == 8:
+        return "…"
+    if isinstance(value, dict):
+        return {redact_text(str(name)): REDACTED if _is_secret(str(name)) else _clean(inner, depth + 1) for name, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        # A header is a pair of its name and its value.
+        if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str | bytes):
+            name = value[0].decode("latin-1") if isinstance(value[0], bytes) else value[0]
+            if _is_secret(name):
+                return [name, REDACTED]
+        return [_clean(inner, depth + 1) for inner in value]
+    return redact_text(str(value))
+
+
+@lru_cache(maxsize=1024)
+def _is_secret(name: str) -> bool:
+    plain = name.lower().replace("-", "_")
+    return plain in SECRET_NAMES or plain.endswith(SECRET_ENDINGS)
+
+
+def _add_request_id(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if "request_id" not in line and (request_id := REQUEST_ID.get()) is not None:
+        line["request_id"] = request_id
+    return line
+
+
+def _render_json(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
+    # A lone surrogate cannot be UTF-8, and no line may be lost to one.
+    try:
+        return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except orjson.JSONEncodeError:
+        return orjson.dumps({str(name): ascii(value) for name, value in line.items()}).decode()
+
+
+def _text_renderer(stream: TextIO) -> Processor:
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback, timestamp_key="time", sort_keys=False
+    )
+
+    def render(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
+        # A line break in a value would let a client write lines of its own.
+        for name, value in line.items():
+            if isinstance(value, str) and name not in ("exception", "stack") and not value.isprintable():
+                line[name] = value.encode("unicode_escape").decode()
+        return str(renderer(logger, method, line))
+
+    return render
