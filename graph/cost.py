@@ -1,0 +1,280 @@
+"""The static cost of an operation: how many rows it may read, by the page sizes that it asks for.
+
+Rows are the things an answer may hold: an item of a page or list, and a `Node` reached through a field. A page has the
+size of `first` or `last` (else the argument's default, else PAGE); a list beside `ids` has their number; any other list
+counts as PLAIN_LIST. Value objects (counts, quantiles, page info) and pages of which only `totalCount` is asked count
+nothing. What is written twice counts twice, also where execution would merge it.
+
+`projects(first: 50) { nodes { owner { name } issues(first: 10) { nodes { title } } } }` costs 50 projects, 50 owners and
+500 issues: 600 rows.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+
+import graphql
+from graphql import GraphQLError, GraphQLSchema
+from graphql.language import (
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    InlineFragmentNode,
+    IntValueNode,
+    ListValueNode,
+    Node,
+    OperationDefinitionNode,
+    SelectionSetNode,
+    ValueNode,
+    VariableNode,
+)
+
+from graph.errors import LimitExceeded
+
+ROWS = 10_000
+PAGE = 20
+LARGEST_PAGE = 100
+PLAIN_LIST = 10
+"""What a list without arguments (the labels of an issue, the entries of a diff) is taken to hold."""
+
+
+def exceeded(message: str, node: Node | None = None) -> GraphQLError:
+    """A refusal in the form in which validation reports, with the place of `node`."""
+    return GraphQLError(message, [node] if node else None, original_error=LimitExceeded(message))
+
+
+def spelled(value: int) -> str:
+    """A count for people; those of a bomb have hundreds of digits, which would say nothing."""
+    return f"{value:,}" if value < 10**12 else "more than 10^12"
+
+
+@dataclass(slots=True)
+class _Part:
+    """A field as far as rows go. `per` says how it multiplies what is below it:
+
+    node        one row and what is below it
+    value       only what is below it
+    item        the list inside a page (`nodes`, `edges`, `rows`): a row for each item that the page around it has
+    connection  its size times its items; the size is at most LARGEST_PAGE
+    page        the same for other fields with `first`, which have limits of their own
+    list        its size times a row
+    """
+
+    per: Literal["node", "value", "item", "connection", "page", "list"]
+    label: str
+    size: "int | _Asked" = 0
+    shrinks: bool = False
+    """Whether the caller can ask for fewer with `first`."""
+    parts: "list[_Part | str]" = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A size that stands in variables: the largest of those given, else `otherwise`."""
+
+    variables: tuple[str, ...]
+    otherwise: int
+    at_least: int = 0
+
+    def given(self, variables: Mapping[str, Any]) -> int:
+        sizes = [size for name in self.variables if (size := _sent(variables.get(name))) is not None]
+        return max([*sizes, self.at_least]) if sizes else self.at_least or self.otherwise
+
+
+class Rows:
+    """The rows of one operation; `fragments` are those it spreads, each after the ones it spreads itself."""
+
+    def __init__(
+        self,
+        schema: GraphQLSchema,
+        operation: OperationDefinitionNode,
+        fragments: Mapping[str, FragmentDefinitionNode],
+    ) -> None:
+        self._schema = schema
+        self._pages = _page_types(schema)
+        self._defaults = {node.variable.name.value: node.default_value for node in operation.variable_definitions or ()}
+        self._sized: list[tuple[_Part, FieldNode]] = []
+        """Fields with a page size of their own, and where they stand."""
+        self._fragments = {
+            name: self._parts(node.selection_set, schema.type_map.get(node.type_condition.name.value)) for name, node in fragments.items()
+        }
+        self._operation = self._parts(operation.selection_set, schema.get_root_type(operation.operation))
+        self._constant = all(isinstance(part.size, int) for part, _ in self._sized)
+        self._found: list[GraphQLError] | None = None
+
+    def refusals(self, variables: Mapping[str, Any]) -> list[GraphQLError]:
+        if self._found is not None:
+            return self._found
+        found = list(self._judge(variables))
+        if self._constant:
+            self._found = found
+        return found
+
+    def total(self, variables: Mapping[str, Any], *, at_most: int | None = None, only: str | None = None) -> int:
+        """Rows of the operation, were every page that can shrink (or those of the field `only`) at most `at_most` long."""
+
+        def sums(parts: "list[_Part | str]") -> tuple[int, int]:
+            """Rows, and rows for each item of the page that these parts belong to."""
+            flat = each = 0
+            for part in parts:
+                if isinstance(part, str):
+                    more_flat, more_each = fragments.get(part, (0, 0))
+                    flat, each = flat + more_flat, each + more_each
+                    continue
+                below, items = sums(part.parts)
+                if part.per in ("node", "value"):
+                    flat += (part.per == "node") + below + PAGE * items
+                elif part.per == "item":
+                    each += 1 + below + PAGE * items
+                else:
+                    size = part.size if isinstance(part.size, int) else part.size.given(variables)
+                    if at_most is not None and (part.label == only or (only is None and part.shrinks)):
+                        size = min(size, at_most)
+                    flat += size * (1 + below + PAGE * items) if part.per == "list" else below + size * items
+            return flat, each
+
+        fragments: dict[str, tuple[int, int]] = {}
+        for name, parts in self._fragments.items():
+            fragments[name] = sums(parts)
+        flat, each = sums(self._operation)
+        return flat + PAGE * each
+
+    def _judge(self, variables: Mapping[str, Any]) -> Iterator[GraphQLError]:
+        for part, node in self._sized:
+            size = part.size if isinstance(part.size, int) else part.size.given(variables)
+            if part.per == "connection" and size > LARGEST_PAGE:
+                message = f"A page of {part.label} has at most {LARGEST_PAGE} items, and {spelled(size)} are asked for."
+                yield exceeded(f"{message} Ask for first: {LARGEST_PAGE}, and go on with after.", node)
+        rows = self.total(variables)
+        if rows > ROWS:
+            yield exceeded(self._advice(rows, variables))
+
+    def _advice(self, rows: int, variables: Mapping[str, Any]) -> str:
+        """Name the fields without which most would be saved, and the page sizes that would fit."""
+        shrinking = {part.label for part, _ in self._sized if part.shrinks}
+        sizes: dict[str, int] = {}
+        for part, _ in self._sized:
+            size = part.size if isinstance(part.size, int) else part.size.given(variables)
+            sizes[part.label] = max(size, sizes.get(part.label, 0))
+        # Eight candidates are enough to name three; it bounds the work spent on a refusal.
+        candidates = sorted(sizes, key=lambda label: -sizes[label])[:8]
+        saved = {label: rows - self.total(variables, at_most=0, only=label) for label in candidates}
+        dearest = sorted((label for label in candidates if saved[label]), key=lambda label: -saved[label])[:3]
+        message = f"The operation may read {spelled(rows)} rows, and {ROWS:,} are allowed."
+        if dearest:
+            named = ", ".join(f"{label} ({spelled(saved[label])} rows by {sizes[label]})" for label in dearest)
+            message += f" Dearest: {named}."
+        for label in (label for label in dearest if label in shrinking):
+            # The sum is a polynomial of the size with no negative term, so it lies below this chord.
+            fit = sizes[label] * (ROWS - rows + saved[label]) // saved[label]
+            if fit >= 1:
+                return f"{message} It fits with first: {fit} for {label}."
+        fit = next((size for size in (100, 50, 20, 15, 10, 5, 3, 2, 1) if self._fits(size, variables)), 0)
+        if fit:
+            return f"{message} It fits with pages of {fit} everywhere."
+        return f"{message} Ask for fewer lists inside lists, or send several requests."
+
+    def _fits(self, size: int, variables: Mapping[str, Any]) -> bool:
+        return self.total(variables, at_most=size) <= ROWS
+
+    def _parts(self, selections: SelectionSetNode, parent: graphql.GraphQLNamedType | None) -> "list[_Part | str]":
+        parts: list[_Part | str] = []
+        for node in selections.selections:
+            if isinstance(node, FragmentSpreadNode):
+                parts.append(node.name.value)
+            elif isinstance(node, InlineFragmentNode):
+                condition = node.type_condition
+                inner = self._schema.type_map.get(condition.name.value) if condition else parent
+                parts.extend(self._parts(node.selection_set, inner))
+            elif isinstance(node, FieldNode) and node.selection_set:
+                part = self._part(node, parent)
+                if part is not None:
+                    parts.append(part)
+        return parts
+
+    def _part(self, node: FieldNode, parent: graphql.GraphQLNamedType | None) -> _Part | None:
+        if not isinstance(parent, graphql.GraphQLObjectType | graphql.GraphQLInterfaceType) or not node.selection_set:
+            return None
+        known = parent.fields.get(node.name.value)
+        if known is None:
+            return None
+        named = graphql.get_named_type(known.type)
+        label = f"{parent.name}.{node.name.value}"
+        if graphql.is_list_type(graphql.get_nullable_type(known.type)):
+            if parent.name in self._pages:
+                part = _Part("item", label)
+            else:
+                part = _Part("list", label, self._size(node, known, ("first", "last", "ids"), PLAIN_LIST))
+        elif named.name in self._pages:
+            kind: Literal["connection", "page"] = "connection" if named.name.endswith("Connection") else "page"
+            part = _Part(kind, label, self._size(node, known, ("first", "last"), PAGE))
+        else:
+            # The item of an edge is counted with the edge.
+            part = _Part("node" if _is_node(named) and not parent.name.endswith("Edge") else "value", label)
+        part.shrinks = "first" in known.args
+        if part.per in ("connection", "page", "list"):
+            self._sized.append((part, node))
+        part.parts = self._parts(node.selection_set, named)
+        return part
+
+    def _size(self, node: FieldNode, known: graphql.GraphQLField, names: tuple[str, ...], otherwise: int) -> int | _Asked:
+        """The size that the field's arguments give, as a number where no variable has a say."""
+        for name in names:
+            default = _default(known.args[name]) if name in known.args else None
+            otherwise = default if default is not None else otherwise
+        given = {argument.name.value: argument.value for argument in node.arguments or ()}
+        values = [given[name] for name in names if name in given]
+        literals = [size for value in values if (size := _literal(value)) is not None]
+        asked = [value.name.value for value in values if isinstance(value, VariableNode)]
+        if not asked:
+            return max(literals, default=otherwise)
+        defaults = (self._defaults[name] for name in asked if name in self._defaults)
+        without = [size for value in defaults if value and (size := _literal(value)) is not None]
+        return _Asked(tuple(asked), max(without, default=otherwise), max(literals, default=0))
+
+
+def _default(argument: graphql.GraphQLArgument) -> int | None:
+    """The default, in whichever of its three places the schema's maker put it."""
+    if isinstance(argument.default_value, int):
+        return argument.default_value
+    if argument.default is None:
+        return None
+    if argument.default.literal:
+        return _literal(argument.default.literal)
+    return argument.default.value if isinstance(argument.default.value, int) else None
+
+
+def _sent(value: object) -> int | None:
+    """The size in a variable's value. JSON's 100.0 is a GraphQL Int too."""
+    if isinstance(value, list):
+        return len(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return max(int(value), 0)
+
+
+def _literal(value: ValueNode) -> int | None:
+    if isinstance(value, IntValueNode):
+        # Longer than any GraphQL Int; int() itself refuses thousands of digits.
+        return max(int(value.value), 0) if len(value.value) < 12 else 10**12
+    return len(value.values) if isinstance(value, ListValueNode) else None
+
+
+def _is_node(named: graphql.GraphQLNamedType) -> bool:
+    """Whether a thing of this type is kept in storage; of a union or interface it is taken to be."""
+    if isinstance(named, graphql.GraphQLObjectType):
+        return any(interface.name == "Node" for interface in named.interfaces)
+    return graphql.is_abstract_type(named)
+
+
+@lru_cache(maxsize=8)
+def _page_types(schema: GraphQLSchema) -> frozenset[str]:
+    """Types of which one holds a page of things: connections, and what else a field gives for `first` or `last`."""
+    found = {name for name in schema.type_map if name.endswith("Connection")}
+    for kind in schema.type_map.values():
+        if isinstance(kind, graphql.GraphQLObjectType | graphql.GraphQLInterfaceType):
+            for known in kind.fields.values():
+                if known.args.keys() & {"first", "last"} and not graphql.is_list_type(graphql.get_nullable_type(known.type)):
+                    found.add(graphql.get_named_type(known.type).name)
+    return frozenset(found)

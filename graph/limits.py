@@ -1,0 +1,276 @@
+"""How much one operation from outside may ask for.
+
+An operation is judged before it is validated and long before it runs, from its text, the schema and the variables alone:
+
+    document = parse(text)                                  syntax, tokens and nesting; raises GraphQLError
+    refused = check(document, schema, name, variables)      everything else; an empty list lets the operation pass
+
+`measure` is the part of `check` that does not depend on variables, for whoever keeps parsed documents. What is refused
+comes as GraphQLError, like the findings of validation, with LimitExceeded as its original error.
+
+Each definition is walked once, fragments before those that spread them, and the sums of a fragment are reused wherever it
+is spread. So the time is linear in the length of the text although every count is made as if all fragments were written
+out: a chain of fragments that doubles at each step is counted in full, in big integers, without ever being expanded.
+Unknown fields, types and fragments count nothing here; validation reports them. RELIABILITY.md (c) says how others set
+such limits.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import graphql
+from graphql import GraphQLError, GraphQLSchema
+from graphql.language import (
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    InlineFragmentNode,
+    OperationDefinitionNode,
+    OperationType,
+    SelectionSetNode,
+)
+
+from graph.cost import Rows, exceeded, spelled
+
+TOKENS = 2_000
+DEPTH = 12
+ALIASES = 30
+DIRECTIVES = 20
+ROOT_FIELDS = 10
+MUTATION_FIELDS = 1
+INTROSPECTION_DEPTH = 16
+INTROSPECTION_LISTS = 2
+
+BODY_BYTES = 1024 * 1024
+JSON_DEPTH = 64
+SECONDS = 10.0
+"""How long an operation may run."""
+
+NESTED_LISTS = frozenset({"types", "fields", "inputFields", "interfaces", "possibleTypes"})
+"""The lists of introspection that lead from a type to further types."""
+
+
+def parse(text: str) -> DocumentNode:
+    """Read a document of at most TOKENS tokens. Raises GraphQLError, a GraphQLSyntaxError for what is no GraphQL."""
+    try:
+        return graphql.parse(text, max_tokens=TOKENS, allow_empty_selection_sets=False)
+    except graphql.GraphQLSyntaxError as error:
+        # The library has one class for both kinds; only these two messages speak of size.
+        if "more than" in error.message and "tokens" in error.message:
+            raise exceeded(f"The document has more than {TOKENS:,} tokens. Ask for fewer fields, or send two requests.") from None
+        if "nested too deeply" in error.message:
+            raise exceeded(f"The document is nested too deeply; {DEPTH} levels of fields are allowed. Start further in.") from None
+        raise
+
+
+def check(
+    document: DocumentNode,
+    schema: GraphQLSchema,
+    operation_name: str | None = None,
+    variables: Mapping[str, Any] | None = None,
+) -> list[GraphQLError]:
+    """Every limit that the named (or only) operation of the document breaks."""
+    return measure(document, schema, operation_name).refusals(variables or {})
+
+
+def measure(document: DocumentNode, schema: GraphQLSchema, operation_name: str | None = None) -> "Measured":
+    """Count all that does not depend on variables.
+
+    A document without such an operation, or with several and no name, measures as nothing: execution refuses it.
+    """
+    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
+    fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
+    ordered, circle = _in_order(fragments)
+    if circle:
+        way = " → ".join(circle)
+        return Measured([exceeded(f"Fragments may not go in a circle: {way}.", fragments[circle[0]])], None)
+    named = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
+    if len(named) != 1:
+        return Measured([], None)
+    operation = named[0]
+    counts: dict[str, _Counts] = {}
+    for name in ordered:
+        counts[name] = _count(fragments[name].selection_set, counts)
+        counts[name].directives += len(fragments[name].directives or ())
+    refused = list(_shape(operation, _count(operation.selection_set, counts)))
+    used = _used(operation, fragments)
+    return Measured(refused, Rows(schema, operation, {name: fragments[name] for name in ordered if name in used}))
+
+
+class Measured:
+    """An operation with everything counted but the page sizes that its variables give."""
+
+    def __init__(self, refused: list[GraphQLError], rows: "Rows | None") -> None:
+        self._refused = refused
+        self._rows = rows
+
+    def refusals(self, variables: Mapping[str, Any]) -> list[GraphQLError]:
+        return [*self._refused, *(self._rows.refusals(variables) if self._rows else ())]
+
+    def rows(self, variables: Mapping[str, Any]) -> int:
+        """The static cost, for whoever shows it."""
+        return self._rows.total(variables) if self._rows else 0
+
+
+# Shape: depth, aliases, directives, root fields, introspection
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Sums over a selection set with its fragments written out. Introspection is apart: what stands below `__schema`
+    and `__type` counts only in the three `introspection_` numbers."""
+
+    depth: int = 0
+    aliases: int = 0
+    directives: int = 0
+    fields: int = 0
+    meta_fields: int = 0
+    lists: int = 0
+    schemas: int = 0
+    introspection_depth: int = 0
+    introspection_lists: int = 0
+    introspection_aliases: int = 0
+
+    def add(self, other: "_Counts", *, same_level: bool) -> None:
+        """Take in a fragment's counts (`same_level`), or those below a field."""
+        self.aliases += other.aliases
+        self.directives += other.directives
+        self.schemas += other.schemas
+        self.introspection_depth = max(self.introspection_depth, other.introspection_depth)
+        self.introspection_lists = max(self.introspection_lists, other.introspection_lists)
+        self.introspection_aliases += other.introspection_aliases
+        if same_level:
+            self.depth = max(self.depth, other.depth)
+            self.lists = max(self.lists, other.lists)
+            self.fields += other.fields
+            self.meta_fields += other.meta_fields
+
+
+def _count(selections: SelectionSetNode, fragments: Mapping[str, _Counts]) -> _Counts:
+    """Recursion is bounded: the parser nests at most 200 levels, and fragments come counted."""
+    counts = _Counts()
+    for node in selections.selections:
+        counts.directives += len(node.directives or ())
+        if isinstance(node, FragmentSpreadNode):
+            if spread := fragments.get(node.name.value):
+                counts.add(spread, same_level=True)
+        elif isinstance(node, InlineFragmentNode):
+            counts.add(_count(node.selection_set, fragments), same_level=True)
+        elif isinstance(node, FieldNode):
+            name = node.name.value
+            below = _count(node.selection_set, fragments) if node.selection_set else _Counts()
+            counts.fields += 1
+            counts.meta_fields += name == "__typename"
+            counts.aliases += node.alias is not None
+            if name in ("__schema", "__type"):
+                counts.schemas += name == "__schema"
+                counts.depth = max(counts.depth, 1)
+                counts.directives += below.directives
+                counts.introspection_depth = max(counts.introspection_depth, 1 + below.depth)
+                counts.introspection_lists = max(counts.introspection_lists, below.lists)
+                counts.introspection_aliases += below.aliases
+            else:
+                counts.add(below, same_level=False)
+                counts.depth = max(counts.depth, 1 + below.depth)
+                counts.lists = max(counts.lists, below.lists + (name in NESTED_LISTS))
+    return counts
+
+
+def _shape(operation: OperationDefinitionNode, counts: _Counts) -> Iterator[GraphQLError]:
+    directives = counts.directives + len(operation.directives or ())
+    directives += sum(len(variable.directives or ()) for variable in operation.variable_definitions or ())
+    if counts.depth > DEPTH:
+        yield exceeded(
+            f"The operation is {counts.depth} fields deep, and {DEPTH} are allowed. "
+            "Start further in: ask for the inner thing by its own path or id.",
+            operation,
+        )
+    if counts.aliases > ALIASES:
+        yield exceeded(
+            f"The operation has {spelled(counts.aliases)} aliases with its fragments written out, and {ALIASES} are "
+            "allowed. Use a list or `nodes(ids:)` in place of one field many times, or send two requests.",
+            operation,
+        )
+    if directives > DIRECTIVES:
+        yield exceeded(
+            f"The operation has {spelled(directives)} directives with its fragments written out, and {DIRECTIVES} are "
+            "allowed. Put one @include or @skip on a fragment in place of each field.",
+            operation,
+        )
+    if counts.fields > ROOT_FIELDS:
+        yield exceeded(
+            f"The operation has {spelled(counts.fields)} root fields, counted before they are merged, and "
+            f"{ROOT_FIELDS} are allowed. Send two requests.",
+            operation,
+        )
+    if operation.operation is OperationType.MUTATION and counts.fields - counts.meta_fields > MUTATION_FIELDS:
+        yield exceeded("An operation makes one change: send a request for each mutation field.", operation)
+    if counts.schemas > 1:
+        yield exceeded("Ask for `__schema` once in an operation.", operation)
+    if counts.introspection_depth > INTROSPECTION_DEPTH:
+        yield exceeded(
+            f"Introspection is {counts.introspection_depth} fields deep, and {INTROSPECTION_DEPTH} are allowed: "
+            "nine levels of `ofType` are enough for any type.",
+            operation,
+        )
+    if counts.introspection_lists > INTROSPECTION_LISTS:
+        yield exceeded(
+            f"Introspection goes through {counts.introspection_lists} lists inside one another "
+            f"({', '.join(sorted(NESTED_LISTS))}), and {INTROSPECTION_LISTS} are allowed: look types up by name.",
+            operation,
+        )
+    if counts.introspection_aliases:
+        yield exceeded("Introspection has no use for aliases: leave them out below `__schema` and `__type`.", operation)
+
+
+def _in_order(fragments: Mapping[str, FragmentDefinitionNode]) -> tuple[list[str], list[str] | None]:
+    """Names of fragments, each after those it spreads; or a circle, its first name repeated at the end.
+
+    Without recursion, since a chain of fragments may be longer than the interpreter's stack.
+    """
+    spreads = {name: list(_spreads(node.selection_set)) for name, node in fragments.items()}
+    ordered: list[str] = []
+    done: set[str] = set()
+    for start in fragments:
+        way: list[str] = []
+        stack = [] if start in done else [(start, iter(spreads[start]))]
+        way.extend(name for name, _ in stack)
+        on_way = set(way)
+        while stack:
+            name, rest = stack[-1]
+            following = next((spread for spread in rest if spread in spreads and spread not in done), None)
+            if following is None:
+                stack.pop()
+                on_way.discard(way.pop())
+                done.add(name)
+                ordered.append(name)
+            elif following in on_way:
+                return [], [*way[way.index(following) :], following]
+            else:
+                stack.append((following, iter(spreads[following])))
+                way.append(following)
+                on_way.add(following)
+    return ordered, None
+
+
+def _used(operation: OperationDefinitionNode, fragments: Mapping[str, FragmentDefinitionNode]) -> set[str]:
+    used: set[str] = set()
+    waiting = list(_spreads(operation.selection_set))
+    while waiting:
+        name = waiting.pop()
+        if name in fragments and name not in used:
+            used.add(name)
+            waiting.extend(_spreads(fragments[name].selection_set))
+    return used
+
+
+def _spreads(selections: SelectionSetNode) -> Iterator[str]:
+    stack = [selections]
+    while stack:
+        for node in stack.pop().selections:
+            if isinstance(node, FragmentSpreadNode):
+                yield node.name.value
+            elif isinstance(node, FieldNode | InlineFragmentNode) and node.selection_set:
+                stack.append(node.selection_set)
