@@ -1,0 +1,98 @@
+"""Prometheus metrics: how many requests, how long they took, how many run now, which version this is.
+
+Labels are bounded: the route is a template ("GET /projects/:id/issues", never a path), the method one of those that HTTP defines.
+With several server processes each writes to files in the folder of `PROMETHEUS_MULTIPROC_DIR`, and whichever is asked sums them up.
+"""
+
+import os
+import platform
+from importlib.metadata import version
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+MOST_SERIES = 3000
+"""So many combinations of labels are kept; a door that names routes without end then only adds to `other`."""
+
+
+class Metrics:
+    """The metrics of one app."""
+
+    def __init__(self) -> None:
+        self._many = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+        self._registry = CollectorRegistry()
+        if not self._many:
+            ProcessCollector(registry=self._registry)
+            PlatformCollector(registry=self._registry)
+            GCCollector(registry=self._registry)
+        self._requests = Counter("forgefront_http_requests", "Requests answered.", ("method", "route", "status"), registry=self._registry)
+        self._seconds = Histogram(
+            "forgefront_http_request_duration_seconds",
+            "Time from a request's header to the end of its answer.",
+            ("method", "route"),
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        running = Gauge(
+            "forgefront_http_requests_in_flight",
+            "Requests and streams that run now.",
+            ("kind",),
+            registry=self._registry,
+            multiprocess_mode="livesum",
+        )
+        self.running = running.labels("http")
+        self.running_sockets = running.labels("websocket")
+        Gauge(
+            "forgefront_build_info",
+            "Always 1; its labels say what runs.",
+            ("version", "python"),
+            registry=self._registry,
+            multiprocess_mode="max",
+        ).labels(version("forgefront"), platform.python_version()).set(1)
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Adds one request. `route` is a template, not a path."""
+        key = (method, route, status)
+        # Finding a series by its labels costs more than adding to it.
+        if (series := self._series.get(key)) is None:
+            if method not in METHODS:
+                method = "OTHER"
+            if len(self._series) >= MOST_SERIES:
+                route = "other"
+            key = (method, route, status)
+            series = (self._requests.labels(method, route, str(status)), self._seconds.labels(method, route))
+            self._series[key] = series
+        series[0].inc()
+        series[1].observe(seconds)
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        registry = self._registry
+        if self._many:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers `GET /-/metrics`."""
+        if Request(scope).method not in ("GET", "HEAD"):
+            response: Response = JSONResponse({"message": "405 Method Not Allowed"}, 405, {"Allow": "GET, HEAD"})
+        else:
+            response = Response(self.text(), headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"})
+        await response(scope, receive, send)

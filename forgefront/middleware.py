@@ -1,0 +1,114 @@
+"""What every request gets, whichever door it takes: an id, an access line, its place in the metrics, and an answer even when a door fails.
+
+Doors tell about a request through `scope["state"]`: they read `request_id`, and set `route` (a template such as
+"/projects/:id/issues", for the metrics) and `user_id` (for the access line) when they know them.
+"""
+
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from forgefront.logs import REQUEST_ID
+from forgefront.metrics import Metrics
+
+SANE_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+LONGEST_PATH = 512
+RETRY_SECONDS = 2
+CLIENT_GONE = 499
+"""Logged and counted, never sent: the client closed its connection before the answer (nginx's number for it)."""
+
+
+class Attend:
+    """Wraps the whole app. `is_unavailable` tells which failures are the database's absence, answered with 503 rather than 500."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, is_unavailable: Callable[[BaseException], bool]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._is_unavailable = is_unavailable
+        # Bound once: binding anew costs more than writing.
+        self._log = structlog.get_logger().bind(logger="access")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
+            return await self._app(scope, receive, send)
+        started = time.perf_counter()
+        state: dict[str, Any] | None = scope.get("state")
+        if state is None:
+            state = scope["state"] = {}
+        request_id, id_header = _request_id(scope)
+        state["request_id"] = request_id
+        REQUEST_ID.set(request_id)
+        status = 0
+
+        # Not a coroutine function: it hands on the awaitable of the one below, which saves a frame for each message.
+        def answer(message: Message) -> Awaitable[None]:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = list(message.get("headers", ()))
+                if not any(name == b"x-content-type-options" for name, _ in headers):
+                    headers.append((b"x-content-type-options", b"nosniff"))
+                headers.append((b"x-request-id", id_header))
+                message["headers"] = headers
+            elif message["type"] == "websocket.accept":
+                status = 101
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", id_header)]
+            elif message["type"] == "websocket.close" and not status:
+                status = 403
+            return send(message)
+
+        running = self._metrics.running if kind == "http" else self._metrics.running_sockets
+        running.inc()
+        try:
+            await self._app(scope, receive, answer)
+        except ClientDisconnect:
+            status = CLIENT_GONE
+        except Exception as error:
+            if kind != "http":
+                self._log.exception("failed")
+                raise
+            if status:
+                # The server closes a connection whose answer stays incomplete, which is all that a client can still be told.
+                self._log.exception("failed in the middle of the answer")
+            else:
+                await self._failure(error)(scope, receive, answer)
+        finally:
+            running.dec()
+            seconds = time.perf_counter() - started
+            self._finish(scope, state, status or CLIENT_GONE, seconds)
+
+    def _failure(self, error: Exception) -> JSONResponse:
+        if self._is_unavailable(error):
+            self._log.warning("unavailable", error=f"{type(error).__name__}: {error}")
+            return JSONResponse({"message": "503 Service Unavailable"}, 503, {"Retry-After": str(RETRY_SECONDS)})
+        self._log.error("failed", exc_info=error)
+        return JSONResponse({"message": "500 Internal Server Error"}, 500)
+
+    def _finish(self, scope: Scope, state: dict[str, Any], status: int, seconds: float) -> None:
+        method = scope.get("method", "GET")
+        self._metrics.count(method, state.get("route") or "unmatched", status, seconds)
+        # The raw path has no line breaks, and the query, where private_token may stand, is not part of it.
+        path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0][:LONGEST_PATH].decode("latin-1")
+        line = {"method": method, "path": path, "status": status, "duration_ms": round(seconds * 1000, 2)}
+        if (user_id := state.get("user_id")) is not None:
+            line["user_id"] = user_id
+        self._log.info("request" if scope["type"] == "http" else "websocket", request_id=state["request_id"], **line)
+
+
+def _request_id(scope: Scope) -> tuple[str, bytes]:
+    """The id that the client sent if it is a sane one (1 to 64 letters, digits, dots, dashes, underscores), or else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            if SANE_ID.fullmatch(value):
+                return value.decode("ascii"), value
+            break
+    made = os.urandom(12).hex()
+    return made, made.encode("ascii")
