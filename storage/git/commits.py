@@ -1,0 +1,130 @@
+"""A commit read from its raw object, as tolerantly as git itself reads it.
+
+Names, messages and dates are what somebody pushed: invalid UTF-8, unknown encodings, absurd dates and missing fields are
+data here, never errors.
+"""
+
+import codecs
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+
+MESSAGE_LIMIT = 1_000_000
+"""Characters of a message that are kept; the rest is dropped, so that a page of commits stays small."""
+
+_TREE_LINE = len("tree ") + 40 + 1
+_PARENT_LINE = len("parent ") + 40 + 1
+_ZONE = re.compile(rb"[+-]\d{1,5}")
+_LEGACY_CHARSET = re.compile(r"iso8859-\d+|cp\d+|koi8-[rut]|mac-\w+|euc_\w+|shift_jis\w*|big5\w*|gb\w+|hz|iso2022_\w+|ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit. `oid` and `parents` are 40 lower-case hex digits; both times carry the offset that the commit records."""
+
+    oid: str
+    parents: tuple[str, ...]
+    message: str
+    author_name: str
+    author_email: str
+    authored_at: datetime
+    committer_name: str
+    committer_email: str
+    committed_at: datetime
+
+    @property
+    def title(self) -> str:
+        """The first line, cut to 80 characters and `…` when it is longer than 100 (wire-facts 4.3)."""
+        line = self.message.lstrip("\n").partition("\n")[0].rstrip("\r")
+        if not self.message.strip():
+            return "--no commit message"
+        return line[:80] + "…" if len(line) > 100 else line
+
+    @property
+    def short_oid(self) -> str:
+        """The first eight digits (wire-facts 4.3)."""
+        return self.oid[:8]
+
+
+def parse_links(raw: bytes) -> tuple[int, tuple[str, ...]]:
+    """The commit time (seconds since 1970; 0 when unreadable, as in git) and the recorded parents of a raw commit.
+
+    Only `parent` lines straight after the `tree` line count, which is how git reads them.
+    """
+    at = _TREE_LINE
+    parents = []
+    while raw.startswith(b"parent ", at):
+        parents.append(raw[at + 7 : at + 47].decode("ascii", "replace"))
+        at += _PARENT_LINE
+    line_start = raw.find(b"\n", at) + 1
+    if not (raw.startswith(b"author", at) and line_start and raw.startswith(b"committer", line_start)):
+        return 0, tuple(parents)
+    line_end = raw.find(b"\n", line_start)
+    return _seconds(raw[line_start : line_end if line_end >= 0 else len(raw)]), tuple(parents)
+
+
+def parse_commit(oid: str, raw: bytes, parents: tuple[str, ...]) -> Commit:
+    """The commit in `raw`; its parents are given, because a shallow repository cuts some off."""
+    head, _, body = raw.partition(b"\n\n")
+    fields: dict[bytes, bytes] = {}
+    for line in head.split(b"\n"):
+        key, _, value = line.partition(b" ")
+        fields.setdefault(key, value)
+    charset = _charset(fields.get(b"encoding", b""))
+    author_name, author_email, authored_at = _signature(fields.get(b"author", b""), charset)
+    committer_name, committer_email, committed_at = _signature(fields.get(b"committer", b""), charset)
+    # git ends a message at the first NUL, and PostgreSQL stores none.
+    message = body.partition(b"\0")[0].lstrip(b"\n")
+    return Commit(
+        oid=oid,
+        parents=parents,
+        message=message.decode(charset, "replace")[:MESSAGE_LIMIT],
+        author_name=author_name,
+        author_email=author_email,
+        authored_at=authored_at,
+        committer_name=committer_name,
+        committer_email=committer_email,
+        committed_at=committed_at,
+    )
+
+
+def _charset(label: bytes) -> str:
+    """A codec for the commit's `encoding` header: UTF-8 unless it names a legacy text encoding.
+
+    A list of what is allowed, because Python's registry also holds codecs that are no charsets (`idna`, `unicode_escape`).
+    """
+    try:
+        name = codecs.lookup(label.strip().decode("ascii")).name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return name if _LEGACY_CHARSET.fullmatch(name) else "utf-8"
+
+
+def _signature(line: bytes, charset: str) -> tuple[str, str, datetime]:
+    """`b"A U Thor <a@example.org> 1700000000 +0130"` gives name, e-mail and time; whatever is missing is empty or 1970."""
+    name, _, rest = line.partition(b"<")
+    email = rest.partition(b">")[0]
+    return _text(name, charset), _text(email, charset), _time(line)
+
+
+def _text(raw: bytes, charset: str) -> str:
+    return raw.strip().decode(charset, "replace").replace("\0", "�")
+
+
+def _seconds(line: bytes) -> int:
+    date = line.rpartition(b">")[2].split()
+    return int(date[0][:20]) if date and date[0].isdigit() else 0
+
+
+def _time(line: bytes) -> datetime:
+    date = line.rpartition(b">")[2].split()
+    zone = UTC
+    if len(date) > 1 and _ZONE.fullmatch(date[1]):
+        sign = -1 if date[1].startswith(b"-") else 1
+        hours, minutes = divmod(int(date[1][1:]), 100)
+        if hours * 60 + minutes < 24 * 60:
+            zone = timezone(sign * timedelta(hours=hours, minutes=minutes))
+    try:
+        return datetime.fromtimestamp(_seconds(line), zone)
+    except (OverflowError, ValueError, OSError):
+        return datetime.fromtimestamp(0, UTC)  # git, too, shows a date that it cannot hold as 1970

@@ -1,0 +1,249 @@
+"""What a commit changed, file by file, and where a comment on a line of it belongs."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from time import monotonic
+
+import pygit2
+from pygit2.enums import DeltaStatus, DiffFind, DiffOption, FileMode
+
+from storage.git import program
+from storage.git.repository import DamagedRepository, Repository
+
+TOTAL_LIMIT = 5_000_000
+"""Bytes of UTF-8 that the entries of one diff may hold in all, paths and fields counted."""
+
+FILE_LIMIT = 5_000_000
+"""A file larger than this, in bytes, before or after, is not read."""
+
+READ_LIMIT = 64_000_000
+"""Bytes of file contents that are read for one diff."""
+
+SECONDS_LIMIT = 8.0
+"""After this time the remaining files of a diff are listed without their text."""
+
+MARK = "\\ Diff cut: "
+"""Starts the line that stands where text is left out. Like git's `\\ No newline at end of file`, it belongs to no file."""
+
+TOO_MUCH = f"{MARK}the changes are larger than 5 MB in all\n"
+TOO_LARGE_FILE = f"{MARK}the file is larger than 5 MB\n"
+TOO_SLOW = f"{MARK}comparing the files takes too long\n"
+
+_ENTRY_COST = 250  # bytes of an entry's field names, modes, flags and mark
+_SLOW_PAIR = 256 * 1024  # a pair of files this large (both sides together) is compared outside the interpreter
+_PAIR_OUTPUT = 3 * FILE_LIMIT
+_RENAME_PAIRS = 40_000
+_RENAME_BYTES = 8_000_000
+_RENAME_SOURCES = 2_000
+_TEXT_START = re.compile(rb"^(?:--- |Binary files )", re.MULTILINE)
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
+_ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class DiffEntry:
+    """One changed file (api-v3.md, Diff entry; wire-facts 7).
+
+    `diff` begins with its `--- ` line, or is `Binary files a/… and b/… differ`, or is empty (a pure rename, a change of
+    mode, an empty file). Modes are octal ("100644"); "0" is `a_mode` of an added and `b_mode` of a deleted file. `too_large`:
+    the text was cut or left out, and its last line, which starts with MARK, says why; `additions` and `deletions` then count
+    what was compared (0 when nothing was).
+    """
+
+    diff: str
+    old_path: str
+    new_path: str
+    a_mode: str | None
+    b_mode: str
+    new_file: bool
+    renamed_file: bool
+    deleted_file: bool
+    additions: int = 0
+    deletions: int = 0
+    too_large: bool = False
+
+
+def diff_of_commit(repository: Repository, oid: str) -> list[DiffEntry]:
+    """The changes of the commit `oid` (a full id) against its first parent, or the empty tree for a root commit.
+
+    Renames are found (50 % alike, as in git; only identical files among very many or large ones). Everything is bounded: see the
+    LIMITs of this module. Raises UnknownCommit, DamagedRepository.
+    """
+    _, parents = repository.links(oid)
+    try:
+        tree = _tree(repository, oid)
+        if parents:
+            diff = _tree(repository, parents[0]).diff_to_tree(tree, DiffOption.INDENT_HEURISTIC)
+        else:
+            diff = tree.diff_to_tree(flags=DiffOption.INDENT_HEURISTIC, swap=True)
+        _find_renames(repository, diff)
+        return _Reader(repository, diff).entries()
+    except (pygit2.GitError, LookupError, ValueError, OSError) as error:
+        raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {error}") from error
+
+
+def find_line(entries: Iterable[DiffEntry], path: str, line: int, line_type: str) -> bool:
+    """Whether a comment can stand at `line` of the file `path` (wire-facts 7).
+
+    The file is the entry whose new path is `path`. `line` is the position in the *new* file, for `line_type` "new" (an added
+    line) and for "old" (a removed line: the position of the next line of the new file) alike. Context lines never match.
+    """
+    sign = {"new": "+", "old": "-"}.get(line_type)
+    if sign is None:
+        return False
+    return any(_has_line(entry.diff, line, sign) for entry in entries if entry.new_path == path)
+
+
+def _has_line(text: str, line: int, sign: str) -> bool:
+    position: int | None = None
+    for row in text.split("\n"):
+        if hunk := _HUNK.match(row):
+            position = int(hunk[1])
+        elif position is not None:
+            if position == line and row.startswith(sign):
+                return True
+            if row.startswith(("+", " ")):
+                position += 1
+    return False
+
+
+class _Reader:
+    """Reads the texts of one diff within its bounds."""
+
+    def __init__(self, repository: Repository, diff: pygit2.Diff) -> None:
+        self._repository = repository
+        self._diff = diff
+        self._deadline = monotonic() + SECONDS_LIMIT
+        self._to_read = READ_LIMIT
+        self._to_show = TOTAL_LIMIT
+
+    def entries(self) -> list[DiffEntry]:
+        bare = []
+        count = len(self._diff)
+        for delta in self._diff.deltas:
+            entry = _entry(delta)
+            cost = _ENTRY_COST + _size(entry.old_path) + _size(entry.new_path)
+            if cost > self._to_show:
+                break
+            self._to_show -= cost
+            bare.append((entry, delta.old_file, delta.new_file))
+        found = [self._fill(index, *row) for index, row in enumerate(bare)]
+        if found and len(found) < count:
+            mark = f"{MARK}{count - len(found)} more files have changed\n"
+            found[-1] = replace(found[-1], diff=mark, too_large=True)
+        return found
+
+    def _fill(self, index: int, entry: DiffEntry, old: pygit2.DiffFile, new: pygit2.DiffFile) -> DiffEntry:
+        if old.id == new.id:
+            return entry
+        sizes = [self._blob_size(side) for side in (old, new)]
+        if max(sizes) > FILE_LIMIT:
+            return replace(entry, diff=TOO_LARGE_FILE, too_large=True)
+        self._to_read -= sum(sizes)
+        if self._to_read < 0 or self._to_show <= 0:
+            return replace(entry, diff=TOO_MUCH, too_large=True)
+        if monotonic() > self._deadline:
+            return replace(entry, diff=TOO_SLOW, too_large=True)
+        if min(sizes) and sum(sizes) > _SLOW_PAIR:
+            raw = self._compare_outside(entry, old, new)
+            if raw is None:
+                return replace(entry, diff=TOO_SLOW, too_large=True)
+            body = raw.partition(b"\n@@ ")[2]
+            additions, deletions = body.count(b"\n+"), body.count(b"\n-")
+        else:
+            patch = self._diff[index]
+            assert patch is not None  # noqa: S101 - only an unchanged file has none
+            start = _TEXT_START.search(patch.data)
+            raw = patch.data[start.start() :] if start else b""
+            _, additions, deletions = patch.line_stats
+        text, cut = self._take(raw.decode("utf-8", "replace"))
+        return replace(entry, diff=text, too_large=cut, additions=additions, deletions=deletions)
+
+    def _blob_size(self, side: pygit2.DiffFile) -> int:
+        if side.mode in (FileMode.UNREADABLE, FileMode.COMMIT):  # absent, or a submodule's commit, which is elsewhere
+            return 0
+        return int(self._repository.handle.odb.read_header(side.id)[1])
+
+    def _compare_outside(self, entry: DiffEntry, old: pygit2.DiffFile, new: pygit2.DiffFile) -> bytes | None:
+        """The text of two large files, made by the git program.
+
+        libgit2 holds the interpreter's lock while it compares, for seconds with hostile contents of a few megabytes.
+        """
+        output = program.read_some(
+            self._repository.path,
+            *("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--unified=3"),
+            *("--end-of-options", str(old.id), str(new.id)),
+            limit=_PAIR_OUTPUT,
+            seconds=max(self._deadline - monotonic(), 0.1),
+        )
+        if output is None:
+            return None
+        old_name, new_name = _quoted("a/", old.raw_path), _quoted("b/", new.raw_path)
+        hunks = output.find(b"\n@@ ")
+        if hunks < 0:
+            return f"Binary files {old_name} and {new_name} differ\n".encode()
+        return f"--- {old_name}\n+++ {new_name}".encode() + output[hunks:]
+
+    def _take(self, text: str) -> tuple[str, bool]:
+        """As many whole lines of `text` as may still be shown, and whether that is less than all."""
+        size = _size(text)
+        if size <= self._to_show:
+            self._to_show -= size
+            return text, False
+        shown = text.encode()[: self._to_show].decode("utf-8", "ignore")
+        self._to_show = 0
+        return shown[: shown.rfind("\n") + 1] + TOO_MUCH, True
+
+
+def _entry(delta: pygit2.DiffDelta) -> DiffEntry:
+    return DiffEntry(
+        diff="",
+        old_path=delta.old_file.raw_path.decode("utf-8", "replace"),
+        new_path=delta.new_file.raw_path.decode("utf-8", "replace"),
+        a_mode=f"{delta.old_file.mode:o}",
+        b_mode=f"{delta.new_file.mode:o}",
+        new_file=delta.status == DeltaStatus.ADDED,
+        renamed_file=delta.status == DeltaStatus.RENAMED,
+        deleted_file=delta.status == DeltaStatus.DELETED,
+    )
+
+
+def _tree(repository: Repository, oid: str) -> pygit2.Tree:
+    found = repository.handle[repository.raw_commit(oid)[len("tree ") :][:40].decode("ascii", "replace")]
+    if not isinstance(found, pygit2.Tree):
+        raise DamagedRepository(f"{repository.path}: the tree of {oid} is none")
+    return found
+
+
+def _find_renames(repository: Repository, diff: pygit2.Diff) -> None:
+    """Turns deleted and added files that are alike into renames, in a bounded time.
+
+    libgit2 reads every candidate whole and compares each with each; so files that differ are compared only while the candidates
+    are few and small.
+    """
+    header = repository.handle.odb.read_header
+    pairs = {DeltaStatus.DELETED: 0, DeltaStatus.ADDED: 0}
+    size = 0
+    for delta in diff.deltas:
+        side = {DeltaStatus.DELETED: delta.old_file, DeltaStatus.ADDED: delta.new_file}.get(delta.status)
+        if side is not None and side.mode != FileMode.COMMIT:
+            pairs[delta.status] += 1
+            if size <= _RENAME_BYTES:
+                size += header(side.id)[1]
+    many = pairs[DeltaStatus.DELETED] * pairs[DeltaStatus.ADDED] > _RENAME_PAIRS or size > _RENAME_BYTES
+    if all(pairs.values()):
+        exact = DiffFind.FIND_EXACT_MATCH_ONLY if many else DiffFind.FIND_BY_CONFIG
+        diff.find_similar(DiffFind.FIND_RENAMES | exact, rename_limit=_RENAME_SOURCES)
+
+
+def _quoted(prefix: str, path: bytes) -> str:
+    """The name of a file as a diff writes it: `b"na\\xc3\\xafve"` gives `"a/na\\303\\257ve"`, in quotation marks."""
+    if all(32 <= byte < 127 and byte not in (34, 92) for byte in path):
+        return prefix + path.decode()
+    inner = "".join(_ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in path)
+    return f'"{prefix}{inner}"'
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())

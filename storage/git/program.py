@@ -1,0 +1,97 @@
+"""Runs the `git` program: always by arguments, never by a shell, and deaf to the machine's and the caller's settings."""
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+from threading import Timer
+
+TIMEOUT = 60.0
+"""Seconds that a command may take which only touches one repository's own refs."""
+
+
+class GitFailed(Exception):
+    """The git program refused or failed; the text is what it said on its error stream."""
+
+
+def environment(global_config: Path | None = None) -> dict[str, str]:
+    """The whole environment of a git process.
+
+    Nothing is inherited but the path: `GIT_DIR`, `GIT_CONFIG_*` and their like, a user's aliases, hooks and credential helpers
+    stay outside. No protocol but a local path is allowed, so a source with missing objects cannot make git call another host.
+    """
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "LC_ALL": "C",
+        "GIT_ALLOW_PROTOCOL": "file",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": str(global_config or os.devnull),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def command(git_dir: Path, *arguments: str) -> list[str]:
+    """The argument list for `arguments` in the repository `git_dir`: no hooks, and every write reaches the disk."""
+    settings = ("core.fsync=all", "core.hooksPath=/dev/null", "core.filesRefLockTimeout=2000", "gc.auto=0")
+    return [
+        "git",
+        f"--git-dir={git_dir.absolute()}",
+        *(part for setting in settings for part in ("-c", setting)),
+        *arguments,
+    ]
+
+
+def run(git_dir: Path, *arguments: str, stdin: bytes = b"") -> bytes:
+    """What the command prints. Raises GitFailed, or OSError (ENOSPC) when the disk is full."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a list of arguments, no shell
+            command(git_dir, *arguments),
+            input=stdin,
+            capture_output=True,
+            env=environment(),
+            cwd="/",
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise GitFailed(f"git {arguments[0]} took more than {TIMEOUT:.0f} s") from error
+    if done.returncode:
+        raise failure(done.stderr)
+    return done.stdout
+
+
+def read_some(git_dir: Path, *arguments: str, limit: int, seconds: float) -> bytes | None:
+    """The first `limit` bytes that the command prints, or None when it fails or takes longer than `seconds`."""
+    with subprocess.Popen(  # noqa: S603 - a list of arguments, no shell
+        command(git_dir, *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        cwd="/",
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - asked for above
+        timer = Timer(seconds, process.kill)
+        timer.start()
+        try:
+            output = process.stdout.read(limit)
+            if len(output) == limit:
+                process.kill()
+                return output
+            return output if process.wait() == 0 else None
+        finally:
+            timer.cancel()
+            process.kill()
+
+
+def failure(stderr: bytes) -> Exception:
+    """The exception for a failed command that said `stderr`: OSError with ENOSPC for a full disk, else GitFailed."""
+    said = stderr.decode("utf-8", "replace").strip()[-2000:]
+    if os.strerror(errno.ENOSPC) in said:
+        return OSError(errno.ENOSPC, said)
+    return GitFailed(said or "git failed without a word")

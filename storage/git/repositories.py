@@ -1,0 +1,81 @@
+"""The repositories of all projects: one folder, a bare repository a project."""
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from storage.git.importing import Progress, import_history
+from storage.git.repository import Repository
+
+T = TypeVar("T")
+
+_LOCKS = ("HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock")
+
+
+class Repositories:
+    """Repositories under `root`, named by the project's id: `root/42.git`.
+
+    `workers` threads read at once; further readings wait their turn, so a burst of slow diffs cannot take every thread.
+    """
+
+    def __init__(self, root: Path, *, workers: int = 4) -> None:
+        self.root = root
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="git")
+
+    def path_of(self, project_id: int) -> Path:
+        """Where the project's repository is or would be. Raises ValueError for an id below 1."""
+        if project_id < 1:
+            raise ValueError(f"{project_id} is no project id")
+        return self.root / f"{project_id:d}.git"
+
+    def create(self, project_id: int, default_branch: str = "master") -> Repository:
+        """An empty repository, on disk when this returns. Raises FileExistsError."""
+        return Repository.create(self.path_of(project_id), default_branch)
+
+    def adopt(self, project_id: int, source: Path, progress: Progress | None = None) -> Repository:
+        """A copy of the local repository `source`, on disk when this returns. Raises as `import_history`."""
+        import_history(source, self.path_of(project_id), progress)
+        return Repository.open(self.path_of(project_id))
+
+    def remove(self, project_id: int) -> None:
+        """Deletes the repository: gone at once for readers, its files after that. Nothing happens when it is not there."""
+        path = self.path_of(project_id)
+        aside = self.root / f".removed-{path.name}-{secrets.token_hex(4)}"
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(aside)
+
+    def sweep(self) -> None:
+        """Removes what a killed process left: half-made and half-deleted repositories, and the locks of refs.
+
+        Only at start and under the instance's lock: a living process's locks look the same.
+        """
+        if not self.root.is_dir():
+            return
+        for folder in self.root.iterdir():
+            if folder.name.startswith((".incoming-", ".removed-")):
+                shutil.rmtree(folder)
+            elif folder.suffix == ".git":
+                for lock in (*(folder / name for name in _LOCKS), *(folder / "refs").rglob("*.lock")):
+                    lock.unlink(missing_ok=True)
+
+    async def read(self, project_id: int, work: Callable[[Repository], T]) -> T:
+        """What `work` gives for the project's repository, run in a thread.
+
+        Raises NotARepository when there is none, and whatever `work` raises. The repository is good only inside `work`.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._work, project_id, work)
+
+    def close(self) -> None:
+        """Ends the threads after their present work."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _work(self, project_id: int, work: Callable[[Repository], T]) -> T:
+        # Opening costs 0.05 ms; a handle kept open would have to be shared between threads and dropped on removal.
+        return work(Repository.open(self.path_of(project_id)))

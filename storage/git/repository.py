@@ -1,0 +1,312 @@
+"""One git repository: open, create, refs, resolve an exact name; move a ref by compare-and-swap.
+
+Reading is libgit2 (pygit2), in the caller's thread; a `Repository` belongs to one thread at a time. Refs are moved by the git
+program, whose `update-ref` compares the old value under the ref's lock (pygit2's `set_target` compares nothing).
+"""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pygit2
+from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
+
+from storage.git import program
+from storage.git.commits import Commit, parse_commit, parse_links
+
+__all__ = [
+    "Commit",
+    "DamagedRepository",
+    "NotARepository",
+    "Ref",
+    "RefMoved",
+    "Repository",
+    "UnknownCommit",
+    "arriving",
+]
+
+_BRANCHES = "refs/heads/"
+_TAGS = "refs/tags/"
+_NO_OBJECT = "0" * 40
+_FULL_ID = re.compile(r"[0-9a-fA-F]{40}")
+_SHORT_ID = re.compile(r"[0-9a-fA-F]{7,39}")
+_LONGEST_NAME = 1024
+_LARGEST_OBJECT = 16 * 1024 * 1024
+_DEEPEST_TAG = 32
+
+# libgit2's settings belong to the process. Reading runs no hook and no filter, so a data folder that another user owns
+# (a mounted volume) is read as it is; the machine's own git configuration must not change what a diff looks like.
+pygit2.settings.owner_validation = False
+pygit2.settings.enable_fsync_gitdir(True)
+for _level in (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL):
+    pygit2.settings.search_path[_level] = ""
+
+
+class NotARepository(Exception):
+    """The folder is missing or is no git repository."""
+
+
+class DamagedRepository(NotARepository):
+    """It is a repository, but something in it that must be there cannot be read."""
+
+
+class RefMoved(Exception):
+    """The ref did not hold the expected old value."""
+
+
+class UnknownCommit(LookupError):
+    """No commit of that id is in the repository."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A branch or a tag: its short name, and the commit that it names (an annotated tag is followed to its commit)."""
+
+    name: str
+    oid: str
+
+
+class Repository:
+    """A git repository on disk. Every name given to it is data: nothing is ever read as a revision expression."""
+
+    def __init__(self, handle: pygit2.Repository) -> None:
+        self.path = Path(handle.path)
+        self.handle = handle
+        self._objects = handle.odb
+        try:
+            shallow = (self.path / "shallow").read_text("ascii", "replace")
+        except FileNotFoundError:
+            shallow = ""
+        self._cut = frozenset(shallow.split())
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """The repository at exactly `path` (bare, or a work tree's root). Raises NotARepository."""
+        try:
+            return cls(pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH))
+        except (pygit2.GitError, OSError, ValueError) as error:
+            raise NotARepository(f"{path} is no git repository") from error
+
+    @classmethod
+    def create(cls, path: Path, default_branch: str = "master") -> Self:
+        """A new bare repository at `path`, which appears there whole or not at all. Raises FileExistsError."""
+        with arriving(path) as folder:
+            cls.lay_out(folder, default_branch)
+        return cls.open(path)
+
+    @staticmethod
+    def lay_out(folder: Path, default_branch: str) -> None:
+        """Makes `folder` an empty bare repository whose git writes all reach the disk."""
+        handle = pygit2.init_repository(str(folder), bare=True, initial_head=default_branch)
+        handle.config["core.fsync"] = "all"
+        handle.free()
+
+    def branches(self) -> list[Ref]:
+        """All branches, by name."""
+        return self._refs(_BRANCHES)
+
+    def tags(self) -> list[Ref]:
+        """All tags that name a commit, by name."""
+        return self._refs(_TAGS)
+
+    def default_branch(self) -> str | None:
+        """The branch that HEAD names; failing that main, master or the first one; None when there is no branch."""
+        with self._reading():
+            head = self.handle.lookup_reference("HEAD").target
+            if isinstance(head, str) and head.startswith(_BRANCHES) and self.find(head):
+                return head.removeprefix(_BRANCHES)
+        names = [branch.name for branch in self.branches()]
+        return next((name for name in ("main", "master", *names) if name in names), None)
+
+    def is_empty(self) -> bool:
+        """Whether there is no branch yet."""
+        return self.default_branch() is None
+
+    def resolve(self, name: str) -> str | None:
+        """The id of the commit that `name` says: a full id, a branch, a tag, or the unique start (7 digits or more) of an id.
+
+        In that order; None for everything else. `HEAD~1`, `@{-1}`, `:/text` and the like are names that no branch can have.
+        Raises DamagedRepository when a branch or tag is there and its commit is not.
+        """
+        if not name or len(name) > _LONGEST_NAME:
+            return None
+        with self._reading():
+            if _FULL_ID.fullmatch(name) and self._kind(name.lower()) == ObjectType.COMMIT:
+                return name.lower()
+            for folder in (_BRANCHES, _TAGS):
+                if target := self.find(folder + name):
+                    return self._peel(target)
+            if _SHORT_ID.fullmatch(name):
+                try:
+                    full = str(self.handle.expand_id(name.lower()))
+                except (pygit2.GitError, KeyError, ValueError):  # none, or more than one
+                    return None
+                return full if self._kind(full) == ObjectType.COMMIT else None
+        return None
+
+    def commit(self, oid: str) -> Commit:
+        """The commit with the full id `oid`. Raises UnknownCommit, DamagedRepository."""
+        raw = self.raw_commit(oid)
+        return parse_commit(oid, raw, self._parents(oid, parse_links(raw)[1]))
+
+    def commits(self, oids: Iterable[str]) -> list[Commit]:
+        """The commits with these full ids, in the order given; ids that are not in the repository are left out."""
+        found = []
+        for oid in oids:
+            try:
+                found.append(self.commit(oid))
+            except UnknownCommit:
+                continue
+        return found
+
+    def links(self, oid: str) -> tuple[int, tuple[str, ...]]:
+        """Commit time (seconds since 1970) and parents of a commit, all that a walk needs. Raises as `commit`."""
+        time, parents = parse_links(self.raw_commit(oid))
+        return time, self._parents(oid, parents)
+
+    def raw_commit(self, oid: str) -> bytes:
+        """The bytes of a commit object. Raises UnknownCommit, DamagedRepository."""
+        if not _FULL_ID.fullmatch(oid):
+            raise UnknownCommit(oid)
+        with self._reading():
+            if self._kind(oid) != ObjectType.COMMIT:
+                raise UnknownCommit(oid)
+            return self._read(oid)
+
+    def move_ref(self, name: str, new: str | None, old: str | None) -> None:
+        """Sets the ref `name` (whole: `refs/heads/…` or `refs/tags/…`) from the id `old` to the id `new`, on disk when it returns.
+
+        `old` None: the ref must not exist yet; `new` None: it is deleted. Raises RefMoved when the ref holds something else than
+        `old`; ValueError for a name or id that cannot be one; GitFailed when git refuses (`new` is no commit here, a branch
+        `a` stands in the way of `a/b`, another writer holds the lock for 2 s); OSError (ENOSPC) when the disk is full.
+        """
+        if not name.startswith((_BRANCHES, _TAGS)) or not _valid_ref(name):
+            raise ValueError(f"{name!r} is no name of a branch or tag")
+        for oid in (new, old):
+            if oid is not None and not _FULL_ID.fullmatch(oid):
+                raise ValueError(f"{oid!r} is no object id")
+        if new == old:
+            raise ValueError("the old and the new value are the same")
+        # The name goes in on standard input between NULs, where no option or expression exists.
+        change = f"update {name}\0{new or _NO_OBJECT}\0{old or _NO_OBJECT}\0"
+        try:
+            program.run(self.path, "update-ref", "--stdin", "-z", stdin=change.encode())
+        except program.GitFailed:
+            with self._reading():
+                if self.find(name) != (old and old.lower()):
+                    raise RefMoved(name) from None
+            raise
+
+    def _refs(self, folder: str) -> list[Ref]:
+        with self._reading():
+            found = {}
+            for ref in self.handle.references.iterator():
+                name = ref.raw_name
+                if name.startswith(folder.encode()) and (oid := self._peel(_target(ref))):
+                    found[name[len(folder) :]] = oid
+            return [Ref(name.decode("utf-8", "replace"), oid) for name, oid in sorted(found.items())]
+
+    def find(self, full_name: str) -> str | None:
+        """The object id that the ref with this whole name holds, symbolic refs followed; None when there is none."""
+        if not _valid_ref(full_name):
+            return None
+        try:
+            return _target(self.handle.lookup_reference(full_name))
+        except (KeyError, ValueError, OSError):  # absent, or a name that the file system or libgit2 cannot hold
+            return None
+
+    def _peel(self, oid: str | None) -> str | None:
+        """The commit behind `oid`, tags followed; None when it is a tree or a blob, or there is no `oid`."""
+        for _ in range(_DEEPEST_TAG):
+            if oid is None:
+                break
+            kind = self._kind(oid)
+            if kind == ObjectType.COMMIT:
+                return oid
+            if kind is None:
+                raise DamagedRepository(f"{self.path}: object {oid} is missing")
+            if kind != ObjectType.TAG:
+                return None
+            oid = self._read(oid)[len("object ") :][:40].decode("ascii", "replace")
+        return None
+
+    def _kind(self, oid: str) -> int | None:
+        try:
+            return int(self._objects.read_header(oid)[0])
+        except KeyError:
+            return None
+
+    def _read(self, oid: str) -> bytes:
+        size = self._objects.read_header(oid)[1]
+        if size > _LARGEST_OBJECT:
+            raise DamagedRepository(f"{self.path}: object {oid} has {size} bytes")
+        return self._objects.read(oid)[1]
+
+    def _parents(self, oid: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
+        return () if oid in self._cut else recorded
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Says what libgit2 could not read in this module's words."""
+        try:
+            yield
+        except (pygit2.GitError, OSError) as error:
+            raise DamagedRepository(f"{self.path}: {error}") from error
+
+
+@contextmanager
+def arriving(path: Path) -> Iterator[Path]:
+    """An empty folder beside `path` to build in; at the end it is synced to disk and renamed to `path`.
+
+    Raises FileExistsError when `path` is there. After an error, or a kill, there is no `path`; what a kill leaves is a
+    folder whose name starts with `.incoming-`.
+    """
+    if path.exists():
+        raise FileExistsError(f"{path} exists")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = path.parent / f".incoming-{path.name}-{secrets.token_hex(4)}"
+    folder.mkdir()
+    try:
+        yield folder
+        for parent, _, files in os.walk(folder, topdown=False):
+            for name in files:
+                _sync(Path(parent, name))
+            _sync(Path(parent))
+        folder.rename(path)
+        _sync(path.parent)
+    except OSError as error:
+        if path.exists() and folder.exists():
+            raise FileExistsError(f"{path} exists") from error
+        raise
+    finally:
+        if folder.exists():
+            shutil.rmtree(folder)
+
+
+def _target(ref: pygit2.Reference) -> str | None:
+    try:
+        return str(ref.resolve().target)
+    except KeyError:  # a symbolic ref to a branch that is not there
+        return None
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _valid_ref(full_name: str) -> bool:
+    # libgit2 reads a C string: past a NUL it would answer for another name.
+    try:
+        return "\0" not in full_name and pygit2.reference_is_valid_name(full_name)
+    except ValueError:
+        return False
