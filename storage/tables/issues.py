@@ -4,13 +4,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Index, UniqueConstraint, exists
+from sqlalchemy import ColumnElement, Index, Select, UniqueConstraint, exists, func, select
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, words
 from storage.tables.base import Dated, long_text, refers
 from storage.tables.labels import IssueLabel, Label
 from storage.tables.milestones import Milestone
+from storage.tables.users import User
 
 
 class IssueState(StrEnum):
@@ -51,3 +52,7 @@ def with_any_label(titles: list[str]) -> ColumnElement[bool]:
 def with_milestone(titles: list[str]) -> ColumnElement[bool]:
     """The condition that an issue's milestone has one of these titles."""
     return exists().where(col(Milestone.id) == col(Issue.milestone_id), col(Milestone.title).in_(titles))
+
+
+def ids_of_users(usernames: list[str]) -> Select[int]:
+    return select(col(User.id)).where(func.lower(col(User.username)).in_([name.lower() for name in usernames]))

@@ -3,8 +3,10 @@
 from typing import Any
 
 from sqlalchemy import Select, UniqueConstraint, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel, col
 
+from storage.database import now
 from storage.tables.base import Dated, long_text, refers
 
 
@@ -40,3 +42,20 @@ def of_issues(issue_ids: list[int]) -> Select[int, Label]:
 
 def named(project_id: int, titles: list[str]) -> Select[Label]:
     return select(Label).where(col(Label.project_id) == project_id, col(Label.title).in_(titles))
+
+
+def create_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
+    """The statement that creates the labels that their projects do not have yet."""
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    dated = [{"created_at": (moment := now()), "updated_at": moment, "template": False, **row} for row in rows]
+    return insert(Label).values(dated).on_conflict_do_nothing(index_elements=["project_id", "title"])
+
+
+def titles_of_issues(issue_ids: list[int]) -> Select[int, str]:
+    """(issue id, title of a label), by title."""
+    return (
+        select(col(IssueLabel.issue_id), col(Label.title))
+        .join(Label, col(Label.id) == col(IssueLabel.label_id))
+        .where(col(IssueLabel.issue_id).in_(issue_ids))
+        .order_by(col(Label.title), col(Label.id))
+    )

@@ -41,7 +41,7 @@ class ProjectMember(Dated, table=True):
 
 def levels_in_projects(user_id: int, project_ids: list[int]) -> Select[int, int]:
     """(project id, level) for the projects where the user has one: the highest of project, group and own personal namespace."""
-    in_project = select(col(ProjectMember.project_id).label("project_id"), col(ProjectMember.access_level).label("level")).where(
+    in_project: Select[int, int] = select(col(ProjectMember.project_id).label("project_id"), col(ProjectMember.access_level).label("level")).where(
         col(ProjectMember.user_id) == user_id, col(ProjectMember.project_id).in_(project_ids)
     )
     in_group = (
@@ -86,3 +86,13 @@ def visible_groups(user_id: int) -> ColumnElement[bool]:
         exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id),
         exists().where(col(Project.namespace_id) == col(Namespace.id), visible_projects(user_id)),
     )
+
+
+def seen_groups(user_id: int, group_ids: list[int]) -> Select[int]:
+    """Which of these groups a signed-in user may see."""
+    return select(col(Namespace.id)).where(col(Namespace.id).in_(group_ids), visible_groups(user_id))
+
+
+def in_projects(key: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The condition that a foreign key names a project which meets the conditions on `Project`."""
+    return exists().where(col(Project.id) == col(key), *conditions)

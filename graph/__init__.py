@@ -1,0 +1,1 @@
+"""Decides: who may, what follows, what is shown. The only caller of storage."""

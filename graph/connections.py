@@ -1,0 +1,294 @@
+"""Keyset connections: pages that stay exact while rows are inserted.
+
+A cursor holds the ordering's name and the values of its columns in one row, ending with the id, so a page continues exactly after that row.
+`offset` beside `first` serves the page numbers of v3.
+"""
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+import orjson
+import strawberry
+from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import BadRequest, LimitExceeded
+
+T = TypeVar("T")
+
+DEFAULT_SIZE = 20
+MAXIMUM_SIZE = 100
+MAXIMUM_OFFSET = 2**31 - 1
+
+
+@strawberry.enum(description="Which way a list is sorted.")
+class OrderDirection(Enum):
+    ASC = "asc"
+    DESC = "desc"
+
+
+@strawberry.type(description="Where a page lies in its list.")
+class PageInfo:
+    has_next_page: bool = strawberry.field(description="Whether the list goes on after this page.")
+    has_previous_page: bool = strawberry.field(description="Whether the list has rows before this page.")
+    start_cursor: str | None = strawberry.field(description="The cursor of the first row; null on an empty page.")
+    end_cursor: str | None = strawberry.field(description="The cursor of the last row; null on an empty page.")
+
+
+@strawberry.type(description="A row of a list with its cursor.")
+class Edge(Generic[T]):
+    cursor: str = strawberry.field(description="Pass it as `after` or `before` to continue from this row.")
+    node: T = strawberry.field(description="The row.")
+
+
+@strawberry.type(description="A page of a list.")
+class Connection(Generic[T]):
+    nodes: list[T] = strawberry.field(description="The rows of the page.")
+    edges: list[Edge[T]] = strawberry.field(description="The rows with their cursors.")
+    page_info: PageInfo = strawberry.field(description="Where the page lies.")
+    total_count: int = strawberry.field(description="How many rows the whole list has; counted only when asked for.")
+
+
+@strawberry.type(description="A page of a list whose length is not known, since counting it would cost its whole length.")
+class UncountedConnection(Generic[T]):
+    nodes: list[T] = strawberry.field(description="The rows of the page.")
+    edges: list[Edge[T]] = strawberry.field(description="The rows with their cursors.")
+    page_info: PageInfo = strawberry.field(description="Where the page lies.")
+
+
+@dataclass(frozen=True)
+class Order:
+    """A list's ordering: a column of the table and a direction; the id breaks ties in the same direction."""
+
+    column: Any
+    descending: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{'-' if self.descending else ''}{self.column.key}"
+
+    def columns(self, table: Any) -> list[Any]:
+        identity = col(table.id)
+        return [identity] if self.column.key == "id" else [col(self.column), identity]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a list that is asked for, checked. `size` rows, from the start or, `backward`, from the end."""
+
+    size: int
+    after: str | None = None
+    before: str | None = None
+    backward: bool = False
+    offset: int = 0
+
+    @classmethod
+    def of(
+        cls, first: int | None, after: str | None, last: int | None = None, before: str | None = None, offset: int | None = None
+    ) -> "Window":
+        """Raises BadRequest for arguments that contradict each other, LimitExceeded for more than 100 rows."""
+        if first is not None and last is not None:
+            raise BadRequest("Give `first` or `last`, not both.")
+        size = first if first is not None else last if last is not None else DEFAULT_SIZE
+        if size < 0:
+            raise BadRequest("`first` and `last` cannot be negative.")
+        if size > MAXIMUM_SIZE:
+            raise LimitExceeded(f"A page has at most {MAXIMUM_SIZE} rows; ask for `first: {MAXIMUM_SIZE}` and continue with `after`.")
+        if offset is not None and (offset < 0 or offset > MAXIMUM_OFFSET or after or before or last is not None):
+            raise BadRequest("`offset` goes with `first` alone, and is not negative.")
+        return cls(size, after, before, last is not None, offset or 0)
+
+
+@dataclass
+class Page:
+    """What a connection resolves to. `count` is called only when `totalCount` is asked for."""
+
+    nodes: Sequence[Any]
+    has_next: bool
+    has_previous: bool
+    cursor: Callable[[Any], str]
+    count: Callable[[], int | Awaitable[int]]
+
+    @property
+    def edges(self) -> list[Edge[Any]]:
+        return [Edge(cursor=self.cursor(node), node=node) for node in self.nodes]
+
+    @property
+    def page_info(self) -> PageInfo:
+        return PageInfo(
+            has_next_page=self.has_next,
+            has_previous_page=self.has_previous,
+            start_cursor=self.cursor(self.nodes[0]) if self.nodes else None,
+            end_cursor=self.cursor(self.nodes[-1]) if self.nodes else None,
+        )
+
+    @property
+    def total_count(self) -> int | Awaitable[int]:
+        return self.count()
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A list of one table's rows: which, in what order. `parent` is the column by which rows hang on different parents, if they do."""
+
+    table: Any
+    order: Order
+    conditions: tuple[ColumnElement[bool], ...] = ()
+    parent: Any = None
+
+    def where(self, *conditions: Any) -> "Listing":
+        return replace(self, conditions=(*self.conditions, *conditions))
+
+    def cursor(self, row: Any) -> str:
+        values = [_spell(getattr(row, column.key)) for column in self.order.columns(self.table)]
+        return base64.urlsafe_b64encode(orjson.dumps([self.order.name, *values])).decode().rstrip("=")
+
+    def _position(self, cursor: str) -> list[Any]:
+        columns = self.order.columns(self.table)
+        try:
+            name, *values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+            if name != self.order.name or len(values) != len(columns):
+                raise ValueError
+            return [_parse(value, column.type.python_type) for value, column in zip(values, columns, strict=True)]
+        except (ValueError, TypeError, binascii.Error) as error:
+            raise BadRequest("This cursor is not one of this list in this order.") from error
+
+    def _beyond(self, cursor: str, *, later: bool) -> ColumnElement[bool]:
+        """The condition that a row stands later (or earlier) in the list than the cursor's row."""
+        columns, values = self.order.columns(self.table), self._position(cursor)
+        greater = later != self.order.descending
+        identity = columns[-1] > values[-1] if greater else columns[-1] < values[-1]
+        if len(columns) == 1:
+            return identity  # type: ignore[no-any-return]
+        leading = columns[0] > values[0] if greater else columns[0] < values[0]
+        # The first test repeats what the second implies, so that both databases take it as the range of an index.
+        reached = columns[0] >= values[0] if greater else columns[0] <= values[0]
+        return and_(reached, or_(leading, and_(columns[0] == values[0], identity)))
+
+    def _select(self, window: Window, subject: Any) -> Select[Any]:
+        statement = select(subject).where(*self.conditions)
+        if window.after is not None:
+            statement = statement.where(self._beyond(window.after, later=True))
+        if window.before is not None:
+            statement = statement.where(self._beyond(window.before, later=False))
+        return statement
+
+    def _ordering(self, window: Window) -> list[Any]:
+        descending = self.order.descending != window.backward
+        return [column.desc() if descending else column.asc() for column in self.order.columns(self.table)]
+
+    async def page(self, context: Context, window: Window) -> Page:
+        """One page of the whole list: one statement, and one more when it is counted."""
+        statement = self._select(window, self.table).order_by(*self._ordering(window)).limit(window.size + 1)
+        if window.offset:
+            statement = statement.offset(window.offset)
+        rows = await context.all(statement)
+
+        async def count() -> int:
+            if not window.backward and window.after is None and window.before is None and rows and len(rows) <= window.size:
+                return window.offset + len(rows)
+            return await context.value(select(func.count()).select_from(self.table).where(*self.conditions)) or 0
+
+        return self._page(rows, window, count)
+
+    async def pages(self, context: Context, window: Window, parents: Iterable[int]) -> dict[int, Page]:
+        """A page for each parent: one statement for all, and one more when they are counted."""
+        parent: Any = col(self.parent)
+        keys = list(parents)
+        if len(keys) == 1:
+            return {keys[0]: await self.where(parent == keys[0]).page(context, window)}
+        place = over(func.row_number(), partition_by=parent, order_by=self._ordering(window)).label("place")
+        inner = self._select(window, col(self.table.id).label("id")).add_columns(place).where(parent.in_(keys)).subquery()
+        wanted = (
+            select(self.table)
+            .join(inner, inner.c.id == col(self.table.id))
+            .where(inner.c.place > window.offset, inner.c.place <= window.offset + window.size + 1)
+            .order_by(parent, inner.c.place)
+        )
+        rows: dict[int, list[Any]] = {key: [] for key in keys}
+        for row in await context.all(wanted):
+            rows[getattr(row, parent.key)].append(row)
+
+        async def fetch(ids: list[int]) -> dict[int, int]:
+            statement = select(parent, func.count()).where(*self.conditions, parent.in_(ids)).group_by(parent)
+            return dict(map(tuple, await context.tuples(statement)))
+
+        counts = context.loader(object(), fetch)
+
+        def counter(key: int) -> Callable[[], Awaitable[int]]:
+            async def count() -> int:
+                return await counts.get(key) or 0
+
+            return count
+
+        return {key: self._page(rows[key], window, counter(key)) for key in keys}
+
+    def _page(self, rows: list[Any], window: Window, count: Callable[[], int | Awaitable[int]]) -> Page:
+        more = len(rows) > window.size
+        nodes = rows[: window.size]
+        if window.backward:
+            nodes.reverse()
+        return Page(
+            nodes=nodes,
+            has_next=window.before is not None if window.backward else more,
+            has_previous=more if window.backward else window.after is not None or window.offset > 0,
+            cursor=self.cursor,
+            count=count,
+        )
+
+
+def page_of(nodes: Sequence[Any], window: Window) -> Page:
+    """A page of a list that is already whole in memory, with cursors that are places in it. Raises BadRequest for a foreign cursor."""
+    start, end = 0, len(nodes)
+    if window.after is not None:
+        start = min(_place(window.after) + 1, end)
+    if window.before is not None:
+        end = max(min(_place(window.before), end), start)
+    part = list(enumerate(nodes))[start + window.offset : end]
+    shown = part[-window.size :] if window.backward and window.size else part[: window.size]
+    places = {id(node): place for place, node in shown}
+    return Page(
+        nodes=[node for _, node in shown],
+        has_next=bool(shown) and shown[-1][0] < len(nodes) - 1,
+        has_previous=bool(shown) and shown[0][0] > 0,
+        cursor=lambda node: place_cursor(places[id(node)]),
+        count=lambda: len(nodes),
+    )
+
+
+def place_cursor(place: int) -> str:
+    """The cursor of a list that is read by places: the place itself, from zero."""
+    return base64.urlsafe_b64encode(orjson.dumps(["#", place])).decode().rstrip("=")
+
+
+def _place(cursor: str) -> int:
+    try:
+        mark, place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if mark != "#" or not isinstance(place, int) or not 0 <= place <= MAXIMUM_OFFSET:
+            raise ValueError
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise BadRequest("This cursor is not one of this list.") from error
+    return place
+
+
+def _spell(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _parse(value: Any, kind: type) -> Any:
+    if issubclass(kind, datetime):
+        parsed = datetime.fromisoformat(value)
+        if parsed.tzinfo is None:
+            raise ValueError("a cursor's instant has its offset")
+        return parsed
+    if issubclass(kind, date):
+        return date.fromisoformat(value)
+    if not isinstance(value, kind) or (isinstance(value, int) and not -(2**31) <= value < 2**31):
+        raise ValueError("not a value of this ordering")
+    return value

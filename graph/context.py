@@ -1,0 +1,96 @@
+"""What one operation has at hand: its session, its viewer, its loaders, and the services of the process."""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+import strawberry
+from sqlalchemy import Select, select
+from sqlmodel import col
+
+from graph.errors import Unauthenticated
+from graph.loading import Loader
+from storage import tables
+from storage.database import Database, Session, now
+from storage.git.repositories import Repositories
+from storage.secrets import Passwords, TokenCipher
+from storage.tables.base import Row
+
+R = TypeVar("R", bound=Row)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Services:
+    """What outlives an operation. `avatar_url_template` may hold `{email_md5}`, `{username}` and `{id}`; None shows no avatars."""
+
+    database: Database
+    repositories: Repositories
+    passwords: Passwords
+    cipher: TokenCipher
+    external_url: str = "http://localhost:8080"
+    avatar_url_template: str | None = None
+    clock: Callable[[], datetime] = now
+
+
+@dataclass
+class Context:
+    """`after_commit` holds what must happen once the change is kept, and never when it was rolled back, which a `refused` one is."""
+
+    services: Services
+    session: Session
+    viewer_or_none: tables.User | None
+    request_id: str
+    loaders: dict[Hashable, Loader[Any, Any]] = field(default_factory=dict)
+    after_commit: list[Callable[[], Any]] = field(default_factory=list)
+    refused: bool = False
+
+    @property
+    def viewer(self) -> tables.User:
+        if self.viewer_or_none is None:
+            raise Unauthenticated
+        return self.viewer_or_none
+
+    def now(self) -> datetime:
+        return self.services.clock()
+
+    def loader(self, name: Hashable, fetch: Callable[[list[Any]], Any]) -> Loader[Any, Any]:
+        """The loader of this name, made at its first use."""
+        found = self.loaders.get(name)
+        if found is None:
+            found = self.loaders[name] = Loader(fetch)
+        return found
+
+    def rows_by_id(self, table: type[R]) -> Loader[int, R]:
+        async def fetch(ids: list[int]) -> Mapping[int, R]:
+            return {row.id: row for row in await self.all(select(table).where(col(table.id).in_(ids)))}
+
+        return self.loader(table, fetch)
+
+    async def all(self, statement: Select[T]) -> list[T]:
+        """The rows of a statement that selects one table or column."""
+        return list((await self.session.execute(statement)).scalars().all())
+
+    async def first(self, statement: Select[T]) -> T | None:
+        result: T | None = (await self.session.execute(statement.limit(1))).scalars().first()
+        return result
+
+    async def tuples(self, statement: Any) -> list[Any]:
+        return list((await self.session.execute(statement)).all())
+
+    async def value(self, statement: Select[T]) -> T | None:
+        result: T | None = await self.session.scalar(statement)
+        return result
+
+    async def exists(self, condition: Any) -> bool:
+        return bool(await self.session.scalar(select(condition)))
+
+    async def add(self, row: R) -> R:
+        """Writes a new row now, so that its id is known. Raises IntegrityError where a constraint is hit."""
+        self.session.add(row)
+        await self.session.flush()
+        return row
+
+
+Info = strawberry.Info[Context, None]

@@ -1,0 +1,265 @@
+"""How a type says which table fills it: `column`, `to_one`, `to_many`, `names_of`.
+
+A declared field has no resolver of its own. `entity` ties the type to its table, and `install` gives every declared field of a finished
+schema its resolver, all from one mechanism, so the mapping (field → column, relation → key) stays readable as data.
+"""
+
+import base64
+import binascii
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+import strawberry
+from graphql import GraphQLInterfaceType, GraphQLObjectType, GraphQLResolveInfo, GraphQLSchema, GraphQLUnionType
+from strawberry.schema.schema_converter import GraphQLCoreConverter
+
+from graph.connections import Listing, Order, OrderDirection, Window
+from graph.context import Context
+from graph.rules.policy import Action, require
+
+ResolveInfo = GraphQLResolveInfo[Any]
+C = TypeVar("C", bound=type)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A field that is a column of the row; `key` is its name in the table where it differs from the field's."""
+
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class ToOne:
+    """A field that is the row which a foreign key of this row names."""
+
+    key: str
+    target: str
+
+
+@dataclass(frozen=True)
+class NamesOf:
+    """A field that is a list of names, given for all rows of a level by one statement: `statement(ids)` selects (row id, name)."""
+
+    statement: Callable[[list[int]], Any]
+    pick: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class ToMany:
+    """A field that is a connection of the rows whose foreign key names this row."""
+
+    listing: Listing
+    action: Action | None
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A GraphQL type and the class of its rows. `project_key` names the column by which a row belongs to a project."""
+
+    name: str
+    row: type
+    project_key: str | None
+
+
+ENTITIES: dict[type, Entity] = {}
+"""The class of a row → what it is in the graph."""
+
+
+def column(source: Any = None, *, description: str, **settings: Any) -> Any:
+    """A column of the row, of the same name or `source`."""
+    return strawberry.field(description=description, metadata={"declared": Column(source.key if source is not None else None)}, **settings)
+
+
+def to_one(key: Any, *, description: str, **settings: Any) -> Any:
+    """The row that a foreign key names, as `to_one(tables.Issue.author_id)`; null where the key is null."""
+    (foreign_key,) = key.property.columns[0].foreign_keys
+    target = foreign_key.column.table.name
+    return strawberry.field(description=description, metadata={"declared": ToOne(key.key, target)}, **settings)
+
+
+def names_of(statement: Callable[[list[int]], Any], pick: Callable[[Any], Any] | None = None, *, description: str) -> Any:
+    """A list that hangs on the row through a table between: `statement(ids)` selects (row id, value) in the order to show."""
+    return strawberry.field(description=description, metadata={"declared": NamesOf(statement, pick)})
+
+
+def to_many(
+    key: Any,
+    *,
+    order_by: Order,
+    description: str,
+    where: tuple[Any, ...] = (),
+    filter: type | None = None,
+    ordering: type | None = None,
+    action: Action | None = None,
+) -> Any:
+    """The rows whose foreign key names this one, as a keyset connection.
+
+    `filter` is an input type whose `conditions()` gives SQL conditions; `ordering` an input type whose `order()` gives an Order;
+    `action` is required of the viewer on each parent.
+    """
+    listing = Listing(table=key.class_, order=order_by, conditions=where, parent=key)
+
+    async def resolve(root: Any, info: strawberry.Info, **arguments: Any) -> Any:
+        context: Context = info.context
+        if action is not None:
+            await require(context, action, root)
+        asked = narrowed(listing, arguments)
+        window = window_of(arguments)
+
+        async def fetch(ids: list[int]) -> dict[int, Any]:
+            return await asked.pages(context, window, ids)
+
+        return await context.loader((key, repr(arguments)), fetch).get(root.id)
+
+    return connection_field(resolve, description=description, filter=filter, ordering=ordering, declared=ToMany(listing, action))
+
+
+def connection_field(
+    resolve: Callable[..., Awaitable[Any]],
+    *,
+    description: str,
+    filter: type | None = None,
+    ordering: type | None = None,
+    more: dict[str, Any] | None = None,
+    declared: Any = None,
+) -> Any:
+    """A field with the arguments of a connection over `resolve(root, info, **arguments)`; `more` are arguments of its own."""
+    described = strawberry.argument
+    arguments: dict[str, tuple[Any, Any]] = {
+        **(more or {}),
+        "first": (Annotated[int | None, described(description="How many rows from the start (or after `after`); 20, at most 100.")], None),
+        "after": (Annotated[str | None, described(description="Continue after the row of this cursor.")], None),
+        "last": (Annotated[int | None, described(description="How many rows from the end (or before `before`); at most 100.")], None),
+        "before": (Annotated[str | None, described(description="Stop before the row of this cursor.")], None),
+        "offset": (Annotated[int | None, described(description="Rows to skip, beside `first`: the page numbers of v3.")], None),
+    }
+    if filter is not None:
+        arguments["filter"] = (Annotated[filter | None, described(description="Only the rows that match.")], None)
+    if ordering is not None:
+        arguments["order_by"] = (Annotated[ordering | None, described(description="How to sort.")], None)
+
+    async def resolver(root: Any, info: strawberry.Info, **given: Any) -> Any:
+        return await resolve(root, info, **given)
+
+    signed(resolver, {"root": Any, "info": strawberry.Info}, arguments)
+    return strawberry.field(resolver=resolver, description=description, metadata={"declared": declared} if declared else {})
+
+
+def signed(function: Any, leading: dict[str, Any], arguments: dict[str, tuple[Any, Any]], returns: Any = inspect.Signature.empty) -> None:
+    """Gives a function the signature that strawberry reads its arguments from."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in leading.items()]
+    parameters += [inspect.Parameter(name, keyword, annotation=kind, default=default) for name, (kind, default) in arguments.items()]
+    function.__signature__ = inspect.Signature(parameters, return_annotation=returns)
+    function.__annotations__ = {**leading, **{name: kind for name, (kind, _) in arguments.items()}}
+    if returns is not inspect.Signature.empty:
+        function.__annotations__["return"] = returns
+
+
+def narrowed(listing: Listing, arguments: dict[str, Any]) -> Listing:
+    """The listing as the arguments `filter` and `order_by` want it."""
+    if (wanted := arguments.get("filter")) is not None:
+        listing = listing.where(*wanted.conditions())
+    if (ordering := arguments.get("order_by")) is not None:
+        listing = Listing(listing.table, ordering.order(), listing.conditions, listing.parent)
+    return listing
+
+
+def window_of(arguments: dict[str, Any]) -> Window:
+    return Window.of(arguments["first"], arguments["after"], arguments["last"], arguments["before"], arguments["offset"])
+
+
+@strawberry.interface(description="Anything with an id of its own.")
+class Node:
+    @strawberry.field(description="Opaque and stable; pass it to `node`.")
+    def id(self, info: strawberry.Info) -> strawberry.ID:
+        return global_id(info._raw_info.parent_type.name, self.id)
+
+
+def global_id(name: str, key: object) -> strawberry.ID:
+    return strawberry.ID(base64.urlsafe_b64encode(f"{name}:{key}".encode()).decode().rstrip("="))
+
+
+def parse_global_id(text: str) -> tuple[str, str] | None:
+    """The name of the type and the key in it, or None for text that is no id."""
+    try:
+        name, mark, key = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(":")
+    except (ValueError, binascii.Error):
+        return None
+    return (name, key) if mark else None
+
+
+@dataclass_transform(kw_only_default=True)
+def entity(row: type, *, description: str, name: str | None = None, project_key: str | None = None) -> Callable[[C], C]:
+    """Makes a class the GraphQL type of a table's rows. Rows pass as they are, behind interfaces and unions too."""
+
+    def decorate(cls: C) -> C:
+        made: Any = strawberry.type(cls, name=name, description=description)
+        made.is_type_of = staticmethod(lambda value, _info: isinstance(value, row))
+        made.__strawberry_definition__.is_type_of = made.is_type_of
+        ENTITIES[row] = Entity(name or cls.__name__, row, project_key)
+        return made  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def order_of(column: Any, direction: OrderDirection) -> Order:
+    return Order(column, descending=direction is OrderDirection.DESC)
+
+
+def install(schema: GraphQLSchema) -> None:
+    """Gives the declared fields of a finished schema their resolvers, and abstract types the class of a row as its type."""
+    rows = {row: entity.name for row, entity in ENTITIES.items()}
+    targets = {getattr(row, "__tablename__", None): row for row in ENTITIES}
+
+    def type_of(value: Any, info: ResolveInfo, abstract: Any) -> str | None:
+        return rows.get(type(value))
+
+    for kind in schema.type_map.values():
+        if isinstance(kind, GraphQLInterfaceType | GraphQLUnionType):
+            kind.resolve_type = type_of
+        if not isinstance(kind, GraphQLObjectType):
+            continue
+        # Only abstract types need to ask, and they know a row by its class.
+        kind.is_type_of = None
+        for field in kind.fields.values():
+            definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
+            declared = getattr(definition, "metadata", {}).get("declared")
+            if isinstance(declared, Column):
+                field.resolve = _column(declared.key or definition.python_name)
+            elif isinstance(declared, ToOne):
+                field.resolve = _to_one(declared.key, targets[declared.target])
+            elif isinstance(declared, NamesOf):
+                field.resolve = _names_of(declared)
+
+
+def _column(key: str) -> Callable[..., Any]:
+    def resolve(root: Any, info: ResolveInfo) -> Any:
+        return getattr(root, key)
+
+    return resolve
+
+
+def _to_one(key: str, target: Any) -> Callable[..., Any]:
+    def resolve(root: Any, info: ResolveInfo) -> Any:
+        value = getattr(root, key)
+        return None if value is None else info.context.rows_by_id(target).load(value)
+
+    return resolve
+
+
+def _names_of(declared: NamesOf) -> Callable[..., Any]:
+    def resolve(root: Any, info: ResolveInfo) -> Any:
+        context: Context = info.context
+
+        async def fetch(ids: list[int]) -> dict[int, list[Any]]:
+            found: dict[int, list[Any]] = {key: [] for key in ids}
+            for key, value in await context.tuples(declared.statement(ids)):
+                found[key].append(declared.pick(value) if declared.pick else value)
+            return found
+
+        return context.loader(declared, fetch).load(root.id)
+
+    return resolve

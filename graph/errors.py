@@ -1,0 +1,168 @@
+"""Everything that can go wrong, each with its code.
+
+ForgeError
+├── OperationError            comes in `errors[]`
+│   ├── Unauthenticated       no viewer, or a blocked one
+│   ├── Forbidden             the viewer sees the thing and may not do this
+│   ├── NotFound              there is no such thing, or the viewer may not see it
+│   ├── LimitExceeded         the operation, or the caller, asks for too much
+│   ├── Unavailable           the database or a repository cannot answer now; nothing was changed
+│   ├── BadRequest            the operation itself is wrong: a cursor of another list, an unknown document
+│   └── Internal              a fault of the service; its text is never shown
+└── UserError                 comes as `userErrors`, and the whole operation is rolled back
+    ├── Invalid               a value that cannot be
+    ├── Required              a value that is missing
+    ├── Taken                 a value that another thing has
+    ├── Conflict              an equal thing exists, or the thing is held by others
+    ├── NotAllowed            never allowed, or not in the thing's present state
+    ├── NotMergeable          the branches cannot be merged
+    ├── NotSet                there is nothing to take back
+    └── TooLarge              more bytes than the instance allows
+"""
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """The closed list of codes."""
+
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    FORBIDDEN = "FORBIDDEN"
+    NOT_FOUND = "NOT_FOUND"
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    UNAVAILABLE = "UNAVAILABLE"
+    BAD_REQUEST = "BAD_REQUEST"
+    INTERNAL = "INTERNAL"
+    INVALID = "INVALID"
+    REQUIRED = "REQUIRED"
+    TAKEN = "TAKEN"
+    CONFLICT = "CONFLICT"
+    NOT_ALLOWED = "NOT_ALLOWED"
+    NOT_MERGEABLE = "NOT_MERGEABLE"
+    NOT_SET = "NOT_SET"
+    TOO_LARGE = "TOO_LARGE"
+
+
+class ForgeError(Exception):
+    code: Code
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class OperationError(ForgeError):
+    """An error that ends the field it is raised in. `subject` is the noun it is about, as `Project`."""
+
+    def __init__(self, message: str, *, subject: str | None = None) -> None:
+        super().__init__(message)
+        self.subject = subject
+
+
+class Unauthenticated(OperationError):
+    code = Code.UNAUTHENTICATED
+
+    def __init__(self, message: str = "Sign in: send a private token as PRIVATE-TOKEN or as Authorization: Bearer.") -> None:
+        super().__init__(message)
+
+
+class Forbidden(OperationError):
+    """`reason` is shown to legacy clients after "403 Forbidden - "."""
+
+    code = Code.FORBIDDEN
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(reason or "You are not allowed to do this.")
+        self.reason = reason
+
+
+class NotFound(OperationError):
+    code = Code.NOT_FOUND
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject} not found.", subject=subject)
+
+
+class LimitExceeded(OperationError):
+    """`retry_after` (seconds) is given where the same call may succeed later."""
+
+    code = Code.LIMIT_EXCEEDED
+
+    def __init__(self, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Unavailable(OperationError):
+    code = Code.UNAVAILABLE
+
+    def __init__(self, message: str = "The service cannot answer right now; try again in a moment.") -> None:
+        super().__init__(message)
+        self.retry_after = 2
+
+
+class BadRequest(OperationError):
+    code = Code.BAD_REQUEST
+
+
+class Internal(OperationError):
+    code = Code.INTERNAL
+
+    def __init__(self) -> None:
+        super().__init__("Something went wrong on our side; the log has it under this request id.")
+
+
+class UserError(ForgeError):
+    """`field` names the input field it is about, in the graph's spelling (`dueDate`)."""
+
+    def __init__(self, field: str | None, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Invalid(UserError):
+    code = Code.INVALID
+
+
+class Required(UserError):
+    code = Code.REQUIRED
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, "can't be blank")
+
+
+class Taken(UserError):
+    code = Code.TAKEN
+
+    def __init__(self, field: str, message: str = "has already been taken") -> None:
+        super().__init__(field, message)
+
+
+class Conflict(UserError):
+    code = Code.CONFLICT
+
+
+class NotAllowed(UserError):
+    code = Code.NOT_ALLOWED
+
+
+class NotMergeable(UserError):
+    code = Code.NOT_MERGEABLE
+
+
+class NotSet(UserError):
+    code = Code.NOT_SET
+
+
+class TooLarge(UserError):
+    code = Code.TOO_LARGE
+
+
+class UserErrors(UserError):
+    """Several user errors at once, in the order in which they shall be shown."""
+
+    code = Code.INVALID
+
+    def __init__(self, errors: list[UserError]) -> None:
+        super().__init__(errors[0].field, errors[0].message)
+        self.errors = errors

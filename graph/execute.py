@@ -1,0 +1,300 @@
+"""Runs an operation for a viewer. Both doors use it: v3 with operations prepared at start, `/graphql` with text.
+
+One operation is one transaction: a mutation is kept only when neither a user error nor an error of its own came up.
+"""
+
+import asyncio
+import hmac
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from graphql import (
+    DocumentNode,
+    ExecutionResult,
+    FieldNode,
+    FragmentDefinitionNode,
+    GraphQLError,
+    OperationDefinitionNode,
+    StringValueNode,
+    Visitor,
+    execute,
+    parse,
+    specified_rules,
+    validate,
+    visit,
+)
+
+from graph import limits
+from graph.context import Context, Services
+from graph.errors import BadRequest, Code, Forbidden, Internal, LimitExceeded, OperationError, Unauthenticated, Unavailable
+from graph.rules.naming import storable
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+from graph.transaction import keep, session_for
+from storage import tables
+from storage.database import Session, is_unavailable
+from storage.secrets import digest
+from storage.tables import users
+
+OPEN_FIELDS = frozenset({"signIn", "signUp"})
+"""The root fields that need no viewer, each only where it stands alone."""
+SECONDS = 10.0
+"""The longest that an operation runs."""
+CACHED_DOCUMENTS = 1000
+
+log = structlog.get_logger("graph")
+
+
+class InvalidOperation(Exception):
+    """A prepared operation that the schema refuses; the message has every reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An operation that was parsed and validated. `open` ones need no viewer. `schema` is what it was validated against."""
+
+    name: str | None
+    document: DocumentNode
+    kind: str
+    open: bool
+
+    @property
+    def schema(self) -> Any:
+        return SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """An operation from outside, with what it asks for counted."""
+
+    prepared: Prepared
+    measured: limits.Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One error. `subject` is the noun that was not found, `reason` what a legacy client is told after "403 Forbidden - "."""
+
+    code: Code
+    message: str
+    path: list[str | int] | None = None
+    subject: str | None = None
+    reason: str | None = None
+    retry_after: int | None = None
+    locations: list[dict[str, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an operation gave: JSON-able data, enumerations as their names, instants as fixed-width RFC 3339 text."""
+
+    data: dict[str, Any] | None
+    errors: list[Problem] = field(default_factory=list)
+    viewer_id: int | None = None
+
+
+def prepare(source: str, name: str) -> Prepared:
+    """The operation `name` of a document, with the fragments it uses. Raises InvalidOperation."""
+    document = parse(source)
+    fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
+    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
+    wanted = [node for node in operations if node.name is not None and node.name.value == name]
+    if len(wanted) != 1:
+        raise InvalidOperation(f"there is not one operation {name}")
+    used: dict[str, FragmentDefinitionNode] = {}
+    _collect(wanted[0], fragments, used)
+    alone = DocumentNode(definitions=(wanted[0], *used.values()))
+    errors = validate(SCHEMA, alone, specified_rules)
+    if errors:
+        raise InvalidOperation(f"{name}: " + "; ".join(error.message for error in errors))
+    return _prepared(alone, wanted[0])
+
+
+def _collect(node: Any, fragments: dict[str, FragmentDefinitionNode], used: dict[str, FragmentDefinitionNode]) -> None:
+    class Spreads(Visitor):
+        def enter_fragment_spread(self, spread: Any, *_: Any) -> None:
+            name = spread.name.value
+            if name in used:
+                return
+            if name not in fragments:
+                raise InvalidOperation(f"there is no fragment {name}")
+            used[name] = fragments[name]
+            _collect(fragments[name], fragments, used)
+
+    visit(node, Spreads())
+
+
+def _prepared(document: DocumentNode, operation: OperationDefinitionNode) -> Prepared:
+    roots = operation.selection_set.selections
+    alone = len(roots) == 1 and isinstance(roots[0], FieldNode) and roots[0].name.value in OPEN_FIELDS
+    return Prepared(operation.name.value if operation.name else None, document, operation.operation.value, alone)
+
+
+class Graph:
+    """The schema over the services of this process."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self._documents: OrderedDict[tuple[str, str | None], _Text | list[Problem]] = OrderedDict()
+
+    async def run(self, prepared: Prepared, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Outcome:
+        """Runs a prepared operation: free of limits, never of rights."""
+        return await self._guarded(prepared, variables, credential, request_id, unavailable_when_late=True)
+
+    async def run_text(
+        self, query: str, variables: dict[str, Any] | None, operation_name: str | None, credential: str | None, *, request_id: str
+    ) -> Outcome:
+        """Runs text of anybody's: parsed and validated once while it is in use, and held to the limits."""
+        text = self._document(query, operation_name)
+        if isinstance(text, list):
+            return Outcome(None, text)
+        given = variables or {}
+        refused = text.measured.refusals(given)
+        if refused:
+            return Outcome(None, [_of_graphql(error, request_id) for error in refused])
+        return await self._guarded(text.prepared, given, credential, request_id)
+
+    def kind_of(self, query: str, operation_name: str | None) -> str | None:
+        """`query` or `mutation`, or None for text that is no operation."""
+        text = self._document(query, operation_name)
+        return None if isinstance(text, list) else text.prepared.kind
+
+    def _document(self, query: str, operation_name: str | None) -> "_Text | list[Problem]":
+        key = (query, operation_name)
+        found = self._documents.get(key)
+        if found is None:
+            found = self._documents[key] = _read(query, operation_name)
+            if len(self._documents) > CACHED_DOCUMENTS:
+                self._documents.popitem(last=False)
+        else:
+            self._documents.move_to_end(key)
+        return found
+
+    async def _guarded(
+        self, prepared: Prepared, variables: dict[str, Any], credential: str | None, request_id: str, *, unavailable_when_late: bool = False
+    ) -> Outcome:
+        if not _all_storable(variables):
+            return Outcome(None, [Problem(Code.BAD_REQUEST, "A text has characters that cannot be stored.")])
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await self._run(prepared, variables, credential, request_id)
+        except TimeoutError:
+            error: OperationError = Unavailable() if unavailable_when_late else LimitExceeded(f"This took longer than {SECONDS:.0f} s.")
+            return Outcome(None, [_problem(error, None)])
+        except OperationError as error:
+            return Outcome(None, [_problem(error, None)])
+        except Exception as error:
+            return Outcome(None, [_problem(_known(error, request_id), None)])
+
+    async def _run(self, prepared: Prepared, variables: dict[str, Any], credential: str | None, request_id: str) -> Outcome:
+        database = self.services.database
+        if prepared.kind == "query":
+            async with session_for(database, writing=False) as session:
+                viewer = await self._viewer(session, credential, prepared)
+                context = Context(self.services, session, viewer, request_id)
+                return self._outcome(await self._execute(prepared, variables, context), context)
+        async with session_for(database, writing=False) as session:
+            viewer = await self._viewer(session, credential, prepared)
+        async with session_for(database, writing=True) as session:
+            context = Context(self.services, session, viewer, request_id)
+            outcome = self._outcome(await self._execute(prepared, variables, context), context)
+            if not outcome.errors and not context.refused:
+                await keep(context)
+            return outcome
+
+    async def _viewer(self, session: Session, credential: str | None, prepared: Prepared) -> tables.User | None:
+        viewer = await authenticate(session, credential)
+        if viewer is None and not prepared.open:
+            raise Unauthenticated
+        return viewer
+
+    async def _execute(self, prepared: Prepared, variables: dict[str, Any], context: Context) -> ExecutionResult:
+        result = execute(SCHEMA, prepared.document, context_value=context, variable_values=variables, operation_name=prepared.name)
+        return result if isinstance(result, ExecutionResult) else await result
+
+    def _outcome(self, result: ExecutionResult, context: Context) -> Outcome:
+        problems = [_of_graphql(error, context.request_id) for error in result.errors or ()]
+        return Outcome(result.data, problems, context.viewer_or_none.id if context.viewer_or_none else None)
+
+
+async def authenticate(session: Session, credential: str | None) -> tables.User | None:
+    """The active user whom a token speaks for. Found by digest, so that time does not tell how much of a token was right."""
+    if not credential:
+        return None
+    wanted = digest(credential)
+    found = (await session.execute(users.by_token(wanted))).first()
+    if found is None or not hmac.compare_digest(found[1], wanted) or found[0].state is not tables.UserState.ACTIVE:
+        return None
+    user: tables.User = found[0]
+    return user
+
+
+def _read(query: str, operation_name: str | None) -> _Text | list[Problem]:
+    try:
+        document = limits.parse(query)
+    except GraphQLError as error:
+        return [_of_graphql(error, "")]
+    measured = limits.measure(document, SCHEMA, operation_name)
+    errors = measured.refusals({}) or validate(SCHEMA, document, specified_rules, max_errors=20, hide_suggestions=True)
+    if errors:
+        return [_of_graphql(error, "") for error in errors]
+    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
+    wanted = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
+    if len(wanted) != 1:
+        text = "Name the operation to run with operationName." if operation_name is None else "There is no operation of this name."
+        return [Problem(Code.BAD_REQUEST, text)]
+    if not _literals_storable(document):
+        return [Problem(Code.BAD_REQUEST, "A text has characters that cannot be stored.")]
+    return _Text(_prepared(document, wanted[0]), measured)
+
+
+def _literals_storable(document: DocumentNode) -> bool:
+    texts: list[str] = []
+
+    class Texts(Visitor):
+        def enter_string_value(self, node: StringValueNode, *_: Any) -> None:
+            texts.append(node.value)
+
+    visit(document, Texts())
+    return all(storable(text) for text in texts)
+
+
+def _all_storable(value: Any) -> bool:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return all(storable(key) and _all_storable(item) for key, item in value.items())
+    return all(_all_storable(item) for item in value) if isinstance(value, list) else True
+
+
+def _known(error: BaseException, request_id: str) -> OperationError:
+    """The error of ours that an exception means; one that means nothing to us is logged, and masked."""
+    if isinstance(error, OperationError):
+        return error
+    if is_unavailable(error):
+        log.warning("unavailable", request_id=request_id, error=type(error).__name__)
+        return Unavailable()
+    log.error("unexpected", request_id=request_id, exc_info=error)
+    return Internal()
+
+
+def _problem(error: OperationError, path: list[str | int] | None) -> Problem:
+    return Problem(
+        code=error.code,
+        message=error.message,
+        path=path,
+        subject=error.subject,
+        reason=error.reason if isinstance(error, Forbidden) else None,
+        retry_after=getattr(error, "retry_after", None),
+    )
+
+
+def _of_graphql(error: GraphQLError, request_id: str) -> Problem:
+    if error.original_error is None or isinstance(error.original_error, GraphQLError):
+        places = [{"line": place.line, "column": place.column} for place in error.locations or ()]
+        return Problem(Code.BAD_REQUEST, error.message, error.path, locations=places or None)
+    return _problem(_known(error.original_error, request_id), error.path)
+
+
+__all__ = ["BadRequest", "Graph", "InvalidOperation", "Outcome", "Prepared", "Problem", "prepare"]

@@ -1,0 +1,82 @@
+"""Mutations: `verbNoun(input: VerbNounInput!): VerbNounPayload!`, where the payload has the entity and `userErrors`.
+
+A user error leaves the entity null and rolls the whole operation back; an operation error comes in `errors[]`.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Optional
+
+import strawberry
+from sqlalchemy.exc import IntegrityError
+
+from graph.context import Context, Info
+from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
+from storage.database import is_conflict
+
+ErrorCode = strawberry.enum(Code, name="ErrorCode", description="Everything that can go wrong: the closed list of codes.")
+
+
+@strawberry.type(name="UserError", description="Why a mutation changed nothing.")
+class UserErrorEntry:
+    field: str | None = strawberry.field(description="The input field it is about; null when it is about the whole.")
+    message: str = strawberry.field(description="What is wrong, in words.")
+    code: ErrorCode = strawberry.field(description="What is wrong, for programs.")  # type: ignore[valid-type]
+
+
+def mutation(
+    *, entity: str, returns: Any, description: str, entity_description: str, conflict: UserError | None = None
+) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
+    """Makes a mutation of `async def verb_noun(info, input) -> row`. `conflict` is what a hit unique constraint means."""
+
+    def decorate(function: Callable[..., Awaitable[Any]]) -> Any:
+        payload = _payload(function.__name__, entity, returns, entity_description)
+
+        async def resolver(info: Info, input: Any) -> Any:
+            context: Context = info.context
+            try:
+                row = await function(info, input)
+            except UserError as error:
+                return _refused(context, payload, entity, error)
+            except IntegrityError as error:
+                if not is_conflict(error):
+                    # A row that the change leans on was removed meanwhile.
+                    raise NotFound("Parent") from error
+                return _refused(context, payload, entity, conflict or Conflict(None, "An equal one exists already."))
+            return payload(**{entity: row, "user_errors": []})
+
+        kind = function.__annotations__["input"]
+        resolver.__name__ = function.__name__
+        resolver.__annotations__ = {
+            "info": Info,
+            "input": Annotated[kind, strawberry.argument(description="What to do.")],
+            "return": payload,
+        }
+        return strawberry.mutation(resolver=resolver, description=description)
+
+    return decorate
+
+
+def _payload(name: str, entity: str, returns: Any, description: str) -> Any:
+    title = "".join(part.capitalize() for part in name.split("_")) + "Payload"
+    fields: dict[str, tuple[Any, Any]] = {
+        entity: (Optional[returns], strawberry.field(description=description)),  # noqa: UP045 - `|` does not take every kind of type
+        "user_errors": (
+            list[UserErrorEntry],
+            strawberry.field(description="Why nothing was changed; empty when it was done."),
+        ),
+    }
+    members = {key: field for key, (_, field) in fields.items()}
+    made = type(title, (), {**members, "__annotations__": {key: kind for key, (kind, _) in fields.items()}})
+    return strawberry.type(made, name=title, description=f"What `{_camel(name)}` answers.")
+
+
+def _refused(context: Context, payload: Any, entity: str, error: UserError) -> Any:
+    context.refused = True
+    errors = error.errors if isinstance(error, UserErrors) else [error]
+    entries = [UserErrorEntry(field=each.field, message=each.message, code=each.code) for each in errors]
+    return payload(**{entity: None, "user_errors": entries})
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

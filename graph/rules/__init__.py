@@ -1,0 +1,1 @@
+"""Plain functions; no GraphQL, no HTTP."""

@@ -1,0 +1,82 @@
+"""Finding things: everything inside a project is entered through the project, and what the viewer may not see is not found."""
+
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import NotFound
+from graph.rules.policy import sees_group, sees_project
+from storage import tables
+from storage.tables import namespaces, projects
+from storage.tables.base import Row
+from storage.tables.namespaces import NamespaceKind
+
+R = TypeVar("R", bound=Row)
+
+LARGEST_ID = 2**31 - 1
+
+
+def as_id(text: str) -> int | None:
+    """The number that ASCII digits in the range of an id spell, or None for any other text."""
+    if not text.isascii() or not text.isdigit() or len(text) > 10:
+        return None
+    return number if 0 < (number := int(text)) <= LARGEST_ID else None
+
+
+async def project(context: Context, path: str) -> tables.Project:
+    """The project of a full path `namespace/name`, without case, or of an id in digits. Raises NotFound."""
+    number = as_id(path)
+    if number is not None:
+        found = await context.rows_by_id(tables.Project).get(number)
+    else:
+        namespace, _, name = path.rpartition("/")
+        found = await context.first(projects.by_full_path(namespace, name)) if namespace and "\0" not in path else None
+    if found is None or not await sees_project(context, found):
+        raise NotFound("Project")
+    context.rows_by_id(tables.Project).prime(found.id, found)
+    return found
+
+
+async def group(context: Context, path: str) -> tables.Namespace:
+    """The group of a path, without case, or of an id in digits. Raises NotFound."""
+    number = as_id(path)
+    if number is not None:
+        found = await context.rows_by_id(tables.Namespace).get(number)
+    else:
+        found = await context.first(namespaces.of_path(path)) if "\0" not in path else None
+    if found is None or found.kind is not NamespaceKind.GROUP or not await sees_group(context, found):
+        raise NotFound("Group")
+    return found
+
+
+async def within(context: Context, table: type[R], parent: tables.Project, *, database_id: int | None = None, iid: int | None = None) -> R:
+    """A row of the project by its id or by its number in the project. Raises NotFound, also for an id of another project."""
+    found = await find_within(context, table, parent, database_id=database_id, iid=iid)
+    if found is None:
+        raise NotFound(table.__name__)
+    return found
+
+
+async def find_within(
+    context: Context, table: type[R], parent: tables.Project, *, database_id: int | None = None, iid: int | None = None
+) -> R | None:
+    """As `within`, but None where there is no such row."""
+    kind: Any = table
+    statement = select(table).where(col(kind.project_id) == parent.id)
+    if database_id is not None:
+        statement = statement.where(col(kind.id) == database_id)
+    elif iid is not None:
+        statement = statement.where(col(kind.iid) == iid)
+    else:
+        return None
+    return await context.first(statement)
+
+
+async def user(context: Context, database_id: int) -> tables.User:
+    """Raises NotFound."""
+    found = await context.rows_by_id(tables.User).get(database_id)
+    if found is None:
+        raise NotFound("User")
+    return found

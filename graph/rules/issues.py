@@ -1,0 +1,73 @@
+"""What an issue may be given, and what follows from it."""
+
+from typing import Any
+
+from sqlalchemy import delete, insert
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import Invalid
+from graph.rules import finding, naming
+from graph.rules.states import ISSUE, IssueEvent
+from storage import tables
+from storage.tables import IssueState, Visibility, counters, labels, members
+
+DEFAULT_COLOR = "#428BCA"
+
+
+async def next_iid(context: Context, project: tables.Project, kind: tables.CounterKind) -> int:
+    """The next number of its kind in the project. Others who want one wait until this transaction ends, so there are no gaps."""
+    value = await context.session.scalar(counters.advance(context.services.database.dialect, project.id, kind))
+    assert isinstance(value, int)  # noqa: S101 - the statement returns the row it wrote
+    return value
+
+
+async def assignee(context: Context, project: tables.Project, user_id: int | None) -> int | None:
+    """The user to assign; None and 0 mean nobody. Raises Invalid for somebody who is not, or who may not see the project."""
+    if not user_id:
+        return None
+    user = await context.rows_by_id(tables.User).get(user_id) if user_id > 0 else None
+    if user is None:
+        raise Invalid("assigneeId", "is not a user")
+    if project.visibility_level == Visibility.PRIVATE and not user.admin:
+        levels = await context.tuples(members.levels_in_projects(user.id, [project.id]))
+        if not levels:
+            raise Invalid("assigneeId", "is not a member of this private project")
+    return user.id
+
+
+async def milestone(context: Context, project: tables.Project, milestone_id: int | None) -> int | None:
+    """The milestone to set; None and 0 mean none. Raises Invalid for one of another project."""
+    if not milestone_id:
+        return None
+    found = await finding.find_within(context, tables.Milestone, project, database_id=milestone_id)
+    if found is None:
+        raise Invalid("milestoneId", "is not a milestone of this project")
+    return found.id
+
+
+async def set_labels(context: Context, issue: tables.Issue, names: list[str]) -> None:
+    """Gives the issue exactly these labels; a missing one is created with the default colour. Raises Invalid."""
+    titles = list(dict.fromkeys(naming.label(name) for name in names if name.strip()))
+    await context.session.execute(delete(tables.IssueLabel).where(col(tables.IssueLabel.issue_id) == issue.id))
+    context.loaders.clear()
+    if not titles:
+        return
+    rows = [{"project_id": issue.project_id, "title": title, "color": DEFAULT_COLOR} for title in titles]
+    await context.session.execute(labels.create_missing(context.services.database.dialect, rows))
+    found = await context.all(labels.named(issue.project_id, titles))
+    await context.session.execute(insert(tables.IssueLabel), [{"issue_id": issue.id, "label_id": label.id} for label in found])
+
+
+def change_state(context: Context, issue: tables.Issue, event: IssueEvent) -> bool:
+    """Applies the event where the state lists it; otherwise the issue stays as it is. Says whether anything changed."""
+    following = ISSUE.get((issue.state, event))
+    if following is None:
+        return False
+    issue.state = following
+    issue.closed_at = context.now() if following is IssueState.CLOSED else None
+    return True
+
+
+def touched(context: Context, row: Any) -> None:
+    row.updated_at = context.now()

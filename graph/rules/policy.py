@@ -1,0 +1,179 @@
+"""Who may do what: one table, action → rule. Nothing else compares access levels.
+
+The table follows the interface document's section Authentication and, where that is silent, the roles of the service it describes.
+A project that the viewer may not see is not found; one that is seen without the right is forbidden.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from graph.context import Context
+from graph.errors import Forbidden
+from graph.loading import Loader
+from storage import tables
+from storage.tables import AccessLevel, members
+
+
+class Action(StrEnum):
+    """What a viewer may be allowed to do, as `noun:verb`."""
+
+    READ_PROJECT = "project:read"
+    UPDATE_PROJECT = "project:update"
+    OWN_PROJECT = "project:own"
+    READ_ISSUE = "issue:read"
+    CREATE_ISSUE = "issue:create"
+    UPDATE_ISSUE = "issue:update"
+    TRIAGE_ISSUE = "issue:triage"
+    READ_NOTE = "note:read"
+    CREATE_NOTE = "note:create"
+    UPDATE_NOTE = "note:update"
+    READ_CODE = "code:read"
+    COMMENT_COMMIT = "commit:comment"
+    READ_LABEL = "label:read"
+    READ_MILESTONE = "milestone:read"
+    READ_PROJECT_MEMBER = "project_member:read"
+    ADMIN_PROJECT_MEMBER = "project_member:admin"
+    READ_GROUP = "group:read"
+    UPDATE_GROUP = "group:update"
+    DELETE_GROUP = "group:delete"
+    ADMIN_GROUP_MEMBER = "group_member:admin"
+    CREATE_PROJECT = "group:create_project"
+    CREATE_GROUP = "instance:create_group"
+    ADMIN_USERS = "instance:admin_users"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`least` is the least access level of a member. `shared`: any signed-in viewer of an internal or public project may as well.
+    `own`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that must be on."""
+
+    least: AccessLevel
+    shared: bool = False
+    own: bool = False
+    feature: str | None = None
+
+
+RULES: dict[Action, Rule] = {
+    Action.READ_PROJECT: Rule(AccessLevel.GUEST, shared=True),
+    Action.UPDATE_PROJECT: Rule(AccessLevel.MASTER),
+    Action.OWN_PROJECT: Rule(AccessLevel.OWNER),
+    Action.READ_ISSUE: Rule(AccessLevel.GUEST, shared=True, feature="issues_enabled"),
+    Action.CREATE_ISSUE: Rule(AccessLevel.GUEST, shared=True, feature="issues_enabled"),
+    Action.UPDATE_ISSUE: Rule(AccessLevel.REPORTER, own=True, feature="issues_enabled"),
+    Action.TRIAGE_ISSUE: Rule(AccessLevel.REPORTER, feature="issues_enabled"),
+    Action.READ_NOTE: Rule(AccessLevel.GUEST, shared=True),
+    Action.CREATE_NOTE: Rule(AccessLevel.GUEST, shared=True),
+    Action.UPDATE_NOTE: Rule(AccessLevel.MASTER, own=True),
+    Action.READ_CODE: Rule(AccessLevel.REPORTER, shared=True),
+    Action.COMMENT_COMMIT: Rule(AccessLevel.REPORTER, shared=True),
+    Action.READ_LABEL: Rule(AccessLevel.GUEST, shared=True),
+    Action.READ_MILESTONE: Rule(AccessLevel.GUEST, shared=True),
+    Action.READ_PROJECT_MEMBER: Rule(AccessLevel.GUEST, shared=True),
+    Action.ADMIN_PROJECT_MEMBER: Rule(AccessLevel.MASTER),
+    Action.READ_GROUP: Rule(AccessLevel.GUEST, shared=True),
+    Action.UPDATE_GROUP: Rule(AccessLevel.OWNER),
+    Action.DELETE_GROUP: Rule(AccessLevel.OWNER),
+    Action.ADMIN_GROUP_MEMBER: Rule(AccessLevel.OWNER),
+    Action.CREATE_PROJECT: Rule(AccessLevel.MASTER),
+}
+"""Actions on a project, on a thing in it, or on a group. Administrators may do all that the features of a project allow."""
+
+INSTANCE_RULES: dict[Action, str] = {
+    Action.CREATE_GROUP: "can_create_group",
+    Action.ADMIN_USERS: "admin",
+}
+"""Actions on the instance → the attribute of the user that allows them."""
+
+
+async def require(context: Context, action: Action, subject: Any = None) -> None:
+    """Raises Forbidden unless the viewer may do this to the subject: a project, a thing in one, a group, or nothing (the instance)."""
+    if not await may(context, action, subject):
+        raise Forbidden
+
+
+async def may(context: Context, action: Action, subject: Any = None) -> bool:
+    viewer = context.viewer
+    if action in INSTANCE_RULES:
+        return bool(getattr(viewer, INSTANCE_RULES[action]))
+    rule = RULES[action]
+    if isinstance(subject, tables.Namespace):
+        level = await group_level(context, subject)
+        return level >= rule.least or (rule.shared and await sees_group(context, subject))
+    project = await project_of(context, subject)
+    if rule.feature is not None and not getattr(project, rule.feature):
+        return False
+    level = await project_level(context, project)
+    if level >= rule.least or (rule.shared and _is_shared(project)):
+        return True
+    return rule.own and viewer.id in (subject.author_id, getattr(subject, "assignee_id", None)) and await sees_project(context, project)
+
+
+async def project_of(context: Context, subject: Any) -> tables.Project:
+    """The project that a thing belongs to; a project is its own."""
+    if isinstance(subject, tables.Project):
+        return subject
+    project = await context.rows_by_id(tables.Project).get(subject.project_id)
+    assert project is not None, "a foreign key keeps the project of a thing"  # noqa: S101
+    return project
+
+
+async def project_level(context: Context, project: tables.Project) -> int:
+    """The viewer's level in a project: the highest of project and group membership, the owner's for administrators, 0 for none."""
+    if context.viewer.admin:
+        return AccessLevel.OWNER
+    return await _project_levels(context).get(project.id) or 0
+
+
+async def group_level(context: Context, group: tables.Namespace) -> int:
+    if context.viewer.admin:
+        return AccessLevel.OWNER
+
+    async def fetch(ids: list[int]) -> Mapping[int, int]:
+        return dict(map(tuple, await context.tuples(members.levels_in_groups(context.viewer.id, ids))))
+
+    return await context.loader("group levels", fetch).get(group.id) or 0
+
+
+async def sees_project(context: Context, project: tables.Project) -> bool:
+    return _is_shared(project) or await project_level(context, project) > 0
+
+
+async def sees_group(context: Context, group: tables.Namespace) -> bool:
+    """Whether the viewer is a member of the group, or may see a project in it."""
+
+    async def fetch(ids: list[int]) -> Mapping[int, bool]:
+        seen = await context.tuples(members.seen_groups(context.viewer.id, ids))
+        return dict.fromkeys((row[0] for row in seen), True)
+
+    return context.viewer.admin or bool(await context.loader("seen groups", fetch).get(group.id))
+
+
+async def seen_projects(context: Context, ids: list[int]) -> set[int]:
+    """Which of these projects the viewer may see: two statements whatever their number."""
+    projects = await context.rows_by_id(tables.Project).get_many(ids)
+    if not context.viewer.admin:
+        await _project_levels(context).get_many(ids)
+    return {key for key, project in projects.items() if project is not None and await sees_project(context, project)}
+
+
+def visible_projects(context: Context) -> list[Any]:
+    """The SQL conditions on `Project` for lists that span projects."""
+    return [] if context.viewer.admin else [members.visible_projects(context.viewer.id)]
+
+
+def visible_groups(context: Context) -> list[Any]:
+    """The SQL conditions on `Namespace` for lists of groups."""
+    return [] if context.viewer.admin else [members.visible_groups(context.viewer.id)]
+
+
+def _is_shared(project: tables.Project) -> bool:
+    return project.visibility_level >= tables.Visibility.INTERNAL
+
+
+def _project_levels(context: Context) -> Loader[int, int]:
+    async def fetch(ids: list[int]) -> Mapping[int, int]:
+        return dict(map(tuple, await context.tuples(members.levels_in_projects(context.viewer.id, ids))))
+
+    return context.loader("project levels", fetch)

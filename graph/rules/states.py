@@ -1,0 +1,16 @@
+"""Every lawful change of state, as tables: (state, event) → next state. An event that a state does not list changes nothing."""
+
+from enum import StrEnum
+
+from storage.tables import IssueState
+
+
+class IssueEvent(StrEnum):
+    CLOSE = "close"
+    REOPEN = "reopen"
+
+
+ISSUE: dict[tuple[IssueState, IssueEvent], IssueState] = {
+    (IssueState.OPENED, IssueEvent.CLOSE): IssueState.CLOSED,
+    (IssueState.CLOSED, IssueEvent.REOPEN): IssueState.OPENED,
+}

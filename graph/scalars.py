@@ -1,0 +1,47 @@
+"""Scalars of the schema."""
+
+from datetime import datetime
+from typing import Any, NewType
+
+import strawberry
+from graphql import GraphQLError
+
+GitOid = NewType("GitOid", str)
+BigInt = NewType("BigInt", int)
+
+
+def spell_instant(value: datetime) -> str:
+    """RFC 3339 of a fixed width: `2016-01-19T08:40:25.934000Z`, or with the value's own offset: `…25.934000+01:00`."""
+    text = value.isoformat(timespec="microseconds")
+    return text[:-6] + "Z" if text.endswith("+00:00") else text
+
+
+def parse_instant(value: Any) -> datetime:
+    try:
+        parsed = datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise GraphQLError("A DateTime is an RFC 3339 instant, as 2016-01-19T08:40:25Z.") from error
+    if parsed.tzinfo is None:
+        raise GraphQLError("A DateTime needs its offset, as 2016-01-19T08:40:25Z.")
+    return parsed
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise GraphQLError("A BigInt is a whole number.")
+    return value
+
+
+SCALARS: dict[object, Any] = {
+    datetime: strawberry.scalar(
+        name="DateTime",
+        description="An RFC 3339 instant, always with its offset, microseconds kept.",
+        specified_by_url="https://scalars.graphql.org/andimarek/date-time.html",
+        serialize=spell_instant,
+        parse_value=parse_instant,
+    ),
+    GitOid: strawberry.scalar(
+        name="GitOid", description="The id of a git object: 40 or 64 lower-case hex digits.", serialize=str, parse_value=str
+    ),
+    BigInt: strawberry.scalar(name="BigInt", description="A size in bytes; beyond 32 bits.", serialize=int, parse_value=_whole),
+}

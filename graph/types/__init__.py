@@ -1,0 +1,1 @@
+"""The types: a file a noun, with its fields, its queries and its mutations."""

@@ -1,0 +1,66 @@
+"""`node` and `nodes`, and what the instance says of itself."""
+
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import strawberry
+
+from graph.connections import MAXIMUM_SIZE
+from graph.context import Context, Info
+from graph.declare import ENTITIES, Node, parse_global_id
+from graph.errors import LimitExceeded
+from graph.rules import policy
+from graph.rules.finding import as_id
+from storage import tables
+
+
+@strawberry.type(description="What the instance says of itself.")
+class ServerInfo:
+    version: str = strawberry.field(description="The release that answers.")
+    rest_versions: list[str] = strawberry.field(description="The REST versions served beside the graph.")
+    max_page_size: int = strawberry.field(description="The most rows of a page.")
+
+
+@strawberry.type
+class NodeQueries:
+    @strawberry.field(description="Anything by its id; null where there is no such thing, or the viewer may not see it.")
+    async def node(self, info: Info, id: Annotated[strawberry.ID, strawberry.argument(description="The id of a node.")]) -> Node | None:
+        (found,) = await _nodes(info.context, [id])
+        return found  # type: ignore[no-any-return]
+
+    @strawberry.field(description="Things by their ids, in the asked order, each as `node`; at most 100.")
+    async def nodes(
+        self, info: Info, ids: Annotated[list[strawberry.ID], strawberry.argument(description="The ids of nodes.")]
+    ) -> list[Node | None]:
+        if len(ids) > MAXIMUM_SIZE:
+            raise LimitExceeded(f"Ask for at most {MAXIMUM_SIZE} nodes at once.")
+        return await _nodes(info.context, ids)
+
+    @strawberry.field(description="What the instance says of itself.")
+    def server_info(self) -> ServerInfo:
+        return ServerInfo(version=version("forgefront"), rest_versions=["v3"], max_page_size=MAXIMUM_SIZE)
+
+
+async def _nodes(context: Context, ids: list[strawberry.ID]) -> list[Any]:
+    """Statements for each kind of node, not for each node."""
+    kinds = {entity.name: entity for entity in ENTITIES.values()}
+    wanted: dict[str, list[int]] = {}
+    keys: list[tuple[str, int] | None] = []
+    for text in ids:
+        name, key = parse_global_id(text) or ("", "")
+        number = as_id(key) if name in kinds else None
+        keys.append((name, number) if number is not None else None)
+        if number is not None:
+            wanted.setdefault(name, []).append(number)
+    found: dict[tuple[str, int], Any] = {}
+    for name, numbers in wanted.items():
+        entity = kinds[name]
+        rows: list[Any] = [row for row in (await context.rows_by_id(entity.row).get_many(numbers)).values() if row is not None]
+        if entity.project_key is not None:
+            projects = [getattr(row, entity.project_key) for row in rows]
+            seen = await policy.seen_projects(context, projects)
+            rows = [row for row in rows if getattr(row, entity.project_key) in seen]
+        elif entity.row is tables.Namespace:
+            rows = [row for row in rows if row.kind is tables.NamespaceKind.GROUP and await policy.sees_group(context, row)]
+        found.update({(name, row.id): row for row in rows})
+    return [found.get(key) if key else None for key in keys]
