@@ -1,0 +1,169 @@
+"""The schema of the database, brought up to date one revision after another.
+
+Every revision that is missing is applied in one transaction, on both databases, under a lock: servers that start together
+apply each revision once, and one that is killed on the way leaves the database as it was. Revisions only go forward; the
+way back is a backup. Alembic is imported where it runs, since a server needs it for a moment only.
+"""
+
+import asyncio
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import URL, Connection, NullPool, create_engine, event, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from storage.database import driver_url
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+VERSIONS = Path(__file__).parent / "versions"
+ADVISORY_LOCK = int.from_bytes(b"forgefnt")
+"""The lock on PostgreSQL; one number within one database, so that forges in one server do not wait for each other."""
+WAIT_SECONDS = 600.0
+"""How long to wait for other writers of an SQLite file, such as an older server that still runs."""
+CONNECT_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+class TooNew(Exception):
+    """The database is at a revision that this version of the program does not know."""
+
+
+class BrokenReferences(Exception):
+    """A revision left rows on SQLite that refer to rows which are gone; it was rolled back."""
+
+
+def upgrade(database_url: str) -> list[str]:
+    """Brings the database to `head()`; the revisions that were applied, oldest first, so [] when there was nothing to do.
+
+    Call it in a thread: it blocks, and on PostgreSQL it runs an event loop of its own. Waits for another upgrade of the
+    same database. Raises TooNew; OSError or SQLAlchemy's OperationalError when the database cannot be reached.
+    """
+    from alembic import command
+
+    applied: list[str] = []
+
+    def work(connection: Connection) -> None:
+        config = configuration(connection)
+        found = _revision(connection)
+        if found is not None and found not in _known(config):
+            raise TooNew(f"the database is at revision {found}, newer than this program, which knows up to {head()}")
+        config.attributes["on_version_apply"] = lambda *, step, **_: applied.append(step.up_revision_id)
+        command.upgrade(config, "head")
+
+    _alone(database_url, work)
+    return applied
+
+
+def current(database_url: str) -> str | None:
+    """The revision that the database is at; None when it is empty or, on SQLite, has no file yet. To be called in a thread."""
+    url = driver_url(database_url)
+    if url.get_backend_name() == "postgresql":
+        return asyncio.run(_in_postgresql(url, _revision))
+    path = Path(url.database or "")
+    if not path.is_file():
+        return None
+    engine = create_engine(url.set(drivername="sqlite"), poolclass=NullPool)
+    with engine.connect() as connection:
+        return _revision(connection)
+
+
+def head() -> str:
+    """The newest revision of this program."""
+    from alembic.script import ScriptDirectory
+
+    revision = ScriptDirectory.from_config(configuration()).get_current_head()
+    if revision is None:
+        raise LookupError(f"there is no revision in {VERSIONS}")
+    return revision
+
+
+def configuration(connection: Connection | None = None) -> "Config":
+    """Alembic's configuration, made here instead of read from a file; env.py takes the connection from it."""
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    for name, value in {
+        "script_location": str(Path(__file__).parent),
+        "version_locations": str(VERSIONS),
+        "path_separator": "newline",
+        "file_template": "%(rev)s_%(slug)s",
+    }.items():
+        config.set_main_option(name, value.replace("%", "%%"))
+    return config
+
+
+def _known(config: "Config") -> set[str]:
+    from alembic.script import ScriptDirectory
+
+    return {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+
+
+def _revision(connection: Connection) -> str | None:
+    from alembic.runtime.migration import MigrationContext
+
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _alone(database_url: str, work: Callable[[Connection], T]) -> T:
+    """Runs `work` in one transaction while no other upgrade touches this database."""
+    url = driver_url(database_url)
+    if url.get_backend_name() == "postgresql":
+        return asyncio.run(_in_postgresql(url, work, lock=True))
+    if not url.database or url.database == ":memory:":
+        raise ValueError("migrations need a database in a file")
+    path = Path(url.database)
+    with _file_lock(path.with_name(f"{path.name}.lock")):
+        return _in_sqlite(url, work)
+
+
+async def _in_postgresql(url: URL, work: Callable[[Connection], T], *, lock: bool = False) -> T:
+    """One transaction; its lock ends with it, also when this process is killed."""
+    settings = {"timeout": CONNECT_SECONDS, "server_settings": {"statement_timeout": "0", "lock_timeout": "0"}}
+    engine = create_async_engine(url, poolclass=NullPool, connect_args=settings)
+    async with engine.begin() as connection:
+        if lock:
+            await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+        return await connection.run_sync(work)
+
+
+def _in_sqlite(url: URL, work: Callable[[Connection], T]) -> T:
+    """One transaction, DDL included, in WAL mode: turning that on takes the whole file, so it is done here, alone.
+
+    Foreign keys are off meanwhile, as <https://sqlite.org/lang_altertable.html#otheralter> demands: an alteration copies
+    the table and drops the old one, which would delete every row that refers to it. They are checked before the commit.
+    """
+    engine = create_engine(
+        url.set(drivername="sqlite"),
+        poolclass=NullPool,
+        connect_args={"timeout": WAIT_SECONDS, "isolation_level": None},
+    )
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA journal_mode = WAL").close()
+        connection.execute("PRAGMA foreign_keys = OFF").close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    with engine.begin() as connection:
+        result = work(connection)
+        broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+        if broken:
+            raise BrokenReferences(f"{len(broken)} rows, the first in {broken[0][0]}, refer to rows of {broken[0][2]}")
+        return result
+
+
+@contextmanager
+def _file_lock(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock on a file, which stays: removing it would let two processes lock two files of one name."""
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,322 @@
+"""The first tables."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "settings",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("default_projects_limit", sa.Integer(), nullable=False),
+        sa.Column("signup_enabled", sa.Boolean(), nullable=False),
+        sa.Column("signin_enabled", sa.Boolean(), nullable=False),
+        sa.Column("avatar_service_enabled", sa.Boolean(), nullable=False),
+        sa.Column("sign_in_text", sa.String(), nullable=True),
+        sa.Column("home_page_url", sa.String(), nullable=True),
+        sa.Column("default_branch_protection", sa.Integer(), nullable=False),
+        sa.Column("microblog_sharing_enabled", sa.Boolean(), nullable=False),
+        sa.Column("restricted_visibility_levels", sa.JSON(), nullable=True),
+        sa.Column("max_attachment_size", sa.Integer(), nullable=False),
+        sa.Column("session_expire_delay", sa.Integer(), nullable=False),
+        sa.Column("default_project_visibility", sa.Integer(), nullable=False),
+        sa.Column("default_snippet_visibility", sa.Integer(), nullable=False),
+        sa.Column("restricted_signup_domains", sa.JSON(), nullable=True),
+        sa.Column("user_oauth_applications", sa.Boolean(), nullable=False),
+        sa.Column("after_sign_out_path", sa.String(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_settings")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "users",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("username", sa.String(length=255), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("email", sa.String(length=255), nullable=False),
+        sa.Column("password_hash", sa.String(length=255), nullable=True),
+        sa.Column("state", sa.String(length=32), nullable=False),
+        sa.Column("blocked_by_directory", sa.Boolean(), nullable=False),
+        sa.Column("confirmed", sa.Boolean(), nullable=False),
+        sa.Column("admin", sa.Boolean(), nullable=False),
+        sa.Column("bio", sa.String(length=255), nullable=True),
+        sa.Column("messenger", sa.String(length=255), nullable=False),
+        sa.Column("professional_profile", sa.String(length=255), nullable=False),
+        sa.Column("microblog", sa.String(length=255), nullable=False),
+        sa.Column("website_url", sa.String(length=255), nullable=False),
+        sa.Column("extern_uid", sa.String(length=255), nullable=True),
+        sa.Column("provider", sa.String(length=255), nullable=True),
+        sa.Column("theme_id", sa.Integer(), nullable=False),
+        sa.Column("color_scheme_id", sa.Integer(), nullable=False),
+        sa.Column("can_create_group", sa.Boolean(), nullable=False),
+        sa.Column("projects_limit", sa.Integer(), nullable=False),
+        sa.Column("two_factor_enabled", sa.Boolean(), nullable=False),
+        sa.Column("current_sign_in_at", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_users")),
+        sa.UniqueConstraint("email", name=op.f("uq_users_email")),
+        sa.UniqueConstraint("username", name=op.f("uq_users_username")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "emails",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("email", sa.String(length=255), nullable=False),
+        sa.Column("is_primary", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_emails_user_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_emails")),
+        sa.UniqueConstraint("email", name=op.f("uq_emails_email")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("emails", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_emails_user_id"), ["user_id"], unique=False)
+
+    op.create_table(
+        "namespaces",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("kind", sa.String(length=32), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("path", sa.String(length=255), nullable=False),
+        sa.Column("path_key", sa.String(length=255), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("owner_id", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(["owner_id"], ["users.id"], name=op.f("fk_namespaces_owner_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_namespaces")),
+        sa.UniqueConstraint("path_key", name=op.f("uq_namespaces_path_key")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("namespaces", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_namespaces_owner_id"), ["owner_id"], unique=False)
+
+    op.create_table(
+        "ssh_keys",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("title", sa.String(length=255), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.String(length=64), nullable=False),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_ssh_keys_user_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ssh_keys")),
+        sa.UniqueConstraint("fingerprint", name=op.f("uq_ssh_keys_fingerprint")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("ssh_keys", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_ssh_keys_user_id"), ["user_id"], unique=False)
+
+    op.create_table(
+        "tokens",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_tokens_user_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_tokens")),
+        sa.UniqueConstraint("digest", name=op.f("uq_tokens_digest")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("tokens", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_tokens_user_id"), ["user_id"], unique=False)
+
+    op.create_table(
+        "group_members",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("group_id", sa.Integer(), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("access_level", sa.SmallInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["group_id"], ["namespaces.id"], name=op.f("fk_group_members_group_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_group_members_user_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_group_members")),
+        sa.UniqueConstraint("group_id", "user_id", name=op.f("uq_group_members_group_id_user_id")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("group_members", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_group_members_user_id"), ["user_id"], unique=False)
+
+    op.create_table(
+        "projects",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("namespace_id", sa.Integer(), nullable=False),
+        sa.Column("creator_id", sa.Integer(), nullable=True),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("path", sa.String(length=255), nullable=False),
+        sa.Column("path_key", sa.String(length=255), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("visibility_level", sa.SmallInteger(), nullable=False),
+        sa.Column("default_branch", sa.String(length=255), nullable=True),
+        sa.Column("issues_enabled", sa.Boolean(), nullable=False),
+        sa.Column("merge_requests_enabled", sa.Boolean(), nullable=False),
+        sa.Column("builds_enabled", sa.Boolean(), nullable=False),
+        sa.Column("wiki_enabled", sa.Boolean(), nullable=False),
+        sa.Column("snippets_enabled", sa.Boolean(), nullable=False),
+        sa.Column("public_builds", sa.Boolean(), nullable=False),
+        sa.Column("archived", sa.Boolean(), nullable=False),
+        sa.Column("avatar_url", sa.String(length=2000), nullable=True),
+        sa.Column("tag_list", sa.JSON(), nullable=False),
+        sa.Column("last_activity_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["creator_id"], ["users.id"], name=op.f("fk_projects_creator_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["namespace_id"], ["namespaces.id"], name=op.f("fk_projects_namespace_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_projects")),
+        sa.UniqueConstraint("namespace_id", "path_key", name=op.f("uq_projects_namespace_id_path_key")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("projects", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_projects_creator_id"), ["creator_id"], unique=False)
+
+    op.create_table(
+        "commit_comments",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("sha", sa.String(length=64), nullable=False),
+        sa.Column("author_id", sa.Integer(), nullable=False),
+        sa.Column("note", sa.Text(), nullable=False),
+        sa.Column("path", sa.Text(), nullable=True),
+        sa.Column("line", sa.Integer(), nullable=True),
+        sa.Column("line_type", sa.String(length=32), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_commit_comments_author_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_commit_comments_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_commit_comments")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("commit_comments", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_commit_comments_author_id"), ["author_id"], unique=False)
+        batch_op.create_index("ix_commit_comments_project_id_sha", ["project_id", "sha", "id"], unique=False)
+
+    op.create_table(
+        "counters",
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(length=32), nullable=False),
+        sa.Column("value", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_counters_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("project_id", "kind", name=op.f("pk_counters")),
+    )
+    op.create_table(
+        "labels",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("title", sa.String(length=255), nullable=False),
+        sa.Column("color", sa.String(length=7), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("template", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_labels_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_labels")),
+        sa.UniqueConstraint("project_id", "title", name=op.f("uq_labels_project_id_title")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "milestones",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("iid", sa.Integer(), nullable=False),
+        sa.Column("title", sa.String(length=255), nullable=False),
+        sa.Column("description", sa.String(), nullable=False),
+        sa.Column("due_date", sa.Date(), nullable=True),
+        sa.Column("state", sa.String(length=32), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_milestones_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_milestones")),
+        sa.UniqueConstraint("project_id", "iid", name=op.f("uq_milestones_project_id_iid")),
+        sa.UniqueConstraint("project_id", "title", name=op.f("uq_milestones_project_id_title")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "project_members",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("access_level", sa.SmallInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_project_members_project_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_project_members_user_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_project_members")),
+        sa.UniqueConstraint("project_id", "user_id", name=op.f("uq_project_members_project_id_user_id")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("project_members", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_project_members_user_id"), ["user_id"], unique=False)
+
+    op.create_table(
+        "issues",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("iid", sa.Integer(), nullable=False),
+        sa.Column("author_id", sa.Integer(), nullable=False),
+        sa.Column("assignee_id", sa.Integer(), nullable=True),
+        sa.Column("milestone_id", sa.Integer(), nullable=True),
+        sa.Column("title", sa.String(length=255), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("state", sa.String(length=32), nullable=False),
+        sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["assignee_id"], ["users.id"], name=op.f("fk_issues_assignee_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_issues_author_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["milestone_id"], ["milestones.id"], name=op.f("fk_issues_milestone_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_issues_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_issues")),
+        sa.UniqueConstraint("project_id", "iid", name=op.f("uq_issues_project_id_iid")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("issues", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_issues_assignee_id"), ["assignee_id"], unique=False)
+        batch_op.create_index("ix_issues_author_id_created_at", ["author_id", "created_at", "id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_issues_milestone_id"), ["milestone_id"], unique=False)
+        batch_op.create_index("ix_issues_project_id_created_at", ["project_id", "created_at", "id"], unique=False)
+        batch_op.create_index("ix_issues_project_id_updated_at", ["project_id", "updated_at", "id"], unique=False)
+
+    op.create_table(
+        "issue_labels",
+        sa.Column("issue_id", sa.Integer(), nullable=False),
+        sa.Column("label_id", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["issue_id"], ["issues.id"], name=op.f("fk_issue_labels_issue_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["label_id"], ["labels.id"], name=op.f("fk_issue_labels_label_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("issue_id", "label_id", name=op.f("pk_issue_labels")),
+    )
+    with op.batch_alter_table("issue_labels", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_issue_labels_label_id"), ["label_id"], unique=False)
+
+    op.create_table(
+        "notes",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("issue_id", sa.Integer(), nullable=True),
+        sa.Column("author_id", sa.Integer(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("attachment", sa.String(length=255), nullable=True),
+        sa.Column("system", sa.Boolean(), nullable=False),
+        sa.Column("upvote", sa.Boolean(), nullable=False),
+        sa.Column("downvote", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_notes_author_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["issue_id"], ["issues.id"], name=op.f("fk_notes_issue_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_notes_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_notes")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("notes", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_notes_author_id"), ["author_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_notes_issue_id"), ["issue_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_notes_project_id"), ["project_id"], unique=False)

