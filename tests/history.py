@@ -45,8 +45,8 @@ def make_history(
 ) -> Made:
     """A new bare repository at `path` with exactly `commits` commits, the same ids for the same arguments.
 
-    About every `merges_every`-th commit of master merges a side branch of one to three commits (0: no merges). The last side branch
-    stays unmerged as `topic`, when there is room for one. Tags `v1`, `v2`, … are spread over master; even ones are annotated.
+    About every `merges_every`-th commit of master merges a side branch of one to three commits (0: no merges). From four commits
+    on, the last two are the open branch `topic`. Tags `v1`, `v2`, … are spread over master; even ones are annotated.
     """
     subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "master", str(path)], check=True)
     stream = _Stream(random.Random(seed), authors, files)
@@ -59,7 +59,7 @@ def make_history(
     return Made(path, commits, branches, names)
 
 
-def git(path: Path, *arguments: str, stdin: bytes = b"", **environment: str) -> str:
+def git(path: Path, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> str:
     """What `git arguments` prints in the folder `path`, without the last line end; fails the test when git fails."""
     done = subprocess.run(
         ["git", *arguments],
@@ -67,7 +67,7 @@ def git(path: Path, *arguments: str, stdin: bytes = b"", **environment: str) -> 
         capture_output=True,
         check=False,
         cwd=path,
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"} | _PERSON | environment,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"} | _PERSON | (environment or {}),
     )
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
     return done.stdout.decode("utf-8", "replace").removesuffix("\n")
@@ -86,9 +86,9 @@ def commit_files(path: Path, files: dict[str | bytes, bytes | tuple[int, bytes]]
         oid = data.decode() if mode == 0o160000 else git(path, "hash-object", "-w", "--stdin", stdin=data)
         rows.append(f"{mode:o} {oid}\t".encode() + (name if isinstance(name, bytes) else name.encode()) + b"\0")
     index = {"GIT_INDEX_FILE": str(path / f"index-{secrets.token_hex(4)}")}
-    git(path, "read-tree", "--empty", **index)
-    git(path, "update-index", "-z", "--index-info", stdin=b"".join(rows), **index)
-    tree = git(path, "write-tree", **index)
+    git(path, "read-tree", "--empty", environment=index)
+    git(path, "update-index", "-z", "--index-info", stdin=b"".join(rows), environment=index)
+    tree = git(path, "write-tree", environment=index)
     Path(index["GIT_INDEX_FILE"]).unlink()
     return git(path, "commit-tree", tree, *(part for parent in parents for part in ("-p", parent)), "-m", "A change")
 
@@ -104,36 +104,33 @@ class _Stream:
 
     def write(self, commits: int, merges_every: int, tags: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Fills `parts`; gives the names of the branches and tags."""
+        on_topic = 2 if commits >= 4 else 0
+        end = commits - on_topic
         master = 0
-        tip_of_topic = 0
         on_master: list[int] = []
         next_merge = merges_every - 1
-        while self._count < commits:
-            turn = merges_every and len(on_master) >= next_merge
-            if turn and commits - self._count >= 2:
+        while self._count < end:
+            if merges_every and len(on_master) >= next_merge and end - self._count >= 2:
                 next_merge += merges_every
                 side = master
                 changes: list[bytes] = []
-                for _ in range(min(self._rng.randint(1, 3), commits - self._count - 1)):
+                for _ in range(min(self._rng.randint(1, 3), end - self._count - 1)):
                     side = self._commit("topic", side, changes=changes)
-                if commits - self._count >= 2 and self._rng.randrange(2):  # else the merge could have been a fast-forward
+                if end - self._count >= 2 and self._rng.randrange(2):  # else the merge could have been a fast-forward
                     master = self._commit("master", master)
                     on_master.append(master)
-                # The first side branch after nine tenths of the history is left open.
-                if not tip_of_topic and self._count > commits * 0.9:
-                    tip_of_topic = side
-                    master = self._commit("master", master)
-                else:
-                    master = self._commit("master", master, side, changes=changes)
+                master = self._commit("master", master, side, changes=changes)
             else:
                 master = self._commit("master", master)
             on_master.append(master)
         names = tuple(self._tags(on_master, tags))
-        if tip_of_topic:
-            self.parts.append(b"reset refs/heads/topic\nfrom :%d\n\n" % tip_of_topic)
-        else:
+        if not on_topic:
             self.parts.append(b"reset refs/heads/topic\nfrom 0000000000000000000000000000000000000000\n\n")
-        return (("master", "topic") if tip_of_topic else ("master",)), names
+            return ("master",), names
+        side = on_master[-2]
+        for _ in range(on_topic):
+            side = self._commit("topic", side)
+        return ("master", "topic"), names
 
     def _commit(self, branch: str, parent: int, merged: int = 0, changes: list[bytes] | None = None) -> int:
         """Writes a commit of one changed file; `changes` collects that of a side branch, and its merge takes them over."""

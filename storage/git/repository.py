@@ -241,6 +241,8 @@ class Repository:
             return int(self._objects.read_header(oid)[0])
         except KeyError:
             return None
+        except ValueError as error:  # a type that no object has
+            raise DamagedRepository(f"{self.path}: object {oid} cannot be read") from error
 
     def _read(self, oid: str) -> bytes:
         size = self._objects.read_header(oid)[1]
