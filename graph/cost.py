@@ -111,6 +111,10 @@ class Rows:
             self._found = found
         return found
 
+    def always(self) -> list[GraphQLError]:
+        """The refusals that do not hang on variables."""
+        return self.refusals({}) if self._constant else []
+
     def total(self, variables: Mapping[str, Any], *, at_most: int | None = None, only: str | None = None) -> int:
         """Rows of the operation, were every page that can shrink (or those of the field `only`) at most `at_most` long."""
 

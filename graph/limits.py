@@ -45,8 +45,7 @@ INTROSPECTION_LISTS = 2
 
 BODY_BYTES = 1024 * 1024
 JSON_DEPTH = 64
-SECONDS = 10.0
-"""How long an operation may run."""
+"""A list or object in a list or object, of JSON."""
 
 NESTED_LISTS = frozenset({"types", "fields", "inputFields", "interfaces", "possibleTypes"})
 """The lists of introspection that lead from a type to further types."""
@@ -108,6 +107,10 @@ class Measured:
 
     def refusals(self, variables: Mapping[str, Any]) -> list[GraphQLError]:
         return [*self._refused, *(self._rows.refusals(variables) if self._rows else ())]
+
+    def always(self) -> list[GraphQLError]:
+        """Those of the refusals that no variables could avert: what can be kept with the document, and told before it is validated."""
+        return [*self._refused, *(self._rows.always() if self._rows else ())]
 
     def rows(self, variables: Mapping[str, Any]) -> int:
         """The static cost, for whoever shows it."""
