@@ -1,0 +1,99 @@
+"""The forge under test, through its two doors: `ask` for GraphQL, `api` for v3 (every answer held against its closed shape)."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from graph.context import Services
+from graph.execute import Graph, Outcome
+from storage import tables
+from tests.make import EXTERNAL_URL, token_of
+
+
+class Ask:
+    """`await ask(query, viewer, **variables)` runs text as a caller from outside would."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    async def __call__(self, query: str, viewer: tables.User | None = None, **variables: Any) -> Outcome:
+        credential = token_of(viewer) if viewer else None
+        return await self.graph.run_text(query, variables, None, credential, request_id="test")
+
+    async def data(self, query: str, viewer: tables.User | None = None, **variables: Any) -> dict[str, Any]:
+        """The data of an operation that must succeed."""
+        outcome = await self(query, viewer, **variables)
+        assert outcome.errors == []
+        assert outcome.data is not None
+        return outcome.data
+
+    async def codes(self, query: str, viewer: tables.User | None = None, **variables: Any) -> list[str]:
+        """The codes of an operation that must fail: of `errors[]`, or of the payload's `userErrors`."""
+        outcome = await self(query, viewer, **variables)
+        if outcome.errors:
+            return [str(problem.code) for problem in outcome.errors]
+        ((payload, *_),) = [list((outcome.data or {}).values())]
+        return [error["code"] for error in payload["userErrors"]]
+
+
+@pytest.fixture
+def graph(services: Services) -> Graph:
+    return Graph(services)
+
+
+@pytest.fixture
+def ask(graph: Graph) -> Ask:
+    return Ask(graph)
+
+
+class Api:
+    """`await api.get("/projects/1/issues", user, state="opened")`: v3 as a legacy client calls it, below `/api/v3`.
+
+    Every 2xx body is held against the closed shape of the row that answered, every other against the error shape.
+    """
+
+    def __init__(self, client: httpx.AsyncClient, door: Any) -> None:
+        self.client = client
+        self.door = door
+
+    async def request(self, method: str, path: str, viewer: tables.User | None = None, **settings: Any) -> httpx.Response:
+        headers = {"PRIVATE-TOKEN": token_of(viewer)} if viewer else {}
+        response = await self.client.request(method, f"/api/v3{path}", headers={**headers, **settings.pop("headers", {})}, **settings)
+        self.check(method, path, viewer, response)
+        return response
+
+    async def get(self, path: str, viewer: tables.User | None = None, /, **params: Any) -> httpx.Response:
+        return await self.request("GET", path, viewer, params=params)
+
+    async def post(self, path: str, viewer: tables.User | None = None, /, **params: Any) -> httpx.Response:
+        return await self.request("POST", path, viewer, json=params)
+
+    async def put(self, path: str, viewer: tables.User | None = None, /, **params: Any) -> httpx.Response:
+        return await self.request("PUT", path, viewer, json=params)
+
+    async def delete(self, path: str, viewer: tables.User | None = None, /, **params: Any) -> httpx.Response:
+        return await self.request("DELETE", path, viewer, params=params)
+
+    def check(self, method: str, path: str, viewer: tables.User | None, response: httpx.Response) -> None:
+        from tests.rest_v3 import shapes
+
+        shapes.check_response(self.door, method, path, response, admin=bool(viewer and viewer.admin))
+
+
+@pytest.fixture
+async def api(graph: Graph) -> AsyncIterator[Api]:
+    import rest_v3
+
+    door = rest_v3.application(graph, external_url=EXTERNAL_URL)
+    transport = httpx.ASGITransport(app=_mounted(door))
+    async with httpx.AsyncClient(transport=transport, base_url=EXTERNAL_URL) as client:
+        yield Api(client, door)
+
+
+def _mounted(door: Any) -> Any:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    return Starlette(routes=[Mount("/api/v3", app=door)])

@@ -1,0 +1,183 @@
+"""Builds rows for tests: `make.project(owner=user)`. What is not given is made up, and differs from call to call."""
+
+from collections.abc import AsyncIterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from graph.context import Services
+from storage import tables
+from storage.database import Database, now
+from storage.git.repositories import Repositories
+from storage.secrets import Passwords, TokenCipher, digest, load_key
+from storage.tables import AccessLevel, CounterKind, IssueState, NamespaceKind, Visibility
+from storage.tables.base import Row
+from storage.tables.users import PRIVATE_TOKEN
+from tests.history import make_history
+
+R = TypeVar("R", bound=Row)
+
+EXTERNAL_URL = "http://forge.example"
+
+
+def token_of(user: tables.User) -> str:
+    """The private token of a user that `make` built."""
+    return f"token-{user.username}"
+
+
+class Make:
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self._numbers = count(1)
+
+    async def save(self, *rows: Any) -> None:
+        async with self.services.database.writing() as session:
+            session.add_all(rows)
+            await session.commit()
+
+    async def fetch(self, table: type[R], id: int) -> R | None:
+        """The row as it is in the database now."""
+        async with self.services.database.reading() as session:
+            found: R | None = await session.get(table, id)
+            return found
+
+    async def count(self, table: type[Row]) -> int:
+        from sqlalchemy import func, select
+
+        async with self.services.database.reading() as session:
+            return int(await session.scalar(select(func.count()).select_from(table)))
+
+    async def user(self, username: str | None = None, **columns: Any) -> tables.User:
+        """A user with a private token (`token_of`), the personal namespace, and the primary e-mail address."""
+        username = username or f"user{next(self._numbers)}"
+        given: dict[str, Any] = {"name": username.title(), "email": f"{username}@example.org", "confirmed": True, **columns}
+        user = tables.User(username=username, **given)
+        await self.save(user)
+        token = token_of(user)
+        await self.save(
+            tables.Namespace(kind=NamespaceKind.USER, name=user.name, path=username, path_key=username.lower(), owner_id=user.id),
+            tables.Email(user_id=user.id, email=user.email, is_primary=True),
+            tables.Token(
+                user_id=user.id, name=PRIVATE_TOKEN, digest=digest(token), sealed=self.services.cipher.encrypt(token), created_at=now()
+            ),
+        )
+        return user
+
+    async def admin(self) -> tables.User:
+        return await self.user(admin=True)
+
+    async def group(self, *, owner: tables.User | None = None, members: Any = None, **columns: Any) -> tables.Namespace:
+        path = columns.pop("path", f"group{next(self._numbers)}")
+        group = tables.Namespace(kind=NamespaceKind.GROUP, path=path, path_key=path.lower(), **{"name": path.title(), **columns})
+        await self.save(group)
+        levels = {user.id: level for user, level in _pairs(members)} | ({owner.id: AccessLevel.OWNER} if owner else {})
+        await self.save(*(tables.GroupMember(group_id=group.id, user_id=key, access_level=int(level)) for key, level in levels.items()))
+        return group
+
+    async def project(
+        self,
+        *,
+        owner: tables.User | None = None,
+        group: tables.Namespace | None = None,
+        members: Any = None,
+        visibility: Visibility = Visibility.PRIVATE,
+        history: Mapping[str, Any] | None = None,
+        source: Path | None = None,
+        **columns: Any,
+    ) -> tables.Project:
+        """A project in the owner's namespace or a group. `members` are (user, level) pairs; `history` makes a repository
+        (`make_history`'s arguments), `source` copies one; without them the project has an empty repository."""
+        path = columns.pop("path", f"project{next(self._numbers)}")
+        if group is None:
+            owner = owner or await self.user()
+            from sqlalchemy import select
+
+            async with self.services.database.reading() as session:
+                namespace_id = await session.scalar(select(tables.Namespace.id).where(tables.Namespace.owner_id == owner.id))
+        else:
+            namespace_id = group.id
+        project = tables.Project(
+            namespace_id=namespace_id,
+            creator_id=owner.id if owner else None,
+            path=path,
+            path_key=path.lower(),
+            visibility_level=int(visibility),
+            **{"name": path.title(), **columns},
+        )
+        await self.save(project)
+        for user, level in _pairs(members):
+            await self.member(project, user, level)
+        if history is not None:
+            source = self.services.repositories.root / f"source{next(self._numbers)}"
+            make_history(source, **history)
+        if source is None:
+            self.services.repositories.create(project.id)
+        else:
+            self.services.repositories.adopt(project.id, source, None)
+            project.default_branch = await self.services.repositories.read(project.id, lambda repository: repository.default_branch())
+            await self.save(project)
+        return project
+
+    async def member(self, project: tables.Project, user: tables.User, level: int) -> tables.ProjectMember:
+        member = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=int(level))
+        await self.save(member)
+        return member
+
+    async def milestone(self, project: tables.Project, **columns: Any) -> tables.Milestone:
+        iid = await self._iid(project, CounterKind.MILESTONE)
+        milestone = tables.Milestone(project_id=project.id, iid=iid, **{"title": f"Milestone {iid}", **columns})
+        await self.save(milestone)
+        return milestone
+
+    async def label(self, project: tables.Project, title: str | None = None, **columns: Any) -> tables.Label:
+        label = tables.Label(project_id=project.id, title=title or f"label{next(self._numbers)}", **{"color": "#428BCA", **columns})
+        await self.save(label)
+        return label
+
+    async def issue(
+        self, project: tables.Project, *, author: tables.User | None = None, labels: list[tables.Label] | None = None, **columns: Any
+    ) -> tables.Issue:
+        iid = await self._iid(project, CounterKind.ISSUE)
+        author_id = author.id if author else project.creator_id or (await self.user()).id
+        issue = tables.Issue(project_id=project.id, iid=iid, author_id=author_id, **{"title": f"Issue {iid}", **columns})
+        if issue.state is IssueState.CLOSED and issue.closed_at is None:
+            issue.closed_at = issue.updated_at
+        await self.save(issue)
+        await self.save(*(tables.IssueLabel(issue_id=issue.id, label_id=label.id) for label in labels or ()))
+        return issue
+
+    async def note(self, issue: tables.Issue, *, author: tables.User | None = None, **columns: Any) -> tables.Note:
+        author_id = author.id if author else issue.author_id
+        note = tables.Note(
+            project_id=issue.project_id, issue_id=issue.id, author_id=author_id, **{"body": f"Note {next(self._numbers)}", **columns}
+        )
+        await self.save(note)
+        return note
+
+    async def _iid(self, project: tables.Project, kind: CounterKind) -> int:
+        from storage.tables import counters
+
+        async with self.services.database.writing() as session:
+            value = await session.scalar(counters.advance(self.services.database.dialect, project.id, kind))
+            await session.commit()
+            return int(value)
+
+
+def _pairs(members: Any) -> list[tuple[tables.User, int]]:
+    return list(members or [])
+
+
+@pytest.fixture
+async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services]:
+    repositories = Repositories(tmp_path / "repositories")
+    yield Services(database, repositories, Passwords(), TokenCipher(load_key(tmp_path, None)), external_url=EXTERNAL_URL)
+    close = getattr(repositories, "close", None)
+    if close is not None:
+        close()
+
+
+@pytest.fixture
+def make(services: Services) -> Make:
+    return Make(services)
