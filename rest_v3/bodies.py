@@ -1,0 +1,230 @@
+"""From bytes to what was sent: queries, forms and JSON.
+
+Values are not judged here: unknown names are dropped and known ones kept as they stand, text or JSON. What is refused is what
+cannot be read at all: more than 1 MiB, more than 1,000 fields, deeper than 64 levels, broken JSON or UTF-8.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import orjson
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from rest_v3.errors import Refusal, refusal
+
+LARGEST_BODY = 2**20
+"""Bytes of a form or a JSON body."""
+
+MOST_FIELDS = 1000
+DEEPEST_JSON = 64
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class MalformedError(Exception):
+    """The request cannot be read; `answer` is what its caller gets."""
+
+    def __init__(self, answer: Refusal) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+class Known:
+    """The names that a row reads, and which of them gather several values."""
+
+    def __init__(self, single: Iterable[str], many: Iterable[str]) -> None:
+        self.single = frozenset(single)
+        self.many = frozenset(many)
+
+    def gather(self, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """What was sent by name. The last of equal names wins; lists gather `iid=1&iid=2`, `iid[]=1` and `iid[0]=1`."""
+        sent: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in self.single:
+                sent[name] = value
+                continue
+            if name not in self.many:
+                base, bracket, index = name.partition("[")
+                if not bracket or base not in self.many or not (index == "]" or index[:-1].isdigit()):
+                    continue
+                name = base
+            sent.setdefault(name, []).append(value)
+        return sent
+
+    def keep(self, members: Mapping[str, Any]) -> dict[str, Any]:
+        """What was sent in a JSON object."""
+        return {name: members[name] for name in members if name in self.single or name in self.many}
+
+
+def pairs_of(encoded: bytes) -> list[tuple[str, str]]:
+    """The pairs of a query string or an urlencoded form.
+
+    >>> pairs_of(b"labels=a%2C+b&x&state=opened")
+    [('labels', 'a, b'), ('x', ''), ('state', 'opened')]
+    """
+    if not encoded:
+        return []
+    parts = encoded.split(b"&", MOST_FIELDS)
+    if len(parts) > MOST_FIELDS:
+        raise MalformedError(refusal(400, "400 Bad Request: too many parameters"))
+    pairs = []
+    try:
+        for part in parts:
+            if part:
+                name, _, value = part.partition(b"=")
+                pairs.append((_unquoted(name), _unquoted(value)))
+    except UnicodeDecodeError:
+        raise MalformedError(refusal(400, "400 Bad Request: a parameter is not UTF-8")) from None
+    return pairs
+
+
+def _unquoted(part: bytes) -> str:
+    if b"+" in part:
+        part = part.replace(b"+", b" ")
+    if b"%" in part:
+        part = unquote_to_bytes(part)
+    return part.decode()
+
+
+async def read_body(receive: Receive, declared: bytes | None) -> bytes | None:
+    """The body; None when the caller went away. The bytes are counted, whatever length was declared.
+
+    Raises MalformedError (413) for more than 1 MiB.
+    """
+    if declared is not None and declared.isdigit() and int(declared[:12]) > LARGEST_BODY:
+        raise MalformedError(refusal(413))
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > LARGEST_BODY:
+            raise MalformedError(refusal(413))
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def read_sent(body: bytes, content_type: bytes, known: Known) -> dict[str, Any]:
+    """What a body sends. Without a content type it is read as a form.
+
+    Raises MalformedError: 400 for what cannot be read, 406 for another content type (wire-facts 2.3).
+    """
+    kind = content_type.partition(b";")[0].strip().lower()
+    if not body:
+        return {}
+    if kind == b"application/json":
+        return known.keep(_read_json(body))
+    if kind in (b"", b"application/x-www-form-urlencoded"):
+        return known.gather(pairs_of(body))
+    if kind == b"multipart/form-data":
+        return known.gather(_read_multipart(body, content_type))
+    shown = kind.decode("ascii", "replace")[:100]
+    raise MalformedError(refusal(406, f"The requested content-type '{shown}' is not supported."))
+
+
+def _read_json(body: bytes) -> dict[str, Any]:
+    try:
+        members = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise MalformedError(refusal(400, "400 Bad Request: the body is not JSON")) from None
+    if members is None:
+        return {}
+    if not isinstance(members, dict):
+        raise MalformedError(refusal(400, "400 Bad Request: the body is not a JSON object"))
+    # Counting characters bounds both measures from above and is enough for ordinary bodies.
+    if body.count(b"{") + body.count(b"[") > DEEPEST_JSON or body.count(b":") > MOST_FIELDS:
+        _measure(members)
+    return members
+
+
+def _measure(members: dict[str, Any]) -> None:
+    fields = 0
+    level: list[Any] = [members]
+    for _ in range(DEEPEST_JSON):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                fields += len(value)
+                below.extend(part for part in value.values() if isinstance(part, dict | list))
+            else:
+                below.extend(part for part in value if isinstance(part, dict | list))
+        if fields > MOST_FIELDS:
+            raise MalformedError(refusal(400, "400 Bad Request: too many fields"))
+        if not below:
+            return
+        level = below
+    raise MalformedError(refusal(400, "400 Bad Request: the JSON is nested too deeply"))
+
+
+def _read_multipart(body: bytes, content_type: bytes) -> list[tuple[str, str]]:
+    """The text fields of a multipart form; its files are not parameters."""
+    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    form = _Form()
+    try:
+        if not boundary:
+            raise FormParserError("no boundary")
+        parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": form.begin,
+                "on_header_field": form.header_name,
+                "on_header_value": form.header_value,
+                "on_header_end": form.header_end,
+                "on_part_data": form.data,
+                "on_part_end": form.end,
+                "on_end": form.finish,
+            },
+        )
+        parser.write(body)
+        parser.finalize()
+        if not form.finished:
+            raise FormParserError("the last boundary is missing")
+    except (FormParserError, UnicodeDecodeError):
+        raise MalformedError(refusal(400, "400 Bad Request: the form cannot be read")) from None
+    return form.pairs
+
+
+class _Form:
+    """Gathers the fields that the multipart parser reports piece by piece."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str]] = []
+        self.finished = False
+        self._parts = 0
+        self.begin()
+
+    def begin(self) -> None:
+        self._name = self._value = b""
+        self._disposition = b""
+        self._pieces: list[bytes] = []
+
+    def header_name(self, data: bytes, start: int, end: int) -> None:
+        self._name += data[start:end]
+
+    def header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def header_end(self) -> None:
+        if self._name.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._name = self._value = b""
+
+    def data(self, data: bytes, start: int, end: int) -> None:
+        self._pieces.append(data[start:end])
+
+    def end(self) -> None:
+        self._parts += 1
+        if self._parts > MOST_FIELDS:
+            raise FormParserError("too many parts")
+        options = parse_options_header(self._disposition)[1]
+        if b"name" in options and b"filename" not in options:
+            self.pairs.append((options[b"name"].decode(), b"".join(self._pieces).decode()))
+
+    def finish(self) -> None:
+        self.finished = True

@@ -1,0 +1,117 @@
+"""The ASGI application: routing, methods, CORS and the headers that every answer has."""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+import orjson
+
+from rest_v3.endpoint import Endpoint, Request, Response
+from rest_v3.errors import refusal
+from rest_v3.router import Place, Router, segments_of
+
+logger = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON = (b"content-type", b"application/json")
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+ANY_ORIGIN = [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", b"Link")]
+
+
+class Page:
+    """A fixed answer to GET, without a credential: the OpenAPI document and its reading page."""
+
+    def __init__(self, body: bytes, content_type: str, policy: str | None = None) -> None:
+        headers = [(b"content-type", content_type.encode()), (b"cache-control", b"max-age=0, must-revalidate")]
+        if policy is not None:
+            headers.append((b"content-security-policy", policy.encode()))
+        self.response = Response(200, body, headers)
+
+
+Target = Endpoint | Page
+
+
+class Door:
+    """Answers every request below /api/v3, and every error with a JSON object."""
+
+    def __init__(self, endpoints: Iterable[Endpoint], pages: Iterable[tuple[str, Page]]) -> None:
+        self._router: Router[Target] = Router()
+        for endpoint in endpoints:
+            for path in endpoint.route.spellings:
+                self._router.add(endpoint.route.method, path, endpoint)
+        for path, page in pages:
+            self._router.add("GET", path, page)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1000})
+            return
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, value)
+        request_id = (scope.get("state") or {}).get("request_id")
+        try:
+            response = await self._answer(scope, receive, headers, request_id or uuid.uuid4().hex)
+        except Exception:
+            logger.exception("a request failed", extra={"request_id": request_id})
+            response = _refused(500)
+        if response is None:
+            return
+        if request_id is not None:
+            response.headers.append((b"x-request-id", str(request_id).encode("latin-1", "replace")))
+        if b"origin" in headers:
+            response.headers.extend(ANY_ORIGIN)
+        await _send(send, response, bodiless=scope["method"] == "HEAD")
+
+    async def _answer(self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], request_id: str) -> Response | None:
+        segments = segments_of(scope)
+        found = self._router.find(segments)
+        if found is None:
+            return _refused(404, "404 Not Found")
+        place, values = found
+        method = scope["method"]
+        target = place.methods.get("GET" if method == "HEAD" else method)
+        if target is None:
+            return _options(place, headers) if method == "OPTIONS" else _with_allow(_refused(405), place)
+        if isinstance(target, Page):
+            return Response(200, target.response.body, [*target.response.headers])
+        response = await target.answer(Request(method, values, segments, scope.get("query_string", b""), headers, receive, request_id))
+        if response is not None:
+            response.headers.append(JSON)
+            if response.status == 405:
+                return _with_allow(response, place)
+        return response
+
+
+def _refused(status: int, message: str | None = None) -> Response:
+    return Response(status, orjson.dumps(refusal(status, message).body), [JSON])
+
+
+def _with_allow(response: Response, place: Place[Target]) -> Response:
+    response.headers.append((b"allow", place.allow.encode()))
+    return response
+
+
+def _options(place: Place[Target], headers: dict[bytes, bytes]) -> Response:
+    """The answer to OPTIONS, and to a browser's question before a call from another origin."""
+    response = _with_allow(Response(204, b"", []), place)
+    if b"access-control-request-method" in headers:
+        response.headers.append((b"access-control-allow-methods", place.allow.encode()))
+        response.headers.append((b"access-control-max-age", b"7200"))
+        wanted = headers.get(b"access-control-request-headers")
+        if wanted is not None:
+            response.headers.append((b"access-control-allow-headers", wanted))
+    return response
+
+
+async def _send(send: Send, response: Response, *, bodiless: bool) -> None:
+    headers = [*response.headers, NOSNIFF]
+    if response.status != 204:
+        headers.append((b"content-length", str(len(response.body)).encode()))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if bodiless else response.body})

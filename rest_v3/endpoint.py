@@ -1,0 +1,423 @@
+"""A row becomes an endpoint: read the request, run one operation, answer.
+
+The order of checks is DECISIONS 5: who is asking, the project or group, the right, the thing, and only then whether the parameters
+can be read. The operation itself keeps that order; where a parameter is wrong the operation cannot run, so the row's guard is asked
+before the 400 is given away.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import orjson
+from graphql import get_named_type, is_composite_type
+
+from rest_v3 import paging, reshape
+from rest_v3.bodies import Known, MalformedError, Receive, pairs_of, read_body, read_sent
+from rest_v3.errors import (
+    Refusal,
+    forbidden,
+    from_problem,
+    from_user_errors,
+    not_found,
+    not_given,
+    refusal,
+)
+from rest_v3.operations import BadOperationError, Operation, Operations, Selected, Variable, guard_of
+from rest_v3.params import LARGEST, NOT_SENT, UNFINDABLE, Parameter, WrongValueError, is_blank, read_id
+from rest_v3.route import Route
+
+PARTIAL = frozenset(("NOT_FOUND", "FORBIDDEN", "UNAVAILABLE"))
+"""Errors that leave a null inside an answer without spoiling it: a missing pack does not fail a page of builds."""
+
+WHOLE_PAGE = 100
+
+
+class Graph(Protocol):
+    """What the endpoints ask of graph.execute.Graph."""
+
+    def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Awaitable[Any]: ...
+
+
+class BadRowError(Exception):
+    """A row and its operation do not fit; raised at start, never during a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an endpoint needs of a request. `path_values` stand in the order of the row's path parameters."""
+
+    method: str
+    path_values: Sequence[str]
+    segments: Sequence[str]
+    """The whole path below /api/v3, decoded."""
+    query: bytes
+    headers: Mapping[bytes, bytes]
+    receive: Receive
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    body: bytes
+    headers: list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A key on the way to the answer, and the noun that is missing where it is null; None where null is a lawful value."""
+
+    key: str
+    noun: str | None
+
+
+class Endpoint:
+    """A row with its operation, ready to answer. Raises BadRowError when the two do not fit."""
+
+    def __init__(self, route: Route, operations: Operations, graph: Graph, base_url: str) -> None:
+        self.route = route
+        self.operation = self._operation(operations, route.operation)
+        self._graph = graph
+        self._base_url = base_url
+        self._by_name = {parameter.name: parameter for parameter in route.params}
+        in_path = route.path_names
+        # A row that refuses reads nothing, so nothing that is sent can be wrong.
+        self._body_params = tuple(parameter for parameter in route.params if parameter.name not in in_path and route.refuses is None)
+        self._check()
+        self._path_readers = tuple(self._path_reader(name) for name in in_path)
+        self._spellers = {parameter.name: speller(self.operation.variables[parameter.name]) for parameter in route.params}
+        single = {key for parameter in self._body_params if not parameter.many for key in parameter.keys}
+        many = {key for parameter in self._body_params if parameter.many for key in parameter.keys}
+        self._filters = (single | many) - set(in_path)
+        self._known = Known((single - set(in_path)) | {"page", "per_page", "private_token"}, many)
+        self._steps, target = self._way()
+        self.paginated = target is not None and target.is_connection and self.operation.pages
+        self._change = self._plan(target)
+        guard = route.guard or (None if route.anonymous else guard_of(route.path))
+        self._guard = Guard(self._operation(operations, guard)) if guard else None
+        if self._guard is not None:
+            self._check_guard(self._guard)
+
+    async def answer(self, request: Request) -> Response | None:
+        """The answer; None when the caller went away before the request was read."""
+        wrong: Refusal | None = None
+        sent: dict[str, Any] = {}
+        try:
+            sent = self._known.gather(pairs_of(request.query))
+        except MalformedError as error:
+            wrong = error.answer
+        if request.method not in ("GET", "HEAD"):
+            try:
+                body = await read_body(request.receive, request.headers.get(b"content-length"))
+                if body is None:
+                    return None
+                sent.update(read_sent(body, request.headers.get(b"content-type", b""), self._known))
+            except MalformedError as error:
+                if error.answer.status == 413:
+                    return self._refuse(error.answer)
+                wrong = wrong or error.answer
+        credential = credential_of(request.headers, sent.pop("private_token", None))
+        variables, unread = self._read(request, sent)
+        wrong = wrong or unread
+        if wrong is not None:
+            return self._refuse(await self._guarded(variables, credential, request.request_id) or wrong)
+        if self.route.refuses is not None:
+            variables = {}
+        if self.paginated:
+            return await self._list(request, sent, variables, credential)
+        outcome = await self._run(variables, credential, request.request_id)
+        refused = self._refusal_in(outcome)
+        if refused is not None:
+            return self._refuse(refused)
+        if self.route.refuses is not None:
+            return self._refuse(refusal(self.route.refuses))
+        value, missing = self._locate(outcome.data)
+        if missing is not None:
+            return self._refuse(not_found(self.route, missing))
+        if value is not None and self._change is not None:
+            value = self._change(value)
+        return self._respond(value, outcome.data, [])
+
+    def _read(self, request: Request, sent: Mapping[str, Any]) -> tuple[dict[str, Any], Refusal | None]:
+        """The variables, and the 400 for parameters that are missing or cannot be read."""
+        variables: dict[str, Any] = {}
+        wrong: dict[str, list[str]] = {}
+        for name, read, raw in zip(self.route.path_names, self._path_readers, request.path_values, strict=True):
+            variables[name] = read(raw)
+            if UNFINDABLE in raw:
+                wrong[name] = ["is invalid"]
+        missing: str | None = None
+        message: str | None = None
+        for parameter in self._body_params:
+            try:
+                value = parameter.value(sent)
+            except WrongValueError as error:
+                wrong[parameter.name] = [str(error)]
+                message = message or parameter.wrong
+                continue
+            if value is not NOT_SENT:
+                variables[parameter.name] = self._spellers[parameter.name](value)
+            elif parameter.required and missing is None:
+                missing = parameter.name
+        if missing is not None:
+            return variables, refusal(400, not_given(missing))
+        if wrong:
+            return variables, refusal(400, message or wrong)
+        one_of = self.route.needs_one_of
+        if one_of and not any(name in variables for name in one_of):
+            listed = " or ".join(f'"{name}"' for name in one_of)
+            return variables, refusal(400, f"Required parameters {listed} missing")
+        return variables, None
+
+    async def _guarded(self, variables: dict[str, Any], credential: str | None, request_id: str) -> Refusal | None:
+        """Why the caller may not even hear that a parameter is wrong."""
+        if self._guard is None:
+            return None
+        asked = {name: variables[name] for name in self._guard.operation.variables if name in variables}
+        outcome = await self._graph.run(self._guard.operation.prepared, asked, credential, request_id=request_id)
+        if outcome.errors:
+            return from_problem(self.route, outcome.errors[0])
+        return self._guard.judge(self.route, outcome.data)
+
+    async def _run(self, variables: dict[str, Any], credential: str | None, request_id: str) -> Any:
+        return await self._graph.run(self.operation.prepared, variables, credential, request_id=request_id)
+
+    async def _list(self, request: Request, sent: dict[str, Any], variables: dict[str, Any], credential: str | None) -> Response:
+        page = paging.Page(1, WHOLE_PAGE) if self.route.whole else paging.read_page(sent)
+        nodes: list[Any] = []
+        while True:
+            variables["first"], variables["offset"] = page.size, page.offset
+            outcome = await self._run(variables, credential, request.request_id)
+            refused = self._refusal_in(outcome)
+            if refused is not None:
+                return self._refuse(refused)
+            connection, missing = self._locate(outcome.data)
+            if missing is not None:
+                return self._refuse(not_found(self.route, missing))
+            rows = connection["nodes"]
+            nodes += rows if self._change is None else map(self._change, rows)
+            if not self.route.whole or len(rows) < page.size:
+                break
+            page = paging.Page(page.number + 1, page.size)
+        if self.route.whole:
+            return self._respond(nodes, outcome.data, [])
+        headers = paging.headers(
+            page,
+            total=connection["totalCount"] if self.route.total else None,
+            more=not self.route.total and connection["pageInfo"]["hasNextPage"],
+            url="/".join((self._base_url, *(quote(segment, safe="") for segment in request.segments))),
+            filters=self._kept(sent),
+        )
+        return self._respond(nodes, outcome.data, headers)
+
+    def _kept(self, sent: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """The filters as they were sent, for links to other pages."""
+        kept = []
+        for name, value in sent.items():
+            if name not in self._filters:
+                continue
+            if isinstance(value, list):
+                key = name if len(value) == 1 else f"{name}[]"
+                kept += [(key, part) for part in value]
+            else:
+                kept.append((name, value))
+        return kept
+
+    def _refusal_in(self, outcome: Any) -> Refusal | None:
+        """The refusal that an outcome stands for, if it is one."""
+        data = outcome.data
+        if outcome.errors:
+            problem = self._decisive(outcome)
+            if problem is not None:
+                return from_problem(self.route, problem)
+        if self.operation.is_mutation and data is not None:
+            for key in self.operation.selected:
+                errors = data[key]["userErrors"]
+                if errors:
+                    return from_user_errors(self.route, errors, self.operation.fields)
+        return None
+
+    def _decisive(self, outcome: Any) -> Any:
+        """The first error that is not a mere null inside the answer."""
+        if outcome.data is None or self.operation.is_mutation or not self._steps:
+            return outcome.errors[0]
+        if self._locate(outcome.data)[0] is None:
+            return outcome.errors[0]
+        way = [step.key for step in self._steps]
+        for problem in outcome.errors:
+            path = list(problem.path or ())
+            if str(problem.code) not in PARTIAL or len(path) <= len(way) or path[: len(way)] != way:
+                return problem
+        return None
+
+    def _locate(self, data: Any) -> tuple[Any, str | None]:
+        """The value that the row gives, and the noun of what is null on the way to it."""
+        value = data
+        if not self._steps:
+            return None, None
+        for step in self._steps:
+            value = value[step.key]
+            if value is None:
+                return None, step.noun
+        return value, None
+
+    def _respond(self, value: Any, data: Mapping[str, Any], headers: list[tuple[bytes, bytes]]) -> Response:
+        if self.route.reshape is not None:
+            value = self.route.reshape(value, data)
+        return Response(self.route.success, orjson.dumps(value), [*headers, self._caching()])
+
+    def _refuse(self, refused: Refusal) -> Response:
+        headers = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
+        return Response(refused.status, orjson.dumps(refused.body), [*headers, self._caching()])
+
+    def _caching(self) -> tuple[bytes, bytes]:
+        return (b"cache-control", b"no-store" if self.route.no_store else b"max-age=0, private, must-revalidate")
+
+    def _path_reader(self, name: str) -> Callable[[str], Any]:
+        if self._by_name[name].kind == "integer":
+            return read_id
+        segments = self.route.path.split("/")
+        if segments[segments.index(f":{name}") - 1] in ("projects", "groups"):
+            return _project_or_group
+        return _path_text
+
+    def _operation(self, operations: Operations, name: str) -> Operation:
+        try:
+            return operations.get(name)
+        except BadOperationError as error:
+            raise BadRowError(f"{self.route.call}: {error}") from error
+
+    def _check(self) -> None:
+        """Parameters and variables are the same, required ones too; path parameters are declared."""
+        variables = dict(self.operation.variables)
+        if self.operation.pages:
+            del variables["first"], variables["offset"]
+        for name in self.route.path_names:
+            if name not in self._by_name:
+                raise BadRowError(f"{self.route.call}: the path parameter {name} is not declared")
+        if self.route.refuses is not None:
+            return
+        for name in variables.keys() ^ self._by_name.keys():
+            raise BadRowError(f"{self.route.call}: {name} is not both a parameter and a variable of {self.operation.name}")
+        for name, parameter in self._by_name.items():
+            given = parameter.required or name in self.route.path_names or parameter.default is not NOT_SENT
+            if variables[name].required and not given:
+                raise BadRowError(f"{self.route.call}: {self.operation.name} needs {name}, which is optional")
+            self._check_words(parameter, variables[name])
+        for name in self.route.needs_one_of:
+            if name not in self._by_name:
+                raise BadRowError(f"{self.route.call}: {name} is no parameter")
+
+    def _check_words(self, parameter: Parameter, variable: Variable) -> None:
+        if variable.enum is None or parameter.kind not in ("choice", "choices"):
+            return
+        spell = speller(variable)
+        for word in parameter.words:
+            meant = spell(parameter.read(word))
+            for name in meant if isinstance(meant, list) else [meant]:
+                if name is not None and name not in variable.enum.values:
+                    raise BadRowError(f"{self.route.call}: {variable.enum.name} has no {name}")
+
+    def _check_guard(self, guard: "Guard") -> None:
+        for variable in guard.operation.variables.values():
+            if variable.name not in self._by_name or (variable.required and variable.name not in self.route.path_names):
+                raise BadRowError(f"{self.route.call}: the guard {guard.operation.name} needs {variable.name}")
+        if guard.operation.is_mutation:
+            raise BadRowError(f"{self.route.call}: the guard {guard.operation.name} is a mutation")
+
+    def _way(self) -> tuple[tuple[Step, ...], Selected | None]:
+        if self.route.gives is None:
+            return (), None
+        steps: list[Step] = []
+        selected = self.operation.selected
+        target: Selected | None = None
+        for key in self.route.gives.split("."):
+            if key not in selected:
+                raise BadRowError(f"{self.route.call}: {self.operation.name} does not ask for {self.route.gives}")
+            target = selected[key]
+            named = get_named_type(target.type)
+            steps.append(Step(key, named.name if is_composite_type(named) else None))
+            selected = target.below
+        return tuple(steps), target
+
+    def _plan(self, target: Selected | None) -> Callable[[Any], Any] | None:
+        if target is None:
+            return None
+        if not self.paginated:
+            return reshape.plan(target)
+        needed = {"nodes"} if self.route.whole else {"nodes", "totalCount" if self.route.total else "pageInfo"}
+        if not needed <= target.below.keys():
+            raise BadRowError(f"{self.route.call}: {self.operation.name} does not ask for {' and '.join(sorted(needed))}")
+        return reshape.plan_of_entry(target)
+
+
+class Guard:
+    """An operation of `viewerCan {…}` booleans, asked in the order in which they stand."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+
+    def judge(self, route: Route, data: Mapping[str, Any]) -> Refusal | None:
+        """404 for a null on the way, 403 for a false; the first one in the operation's order decides."""
+        return self._look(route, self.operation.selected, data)
+
+    def _look(self, route: Route, selected: Mapping[str, Selected], data: Mapping[str, Any]) -> Refusal | None:
+        for key, part in selected.items():
+            value = data.get(key)
+            if part.below:
+                if value is None:
+                    return not_found(route, part.type_name)
+                if isinstance(value, dict) and (found := self._look(route, part.below, value)) is not None:
+                    return found
+            elif value is False:
+                return forbidden(route)
+        return None
+
+
+def speller(variable: Variable) -> Callable[[Any], Any]:
+    """How a parameter's value becomes the variable: words as enum names, one value as a list where the variable is one."""
+    enum = variable.enum is not None
+    wrap = variable.is_list
+
+    def spell(value: Any) -> Any:
+        if enum and isinstance(value, str):
+            value = value.upper()
+        elif enum and isinstance(value, list | tuple):
+            value = [word.upper() for word in value]
+        return [value] if wrap and value is not None and not isinstance(value, list) else value
+
+    return spell
+
+
+def credential_of(headers: Mapping[bytes, bytes], parameter: Any) -> str | None:
+    """The caller's credential, or None.
+
+    The parameter wins over the headers, also when it is wrong (wire-facts 1.1). What cannot be a token is "", which no
+    user has.
+    """
+    if parameter is not None:
+        return parameter if isinstance(parameter, str) and _printable(parameter) else ""
+    token = headers.get(b"private-token")
+    if token is None:
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer":
+            return None
+    text = token.strip().decode("latin-1")
+    return text if _printable(text) else ""
+
+
+def _printable(token: str) -> bool:
+    return not is_blank(token) and token.isascii() and token.isprintable() and len(token) <= 512
+
+
+def _project_or_group(raw: str) -> str:
+    """A v3 id in digits or a full path; digits that no id can have become "0", which is nobody's."""
+    if raw.isdigit() and (not raw.isascii() or len(raw) > 10 or int(raw) > LARGEST):
+        return "0"
+    return _path_text(raw)
+
+
+def _path_text(raw: str) -> str:
+    return UNFINDABLE if "\0" in raw else raw

@@ -1,0 +1,340 @@
+"""The operations of rest_v3: read beside the rows, prepared once, with only the fragments they use.
+
+At start each operation is held against the schema and turned into plans: how variables are spelled, where enums and times
+stand in the answer, what a guard looks at. A request then only walks data; nothing is parsed or validated again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from graphql import (
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    GraphQLCompositeType,
+    GraphQLEnumType,
+    GraphQLInputType,
+    GraphQLInterfaceType,
+    GraphQLObjectType,
+    GraphQLOutputType,
+    GraphQLSchema,
+    InlineFragmentNode,
+    ListTypeNode,
+    ObjectValueNode,
+    OperationDefinitionNode,
+    SelectionSetNode,
+    TypeNode,
+    VariableNode,
+    Visitor,
+    get_named_type,
+    get_nullable_type,
+    is_composite_type,
+    is_enum_type,
+    is_list_type,
+    is_non_null_type,
+    parse,
+    type_from_ast,
+    visit,
+)
+
+
+class Prepared(Protocol):
+    """What rest_v3 reads of graph.execute's prepared operations."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def document(self) -> DocumentNode: ...
+    @property
+    def schema(self) -> GraphQLSchema: ...
+
+
+Prepare = Callable[[str, str], Any]
+"""graph.execute.prepare: the source of an operation with its fragments, and its name."""
+
+VIEWER = "Viewer"
+OWN_SOURCE = """
+query Viewer { viewer { id } }
+query ProjectSeen($id: String!) { project(path: $id) { id } }
+query GroupSeen($id: String!) { group(path: $id) { id } }
+"""
+"""Operations that need no file: the guards of rows without one, and `Viewer` for rows that answer nothing."""
+
+
+def guard_of(path: str) -> str:
+    """The guard of a row that names none: the project or the group is seen, else at least the caller is known."""
+    if path.startswith("/projects/:id/"):
+        return "ProjectSeen"
+    if path.startswith("/groups/:id"):
+        return "GroupSeen"
+    return VIEWER
+
+
+class BadOperationError(Exception):
+    """A `.graphql` file that cannot serve; raised at start, never during a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A field of an answer: every selection of one response key of an object, fragments included."""
+
+    key: str
+    name: str
+    type: GraphQLOutputType
+    always: bool
+    """False behind a type condition, @include or @skip: the key may then be absent."""
+    below: "dict[str, Selected]" = field(default_factory=dict)
+
+    @property
+    def is_list(self) -> bool:
+        return bool(is_list_type(get_nullable_type(self.type)))
+
+    @property
+    def type_name(self) -> str:
+        return get_named_type(self.type).name
+
+    @property
+    def is_connection(self) -> bool:
+        """Whether it is a list with pages, whose rows stand under `nodes`."""
+        named = get_named_type(self.type)
+        return isinstance(named, GraphQLObjectType | GraphQLInterfaceType) and {"nodes", "pageInfo"} <= named.fields.keys()
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of an operation."""
+
+    name: str
+    type: GraphQLInputType
+    required: bool
+
+    @property
+    def enum(self) -> GraphQLEnumType | None:
+        named = get_named_type(self.type)
+        return named if is_enum_type(named) else None
+
+    @property
+    def is_list(self) -> bool:
+        return bool(is_list_type(get_nullable_type(self.type)))
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A prepared operation, and what the rows need to know of it."""
+
+    prepared: Any
+    variables: Mapping[str, Variable]
+    selected: Mapping[str, Selected]
+    """Its root fields."""
+    fields: Mapping[str, str]
+    """The variable that fills an input field, by the field's name: {"dueDate": "due_date"}."""
+
+    @property
+    def is_mutation(self) -> bool:
+        return str(self.prepared.kind) == "mutation"
+
+    @property
+    def name(self) -> str:
+        return str(self.prepared.name)
+
+    @property
+    def pages(self) -> bool:
+        return {"first", "offset"} <= self.variables.keys()
+
+
+class Operations:
+    """The operations in the `.graphql` files of a folder, by name. Fragments may stand in any of the files."""
+
+    def __init__(self, sources: Iterable[str], prepare: Prepare) -> None:
+        self._prepare = prepare
+        self._ready: dict[str, Operation] = {}
+        self._definitions: dict[str, OperationDefinitionNode] = {}
+        self._fragments: dict[str, FragmentDefinitionNode] = {}
+        for source in (OWN_SOURCE, *sources):
+            for definition in parse(source).definitions:
+                if isinstance(definition, FragmentDefinitionNode):
+                    _add(self._fragments, definition.name.value, definition)
+                elif isinstance(definition, OperationDefinitionNode) and definition.name:
+                    _add(self._definitions, definition.name.value, definition)
+                else:
+                    raise BadOperationError("only named operations and fragments may stand in a .graphql file")
+
+    @classmethod
+    def read(cls, folder: Path, prepare: Prepare) -> "Operations":
+        return cls((path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.graphql"))), prepare)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The operations of the files."""
+        return frozenset(self._definitions) - {"Viewer", "ProjectSeen", "GroupSeen"}
+
+    @property
+    def fragment_names(self) -> frozenset[str]:
+        return frozenset(self._fragments)
+
+    def get(self, name: str) -> Operation:
+        """The operation, prepared at its first use. Raises BadOperationError when no file has it."""
+        if name not in self._ready:
+            if name not in self._definitions:
+                raise BadOperationError(f"no .graphql file has an operation {name}")
+            self._ready[name] = describe(self._prepare(self.source(name), name))
+        return self._ready[name]
+
+    def source(self, name: str) -> str:
+        """The operation and the fragments it uses, as one document."""
+        used: dict[str, FragmentDefinitionNode] = {}
+        waiting = list(_spreads(self._definitions[name]))
+        while waiting:
+            spread = waiting.pop()
+            if spread not in used:
+                if spread not in self._fragments:
+                    raise BadOperationError(f"no .graphql file has a fragment {spread}, which {name} uses")
+                used[spread] = self._fragments[spread]
+                waiting.extend(_spreads(used[spread]))
+        return "\n\n".join(map(_text, (self._definitions[name], *used.values())))
+
+    def uses(self, name: str) -> frozenset[str]:
+        """The fragments that an operation uses."""
+        return frozenset(
+            definition.name.value for definition in parse(self.source(name)).definitions if isinstance(definition, FragmentDefinitionNode)
+        )
+
+
+def describe(prepared: Prepared) -> Operation:
+    """What the rows need to know of a prepared operation.
+
+    Raises BadOperationError for a mutation that does not ask for its user errors.
+    """
+    fragments: dict[str, FragmentDefinitionNode] = {}
+    operation: OperationDefinitionNode | None = None
+    for definition in prepared.document.definitions:
+        if isinstance(definition, FragmentDefinitionNode):
+            fragments[definition.name.value] = definition
+        elif isinstance(definition, OperationDefinitionNode) and operation is None:
+            operation = definition
+    if operation is None:
+        raise BadOperationError(f"{prepared.name} is no operation")
+    root = prepared.schema.get_root_type(operation.operation)
+    if root is None:
+        raise BadOperationError(f"the schema has no {operation.operation.value}")
+    selected = _Selections(prepared.schema, fragments).of(root, operation.selection_set)
+    described = Operation(prepared, _variables(prepared.schema, operation), selected, _filled_fields(operation))
+    if described.is_mutation:
+        for payload in selected.values():
+            errors = payload.below.get("userErrors")
+            if errors is None or not {"field", "message", "code"} <= errors.below.keys():
+                raise BadOperationError(f"{prepared.name} does not ask for userErrors {{ field message code }}")
+    return described
+
+
+class _Selections:
+    """Merges the selections of an operation by response key.
+
+    GraphQL's own validation demands that selections of one key have the same leaf types, whatever the type conditions, so
+    one plan a key is enough and the type of an object needs not be known.
+    """
+
+    def __init__(self, schema: GraphQLSchema, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
+        self._schema = schema
+        self._fragments = fragments
+
+    def of(self, parent: GraphQLCompositeType, selections: SelectionSetNode) -> dict[str, Selected]:
+        merged: dict[str, Selected] = {}
+        self._collect(parent, selections, True, merged)
+        return merged
+
+    def _collect(self, parent: GraphQLCompositeType, selections: SelectionSetNode, always: bool, merged: dict[str, Selected]) -> None:
+        for node in selections.selections:
+            surely = always and not node.directives
+            if isinstance(node, FieldNode):
+                self._add(parent, node, surely, merged)
+            elif isinstance(node, FragmentSpreadNode):
+                fragment = self._fragments[node.name.value]
+                self._enter(parent, fragment.type_condition.name.value, fragment.selection_set, surely, merged)
+            elif isinstance(node, InlineFragmentNode):
+                name = node.type_condition.name.value if node.type_condition else parent.name
+                self._enter(parent, name, node.selection_set, surely, merged)
+
+    def _enter(
+        self,
+        parent: GraphQLCompositeType,
+        condition: str,
+        selections: SelectionSetNode,
+        always: bool,
+        merged: dict[str, Selected],
+    ) -> None:
+        inner = self._schema.type_map[condition]
+        certain = condition == parent.name or (
+            isinstance(inner, GraphQLInterfaceType)
+            and isinstance(parent, GraphQLObjectType | GraphQLInterfaceType)
+            and inner in parent.interfaces
+        )
+        self._collect(inner, selections, always and certain, merged)  # type: ignore[arg-type]
+
+    def _add(self, parent: GraphQLCompositeType, node: FieldNode, always: bool, merged: dict[str, Selected]) -> None:
+        key = node.alias.value if node.alias else node.name.value
+        definition = self._schema.get_field(parent, node.name.value)
+        if definition is None:
+            raise BadOperationError(f"{parent.name} has no field {node.name.value}")
+        known = merged.get(key)
+        below = known.below if known else {}
+        named = get_named_type(definition.type)
+        if node.selection_set is not None and is_composite_type(named):
+            self._collect(named, node.selection_set, True, below)
+        merged[key] = Selected(key, node.name.value, definition.type, always or (known is not None and known.always), below)
+
+
+def _variables(schema: GraphQLSchema, operation: OperationDefinitionNode) -> dict[str, Variable]:
+    found = {}
+    for definition in operation.variable_definitions or ():
+        kind = _input_type(schema, definition.type)
+        name = definition.variable.name.value
+        found[name] = Variable(name, kind, bool(is_non_null_type(kind)) and definition.default_value is None)
+    return found
+
+
+def _input_type(schema: GraphQLSchema, node: TypeNode | ListTypeNode) -> GraphQLInputType:
+    kind = type_from_ast(schema, node)
+    if kind is None:
+        raise BadOperationError(f"the schema has no type for {_text(node)}")
+    return kind  # type: ignore[return-value]
+
+
+def _filled_fields(operation: OperationDefinitionNode) -> dict[str, str]:
+    """{"dueDate": "due_date"} for `input: {dueDate: $due_date}`."""
+    filled: dict[str, str] = {}
+
+    class Fields(Visitor):
+        def enter_object_value(self, node: ObjectValueNode, *_: Any) -> None:
+            for part in node.fields:
+                if isinstance(part.value, VariableNode):
+                    filled[part.name.value] = part.value.name.value
+
+    visit(operation, Fields())
+    return filled
+
+
+def _spreads(definition: OperationDefinitionNode | FragmentDefinitionNode) -> list[str]:
+    found: list[str] = []
+
+    class Spreads(Visitor):
+        def enter_fragment_spread(self, node: FragmentSpreadNode, *_: Any) -> None:
+            found.append(node.name.value)
+
+    visit(definition, Spreads())
+    return found
+
+
+def _text(node: Any) -> str:
+    return str(node.loc.source.body[node.loc.start : node.loc.end])
+
+
+def _add(known: dict[str, Any], name: str, definition: Any) -> None:
+    if name in known:
+        raise BadOperationError(f"two definitions of {name}")
+    known[name] = definition

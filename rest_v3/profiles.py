@@ -1,0 +1,57 @@
+"""What a profile changes: `document` nothing, `gitlab-8.5` what clients of that time need (DECISIONS 1, clients.md 3).
+
+A profile is the fields of rows that it replaces, by call; `errors` are merged into the row's own.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rest_v3.reshape import with_keys
+from rest_v3.route import Route
+
+DOCUMENT = "document"
+
+Changes = Mapping[str, Mapping[str, Any]]
+
+PROFILES: Mapping[str, Changes] = {
+    DOCUMENT: {},
+    "gitlab-8.5": {
+        "POST /projects/:id/issues": {"status": 201},
+        "POST /projects/:id/labels": {"status": 201},
+        "POST /projects/:id/merge_requests": {"status": 201},
+        "POST /hooks": {"reshape": None},
+        "GET /application/settings": {"reshape": with_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},
+        "PUT /application/settings": {"reshape": with_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},
+        "GET /projects/:id/snippets/:snippet_id/notes/:note_id": {"operation": "SnippetNoteAsNote", "shape": "Note"},
+        "PUT /users/:uid/block": {"errors": {"CONFLICT": 200}},
+        "GET /projects/:id/labels": {"whole": True},
+        "GET /groups/:id/members": {"whole": True},
+        "GET /hooks": {"whole": True},
+        "GET /user/keys": {"whole": True},
+        "GET /users/:uid/keys": {"whole": True},
+        "GET /user/emails": {"whole": True},
+        "GET /users/:uid/emails": {"whole": True},
+        "GET /projects/:id/merge_requests/:merge_request_id/commits": {"whole": True},
+    },
+}
+
+
+class UnknownProfileError(ValueError):
+    """A profile of no such name."""
+
+
+def under(profile: str, routes: Iterable[Route]) -> tuple[Route, ...]:
+    """The rows as a profile has them. Raises UnknownProfileError."""
+    if profile not in PROFILES:
+        raise UnknownProfileError(f"{profile!r} is no profile; there are {', '.join(PROFILES)}")
+    changes = PROFILES[profile]
+    return tuple(_changed(route, changes.get(route.call)) for route in routes)
+
+
+def _changed(route: Route, changes: Mapping[str, Any] | None) -> Route:
+    if changes is None:
+        return route
+    if "errors" in changes:
+        changes = {**changes, "errors": {**route.errors, **changes["errors"]}}
+    return replace(route, **changes)

@@ -1,0 +1,123 @@
+"""The changes of form that GraphQL cannot spell.
+
+Two kinds. Those that every answer needs follow from the schema and the selection (`plan`): enums become v3's lower-case words,
+times get their three digits, an inner connection becomes its list. The rest are functions that a row names as `reshape`;
+they take what the row gives and the operation's whole data.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphql import get_named_type, is_enum_type
+
+from rest_v3.operations import Selected
+
+Change = Callable[[Any], Any]
+
+
+def plan(selected: Selected) -> Change | None:
+    """How to bring the value of a field into v3's form; None where it already has it. Values are copied, never altered."""
+    change = _one(selected)
+    if change is None or not selected.is_list:
+        return change
+    return _each(change)
+
+
+def plan_of_entry(selected: Selected) -> Change | None:
+    """The same for one entry of a connection's `nodes`."""
+    return _one(selected.below["nodes"])
+
+
+def _one(selected: Selected) -> Change | None:
+    named = get_named_type(selected.type)
+    if is_enum_type(named):
+        words = {name: name.lower() for name in named.values}
+        return words.__getitem__
+    if named.name == "DateTime":
+        return milliseconds
+    if not selected.below:
+        return None
+    if selected.is_connection:
+        return _connection(selected)
+    changes = [(key, change) for key, part in selected.below.items() if (change := plan(part)) is not None]
+    return _object(changes) if changes else None
+
+
+def _connection(selected: Selected) -> Change | None:
+    """An inner connection is its nodes, or its length where nothing else is asked for."""
+    if "nodes" in selected.below:
+        rows = plan(selected.below["nodes"])
+        if rows is None:
+            return lambda connection: connection["nodes"]
+        return lambda connection: rows(connection["nodes"])
+    counts = [key for key, part in selected.below.items() if part.name == "totalCount"]
+    if len(counts) == len(selected.below) == 1:
+        key = counts[0]
+        return lambda connection: connection[key]
+    return None
+
+
+def _object(changes: list[tuple[str, Change]]) -> Change:
+    def change(value: dict[str, Any]) -> dict[str, Any]:
+        copy = value.copy()
+        for key, part in changes:
+            old = copy.get(key)
+            if old is not None:
+                copy[key] = part(old)
+        return copy
+
+    return change
+
+
+def _each(change: Change) -> Change:
+    return lambda values: [None if value is None else change(value) for value in values]
+
+
+def milliseconds(time: str) -> str:
+    """The graph's six digits of a second cut to the three of v3; the offset stays.
+
+    >>> milliseconds("2016-01-19T08:40:25.934123Z")
+    '2016-01-19T08:40:25.934Z'
+    >>> milliseconds("2015-12-24T16:51:14.000000+01:00")
+    '2015-12-24T16:51:14.000+01:00'
+    """
+    return time[:23] + time[26:]
+
+
+def in_a_list(value: Any, data: Mapping[str, Any]) -> Any:
+    """One thing, where v3 answers a list of it (`POST /hooks`)."""
+    return [value]
+
+
+def nothing(value: Any, data: Mapping[str, Any]) -> Any:
+    """No body but `null`."""
+    return None
+
+
+def for_administrators(*keys: str) -> Callable[[Any, Mapping[str, Any]], Any]:
+    """Drops `keys` from each object unless the operation's `viewer { isAdmin }` is true."""
+    hidden = frozenset(keys)
+
+    def reshape(value: Any, data: Mapping[str, Any]) -> Any:
+        if data["viewer"]["isAdmin"]:
+            return value
+        if isinstance(value, list):
+            return [_without(entry, hidden) for entry in value]
+        return _without(value, hidden)
+
+    return reshape
+
+
+def with_keys(**constant: Any) -> Callable[[Any, Mapping[str, Any]], Any]:
+    """Adds keys whose value never changes to each object."""
+
+    def reshape(value: Any, data: Mapping[str, Any]) -> Any:
+        if isinstance(value, list):
+            return [{**entry, **constant} for entry in value]
+        return {**value, **constant}
+
+    return reshape
+
+
+def _without(entry: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key not in hidden}
