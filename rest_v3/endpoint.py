@@ -87,7 +87,7 @@ class Endpoint:
         self._body_params = tuple(parameter for parameter in route.params if parameter.name not in in_path and route.refuses is None)
         self._check()
         self._path_readers = tuple(self._path_reader(name) for name in in_path)
-        self._spellers = {parameter.name: speller(self.operation.variables[parameter.name]) for parameter in route.params}
+        self._spellers = {name: speller(variable) for name, variable in self.operation.variables.items()}
         single = {key for parameter in self._body_params if not parameter.many for key in parameter.keys}
         many = {key for parameter in self._body_params if parameter.many for key in parameter.keys}
         self._filters = (single | many) - set(in_path)
