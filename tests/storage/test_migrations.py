@@ -9,14 +9,19 @@ from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.autogenerate.api import AutogenContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, Inspector, event, inspect, text
+from sqlalchemy import JSON, Connection, Dialect, Engine, Inspector, event, inspect, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlmodel import AutoString
 
 from storage import migrations
-from storage.database import Database
+from storage.database import Database, Timestamp, words
 from storage.migrations.__main__ import write
-from storage.tables import metadata
+from storage.migrations.rendering import render_item
+from storage.tables import IssueState, metadata
 
 NewDatabase = Callable[[], str]
 
@@ -290,3 +295,36 @@ class TestLaterRevisions:
         assert write("Nothing more") is None
         await upgrade(url := new_database())
         assert await on(url, differences) == []
+
+
+class DocumentType(TypeDecorator[Any]):
+    """A type that differs between the databases."""
+
+    impl = JSON
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(JSONB() if dialect.name == "postgresql" else JSON())
+
+
+class TestRendering:
+    @pytest.mark.parametrize(
+        ("type", "written"),
+        [
+            (Timestamp(), "sa.DateTime(timezone=True)"),
+            (AutoString(length=20), "sa.String(length=20)"),
+            (words(IssueState), "sa.String(length=32)"),
+            (JSON(), False),
+        ],
+    )
+    def test_writes_plain_types(self, type: TypeEngine[Any], written: str | bool) -> None:
+        context = AutogenContext(MigrationContext.configure(dialect_name="sqlite"))
+
+        assert render_item("type", type, context) == written
+        assert context.imports == set()
+
+    def test_imports_a_type_that_differs_between_the_databases(self) -> None:
+        context = AutogenContext(MigrationContext.configure(dialect_name="sqlite"))
+
+        assert render_item("type", DocumentType(), context) == f"{__name__}.DocumentType()"
+        assert context.imports == {f"import {__name__}"}
