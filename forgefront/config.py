@@ -50,7 +50,9 @@ class Config(BaseSettings):
     v3_profile: Literal["document", "gitlab-8.5"] = Field(
         default="document", description="document: to the letter. gitlab-8.5: what clients of that time need."
     )
-    avatar_url_template: str | None = Field(default=None, description="Makes a user's avatar_url; without it that is null.")
+    avatar_url_template: str | None = Field(
+        default=None, description="Makes a user's avatar_url, as https://…/{email_md5}; without it that is null."
+    )
     hooks_allow_local: bool = Field(default=False, description="Whether hooks may call inner and loopback addresses.")
     log_format: Literal["json", "text"] = Field(default="json", description="How log lines are written to standard error.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The least level that is written.")
@@ -62,7 +64,7 @@ class Config(BaseSettings):
     header_timeout: float = Field(default=20, gt=0, le=30, description="Seconds in which a request's header must be complete.")
     body_timeout: float = Field(default=30, gt=0, le=30, description="Seconds without a byte, in or out, that end a connection.")
     keep_alive_timeout: float = Field(default=30, gt=0, le=75, description="Seconds that an idle connection is kept.")
-    stop_timeout: float = Field(default=10, ge=0, le=10, description="Seconds that running requests get to end at a stop.")
+    stop_timeout: int = Field(default=10, ge=1, le=10, description="Seconds that running requests get to end at a stop.")
 
     @classmethod
     def load(cls, **given: Any) -> Self:
@@ -130,6 +132,10 @@ class Config(BaseSettings):
     def _web_address(cls, text: str | None) -> str | None:
         if text is not None and not text.startswith(("http://", "https://")):
             raise ValueError("must start with http:// or https://")
+        try:
+            (text or "").format(email_md5="", username="", id=1)
+        except (LookupError, ValueError, AttributeError):
+            raise ValueError("may only have the places {email_md5}, {username} and {id}") from None
         return text
 
     @field_validator("trusted_proxies", mode="before")

@@ -19,6 +19,8 @@ from forgefront.logs import REQUEST_ID
 from forgefront.metrics import Metrics
 
 SANE_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+OURS = frozenset((b"x-content-type-options", b"x-request-id"))
 LONGEST_PATH = 512
 RETRY_SECONDS = 2
 CLIENT_GONE = 499
@@ -53,10 +55,9 @@ class Attend:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = list(message.get("headers", ()))
-                if not any(name == b"x-content-type-options" for name, _ in headers):
-                    headers.append((b"x-content-type-options", b"nosniff"))
-                headers.append((b"x-request-id", id_header))
+                # A door may have set one or both itself.
+                headers = [pair for pair in message.get("headers", ()) if pair[0] not in OURS]
+                headers += (NOSNIFF, (b"x-request-id", id_header))
                 message["headers"] = headers
             elif message["type"] == "websocket.accept":
                 status = 101

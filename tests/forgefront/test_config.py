@@ -106,6 +106,10 @@ class TestRefusals:
     def test_external_url_must_be_plain(self, url: str) -> None:
         assert problems(external_url=url).startswith("external_url: must ")
 
+    @pytest.mark.parametrize("template", ["ftp://x/{id}", "https://x/{mail}", "https://x/{", "https://x/{0}", "https://x/{id.real.x}"])
+    def test_avatar_template(self, template: str) -> None:
+        assert problems(avatar_url_template=template).startswith("avatar_url_template: m")
+
     def test_several_processes_need_postgresql(self) -> None:
         assert "workers: 2 processes need PostgreSQL" in problems(workers=2)
         assert Config.load(workers=2, database_url="postgresql://h/d").workers == 2

@@ -50,7 +50,7 @@ class TestReadiness:
         response = await client(app).get("/-/readiness")
         assert response.status_code == 200
         assert response.json() == {"status": "ok", "checks": {"database": {"status": "ok"}, "repositories": {"status": "ok"}}}
-        assert [name for name in os.listdir(tmp_path) if name.startswith(".readiness")] == []  # noqa: ASYNC240, PTH208
+        assert [name for name in os.listdir(tmp_path) if name.startswith(".readiness")] == []  # noqa: PTH208
 
     async def test_folder_is_gone(self, database: Database, tmp_path: Path) -> None:
         app = Readiness({"database": database_answers(database), "repositories": folder_is_writable(tmp_path / "secret-name")})

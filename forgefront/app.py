@@ -1,0 +1,163 @@
+"""The whole service as one ASGI app: what it is built of, which path goes to which door, what happens at start and stop."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import rest_v3
+from forgefront import health
+from forgefront.config import Config
+from forgefront.health import Readiness, database_answers, folder_is_writable
+from forgefront.instance import Instance
+from forgefront.metrics import Metrics
+from forgefront.middleware import Attend
+from graph.context import Services
+from graph.execute import Graph
+from graph.http import door
+from storage import migrations
+from storage.database import Database, is_unavailable
+from storage.git.repositories import Repositories
+from storage.secrets import Passwords, TokenCipher, load_key
+
+CLOSING_SECONDS = 3.0
+REST = "/api/v3"
+
+
+class App:
+    """The service. Its parts are open to the commands and to tests, which use `graph` without a server in between."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config.repositories.mkdir(mode=0o700, exist_ok=True)
+        self.database = Database(config.database_url, pool_size=config.database_connections)
+        self.repositories = Repositories(config.repositories)
+        self.passwords = Passwords()
+        self.graph = Graph(
+            Services(
+                database=self.database,
+                repositories=self.repositories,
+                passwords=self.passwords,
+                cipher=TokenCipher(load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None)),
+                external_url=config.base_url,
+                avatar_url_template=config.avatar_url_template,
+            )
+        )
+        self._instance = Instance(config.data)
+        self._log = structlog.get_logger()
+        metrics = Metrics()
+        self._exact: dict[str, ASGIApp] = {
+            "/": self._index,
+            "/graphql": door(self.graph),
+            "/-/health": health.live,
+            "/-/readiness": Readiness(
+                {"database": database_answers(self.database), "repositories": folder_is_writable(config.repositories)}
+            ),
+        }
+        if config.metrics:
+            self._exact["/-/metrics"] = metrics
+        self._rest = rest_v3.application(self.graph, external_url=config.base_url, profile=config.v3_profile)
+        self._attended = Attend(self._dispatch, metrics, is_unavailable)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await self._attended(scope, receive, send)
+
+    async def start(self) -> None:
+        """Brings the database up to date and tidies up after a process that was killed. Raises what the migrations raise."""
+        await asyncio.to_thread(self._instance.enter, self.repositories.sweep)
+        applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
+        if applied:
+            self._log.info("migrated", revisions=applied)
+
+    async def stop(self) -> None:
+        """Closes everything; what does not close in time is left to the end of the process."""
+        await self._in_time("database", self.database.close())
+        await self._in_time("repositories", asyncio.to_thread(self.repositories.close))
+        await self._in_time("passwords", asyncio.to_thread(self.passwords.close))
+        self._instance.leave()
+
+    async def _in_time(self, name: str, closing: Awaitable[None]) -> None:
+        try:
+            await asyncio.wait_for(closing, CLOSING_SECONDS / 3)
+        except Exception as error:
+            self._log.warning("not closed", part=name, error=type(error).__name__)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except Exception as error:
+            self._log.error("cannot start", exc_info=None if is_unavailable(error) else error)
+            with contextlib.suppress(Exception):
+                await self.stop()
+            await send({"type": "lifespan.startup.failed", "message": _why(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        if path.startswith(REST) and path[len(REST) :][:1] in ("", "/"):
+            # As Starlette mounts: the path stays whole, root_path says how much of it is ours.
+            scope["root_path"] = scope.get("root_path", "") + REST
+            await self._rest(scope, receive, send)
+            return
+        found = self._exact.get(path)
+        if found is None:
+            await _not_found(scope, receive, send)
+            return
+        scope["state"]["route"] = path
+        await found(scope, receive, send)
+
+    async def _index(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            await _refuse(scope, receive, send, 405, "405 Method Not Allowed", {"Allow": "GET, HEAD"})
+            return
+        base = self.config.base_url
+        addresses: dict[str, Any] = {
+            "name": "Forgefront",
+            "version": version("forgefront"),
+            "graphql": f"{base}/graphql",
+            "rest_v3": f"{base}{REST}",
+            "openapi": f"{base}{REST}/openapi.json",
+            "health": f"{base}/-/health",
+            "readiness": f"{base}/-/readiness",
+        }
+        if self.config.metrics:
+            addresses["metrics"] = f"{base}/-/metrics"
+        await JSONResponse(addresses)(scope, receive, send)
+
+
+def build(config: Config) -> App:
+    """The service for this configuration. It touches the data folder, but not the database before it is started."""
+    return App(config)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    await _refuse(scope, receive, send, 404, "404 Not Found")
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+    if scope["type"] == "websocket":
+        # Closing before accepting is a refusal with 403.
+        await receive()
+        await send({"type": "websocket.close", "code": 1000})
+    else:
+        await JSONResponse({"message": message}, status, headers)(scope, receive, send)
+
+
+def _why(error: Exception) -> str:
+    if is_unavailable(error):
+        return f"the database cannot be reached ({type(error).__name__}): is it running, and is FORGEFRONT_DATABASE_URL right?"
+    return f"the service cannot start: {error}"

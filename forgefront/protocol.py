@@ -1,0 +1,190 @@
+"""uvicorn's HTTP/1.1 connection, with the limits that uvicorn leaves to a proxy: time for a header, idle bodies and readers, header sizes.
+
+A slow client costs one connection for a bounded time and nothing else. The times are looked at once a second for all connections
+together (`overdue`), since a timer for each request would cost more than the request line.
+"""
+
+import asyncio
+import http
+from dataclasses import dataclass
+from typing import Any
+
+from uvicorn.config import Config as UvicornConfig
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+LONGEST_TARGET = 16 * 1024
+LARGEST_HEADER = 64 * 1024
+MOST_HEADERS = 100
+LINGER_SECONDS = 1.0
+"""After a refusal the connection is read on for so long: closed with bytes unread, the answer could get lost (RFC 9112, section 9.6)."""
+DRAIN_SECONDS = 1.0
+"""At a stop, an idle connection is kept for so long, so that a request already on its way is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds. `header`: from its first byte to its last; `idle`: without a byte moving, in or out; `keep_alive`: between requests."""
+
+    header: float
+    idle: float
+    keep_alive: float
+
+
+class Refused(Exception):
+    """Stops the parser in the middle of a header that is not going to be answered."""
+
+
+class Connection(HttpToolsProtocol):
+    """One connection. `times` is set on a subclass by `with_times`, because uvicorn makes the instances."""
+
+    times = Times(header=20, idle=30, keep_alive=30)
+
+    def __init__(
+        self,
+        config: UvicornConfig,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        now = self.loop.time()
+        self._in_header = False
+        self._begun = 0
+        self._header_began = now
+        self._header_bytes = 0
+        self._chunk_bytes = 0
+        self._idle_since = now
+        self._received_at = now
+        self._unsent = 0
+        self._unsent_since = now
+        self._refusal = 400
+        self._refused = False
+        self._stopping = False
+
+    # What the parser and the transport tell.
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._received_at = self.loop.time()
+        self._chunk_bytes = len(data)
+        in_header, begun = self._in_header, self._begun
+        super().data_received(data)
+        # Only chunks that lie within one header are counted here; one that also ends it is looked at in on_headers_complete.
+        if in_header and self._in_header and begun == self._begun:
+            self._header_bytes += len(data)
+            if self._header_bytes > LARGEST_HEADER:
+                self._refuse(431)
+
+    def on_message_begin(self) -> None:
+        self._in_header = True
+        self._begun += 1
+        self._header_began = self.loop.time()
+        self._header_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_header = False
+        if len(self.url) > LONGEST_TARGET:
+            self._stop_parsing(414)
+        # A header that came in one small chunk cannot be too large.
+        large = self._header_bytes + self._chunk_bytes > LARGEST_HEADER
+        if len(self.headers) > MOST_HEADERS or (large and sum(len(n) + len(v) for n, v in self.headers) > LARGEST_HEADER):
+            self._stop_parsing(431)
+        super().on_headers_complete()
+        if self._stopping and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(self._refusal)
+
+    # What the server asks.
+
+    def overdue(self, now: float) -> None:
+        """Ends the connection if its client is too slow. To be called about once a second."""
+        transport = self.transport
+        if unsent := transport.get_write_buffer_size():
+            if unsent != self._unsent:
+                self._unsent, self._unsent_since = unsent, now
+            elif now - self._unsent_since > self.times.idle:
+                # It does not read: to close would wait for it to do so.
+                transport.abort()
+                return
+        else:
+            self._unsent = 0
+        if transport.is_closing() or self._refused:
+            return
+        if self._in_header:
+            if now - self._header_began > self.times.header:
+                self._refuse(408)
+        elif self.cycle is None or self.cycle.response_complete:
+            # Also a client that goes on sending the body of a request that was answered without it.
+            if now - self._idle_since > (self.times.header if self.cycle is None else self.times.keep_alive):
+                transport.close()
+        elif (
+            self.cycle.more_body
+            and not self.flow.read_paused
+            and not self.cycle.waiting_for_100_continue
+            and now - self._received_at > self.times.idle
+        ):
+            self._refuse(408)
+
+    def shutdown(self) -> None:
+        """The server stops: ends after the request that runs, or soon."""
+        self._stopping = True
+        if self._is_answering():
+            self.cycle.keep_alive = False
+        else:
+            self.loop.call_later(DRAIN_SECONDS, self._close_idle)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing: `overdue` looks at idle connections, including those that uvicorn's timer forgets once any byte has come."""
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _close_idle(self) -> None:
+        if not self._is_answering():
+            self.transport.close()
+
+    def _stop_parsing(self, status: int) -> None:
+        self._refusal = status
+        raise Refused
+
+    def _refuse(self, status: int) -> None:
+        """Answers with an error and closes, but does not spoil an answer that is under way."""
+        self._refused = True
+        self._unset_keepalive_if_required()
+        cycle = self.cycle
+        if self._is_answering() and not cycle.more_body:
+            # What is refused came behind a whole request, which still gets its answer.
+            cycle.keep_alive = False
+            return
+        if self._is_answering():
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started or self.pipeline:
+                self.transport.close()
+                return
+        phrase = http.HTTPStatus(status).phrase
+        body = b'{"message":"%d %s"}' % (status, phrase.encode())
+        self.transport.write(
+            b"HTTP/1.1 %d %s\r\n" % (status, phrase.encode())
+            + b"content-type: application/json\r\nx-content-type-options: nosniff\r\nconnection: close\r\n"
+            + b"content-length: %d\r\n\r\n" % len(body)
+            + body
+        )
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def with_times(times: Times) -> type[Connection]:
+    """The connection class for these times."""
+    return type("Connection", (Connection,), {"times": times})

@@ -1,0 +1,161 @@
+"""One server process: listens, serves an app, and stops without cutting anybody off.
+
+At SIGTERM or SIGINT it takes no new connections, lets running requests end (`stop_timeout`), then closes the app, and the process
+ends with 0, within 15 seconds whatever hangs. A second SIGINT does not wait for the requests.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from forgefront import logs
+from forgefront.config import Config, ConfigError
+from forgefront.protocol import Connection, Times, with_times
+
+BACKLOG = 2048
+MOST_FILES = 65_536
+CLOSING_SECONDS = 4.0
+"""What closing the app may take beyond `stop_timeout` before the process is ended by force."""
+
+Build = Callable[[Config], ASGIApp]
+Ready = Callable[[Config], None]
+
+
+def run(config: Config, *, build: Build | None = None, on_ready: Ready | None = None) -> None:
+    """Serves until it is told to stop; returns after a clean stop.
+
+    `on_ready` is called once connections are taken, with the configuration in which the port and the external address are final.
+    Raises ConfigError when the address cannot be listened on, SystemExit(3) when the app cannot start (the log says why).
+    """
+    logs.configure(config.log_format, config.log_level)
+    if build is None:
+        # Here, since a program that brings its own app need not load the whole service.
+        from forgefront.app import build as build_app
+
+        build = build_app
+    listener = listen(config.host, config.port)
+    # model_copy, since a second reading of the sources would bring the old port back.
+    config = config.model_copy(update={"port": listener.getsockname()[1]})
+    config = config.model_copy(update={"external_url": config.base_url})
+    if config.workers > 1:
+        from forgefront.processes import supervise
+
+        supervise(config, listener, build, on_ready)
+    else:
+        serve(config, listener, build, on_ready)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises ConfigError, which says what is in the way."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return socket.create_server(found[0][4][:2], family=found[0][0], backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigError([f"cannot listen on {host} port {port}: {error.strerror or error}"]) from error
+
+
+def serve(config: Config, listener: socket.socket, build: Build, on_ready: Ready | None = None) -> None:
+    """Serves in this process, until SIGTERM or SIGINT."""
+    _allow_many_files()
+    times = Times(header=config.header_timeout, idle=config.body_timeout, keep_alive=config.keep_alive_timeout)
+    settings = uvicorn.Config(
+        build(config),
+        http=with_times(times),
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(config.trusted_proxies),
+        forwarded_allow_ips=list(config.trusted_proxies),
+        ws_max_size=1024 * 1024,
+        ws_per_message_deflate=False,
+        # Longer than our own, which replaces it.
+        timeout_keep_alive=600,
+        timeout_graceful_shutdown=config.stop_timeout,
+    )
+    server = Server(settings, config.stop_timeout + CLOSING_SECONDS, lambda: on_ready(config) if on_ready else None)
+    server.run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which also ends slow connections, tunes the collector once everything is loaded, and stops with 0."""
+
+    def __init__(self, config: uvicorn.Config, stop_seconds: float, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stop_seconds = stop_seconds
+        self._on_ready = on_ready
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._sweeper = asyncio.create_task(self._sweep())
+        # What was made by now (the schema, the prepared operations, the routes) lives to the end: no need to look at it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        structlog.get_logger().info("ready", process=os.getpid())
+        self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(1.0)
+            for connection in list(self.server_state.connections):
+                # WebSockets stand here too; they ping.
+                if isinstance(connection, Connection):
+                    connection.overdue(loop.time())
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but does not raise the signal again at the end: a process that was asked to stop, and did, ends with 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:
+            end_by_force_after(self._stop_seconds)
+        super().handle_exit(sig, frame)
+
+
+def end_by_force_after(seconds: float) -> None:
+    """Ends the process, with 1, if it still runs then: a thread that hangs in a file system would keep it for ever."""
+
+    def end() -> None:
+        structlog.get_logger().error("the stop took too long; ended by force", seconds=seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
+def _allow_many_files() -> None:
+    """Raises the soft limit of open files, which is often 1,024, as far as the hard one allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
