@@ -119,16 +119,18 @@ class _Reader:
         self._to_show = TOTAL_LIMIT
 
     def entries(self) -> list[DiffEntry]:
-        bare = []
+        listed = []
         count = len(self._diff)
-        for delta in self._diff.deltas:
+        for index, delta in enumerate(self._diff.deltas):
             entry = _entry(delta)
             cost = _ENTRY_COST + _size(entry.old_path) + _size(entry.new_path)
             if cost > self._to_show:
                 break
             self._to_show -= cost
-            bare.append((entry, delta.old_file, delta.new_file))
-        found = [self._fill(index, *row) for index, row in enumerate(bare)]
+            listed.append((index, entry, delta.old_file, delta.new_file))
+        # libgit2 leaves open which half of a change of type (a file becomes a link) comes first; git deletes first.
+        listed.sort(key=lambda row: (row[3].raw_path, row[1].new_file))
+        found = [self._fill(*row) for row in listed]
         if found and len(found) < count:
             mark = f"{MARK}{count - len(found)} more files have changed\n"
             found[-1] = replace(found[-1], diff=mark, too_large=True)
@@ -156,6 +158,8 @@ class _Reader:
             assert patch is not None  # noqa: S101 - only an unchanged file has none
             start = _TEXT_START.search(patch.data)
             raw = patch.data[start.start() :] if start else b""
+            if raw.startswith(b"---") and b"\n@@ " not in raw:  # an empty file, which git gives no text
+                raw = b""
             _, additions, deletions = patch.line_stats
         text, cut = self._take(raw.decode("utf-8", "replace"))
         return replace(entry, diff=text, too_large=cut, additions=additions, deletions=deletions)

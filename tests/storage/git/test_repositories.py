@@ -1,0 +1,121 @@
+"""The folder of all repositories: placing, removing, reading in threads, and what a kill leaves."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.git import repository as module
+from storage.git.repositories import Repositories
+from storage.git.repository import NotARepository, Repository
+from tests.history import git, make_history
+
+
+@pytest.fixture
+def repositories(tmp_path: Path) -> Iterator[Repositories]:
+    made = Repositories(tmp_path / "repositories", workers=2)
+    yield made
+    made.close()
+
+
+class TestPlaces:
+    def test_are_named_by_the_projects_id(self, repositories: Repositories):
+        assert repositories.path_of(42) == repositories.root / "42.git"
+
+    @pytest.mark.parametrize("project_id", [0, -1])
+    def test_ids_that_are_none(self, repositories: Repositories, project_id: int):
+        with pytest.raises(ValueError, match="no project id"):
+            repositories.path_of(project_id)
+
+    def test_create_and_remove(self, repositories: Repositories):
+        assert repositories.create(1).is_empty()
+        with pytest.raises(FileExistsError):
+            repositories.create(1)
+        repositories.remove(1)
+        repositories.remove(1)
+        assert list(repositories.root.iterdir()) == []
+
+    def test_adopt(self, repositories: Repositories, tmp_path: Path):
+        made = make_history(tmp_path / "source.git", commits=20)
+        steps: list[str] = []
+        adopted = repositories.adopt(7, made.path, lambda phase, done, total: steps.append(phase))
+
+        assert [branch.name for branch in adopted.branches()] == list(made.branches)
+        assert steps
+        with pytest.raises(FileExistsError):
+            repositories.adopt(7, made.path)
+
+    def test_everything_is_synced_before_it_appears(self, repositories: Repositories, monkeypatch: pytest.MonkeyPatch):
+        synced: list[tuple[Path, bool]] = []
+        path = repositories.path_of(3)
+        monkeypatch.setattr(module, "_sync", lambda file: synced.append((file, path.exists())))
+        repositories.create(3)
+        files = [file.relative_to(path) for file in path.rglob("*")]
+        before = {Path(*file.parts[len(path.parts) :]) for file, there in synced if not there}
+
+        assert {*files, Path()} == before
+        assert [file for file, there in synced if there] == [repositories.root]
+
+
+class TestRead:
+    async def test_runs_the_work_in_a_thread(self, repositories: Repositories):
+        repositories.create(1)
+
+        assert await repositories.read(1, lambda _: threading.current_thread().name.startswith("git"))
+        assert await repositories.read(1, Repository.is_empty)
+
+    async def test_says_when_there_is_none(self, repositories: Repositories):
+        with pytest.raises(NotARepository):
+            await repositories.read(1, Repository.branches)
+
+    async def test_passes_errors_on(self, repositories: Repositories):
+        repositories.create(1)
+        with pytest.raises(LookupError):
+            await repositories.read(1, lambda repository: repository.commit("f" * 40))
+
+    async def test_sees_what_git_did_since(self, repositories: Repositories, tmp_path: Path):
+        made = make_history(tmp_path / "source.git", commits=20)
+        repositories.adopt(1, made.path)
+        git(repositories.path_of(1), "branch", "later", "master")
+        git(repositories.path_of(1), "repack", "-adq")
+
+        assert await repositories.read(1, lambda repository: repository.resolve("later"))
+
+    async def test_is_bounded(self, repositories: Repositories):
+        repositories.create(1)
+        lock, running, most = threading.Lock(), 0, 0
+        full = threading.Barrier(2)
+
+        def work(_: Repository) -> None:
+            nonlocal running, most
+            with lock:
+                running += 1
+                most = max(most, running)
+            full.wait(10)
+            with lock:
+                running -= 1
+
+        await asyncio.gather(*(repositories.read(1, work) for _ in range(6)))
+        assert most == 2
+
+
+class TestSweep:
+    def test_removes_what_a_kill_left_and_nothing_else(self, repositories: Repositories, tmp_path: Path):
+        made = make_history(tmp_path / "source.git", commits=20)
+        adopted = repositories.adopt(1, made.path)
+        oid = str(adopted.resolve("master"))
+        for name in (".incoming-2.git-00000000", ".removed-3.git-00000000"):
+            (repositories.root / name / "objects").mkdir(parents=True)
+        locks = [adopted.path / name for name in ("packed-refs.lock", "refs/heads/master.lock")]
+        for lock in locks:
+            lock.touch()
+        repositories.sweep()
+
+        assert [entry.name for entry in repositories.root.iterdir()] == ["1.git"]
+        assert not any(lock.exists() for lock in locks)
+        adopted.move_ref("refs/heads/master", str(adopted.resolve("topic")), oid)
+
+    def test_nothing_to_do_before_the_first_repository(self, repositories: Repositories):
+        repositories.sweep()
