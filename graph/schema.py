@@ -7,6 +7,7 @@ from graph.declare import install
 from graph.scalars import SCALARS
 from graph.types.issues import IssueMutations, IssueQueries
 from graph.types.nodes import NodeQueries
+from graph.types.notes import NoteMutations
 from graph.types.projects import ProjectQueries
 from graph.types.users import UserQueries
 
@@ -17,7 +18,7 @@ class Query(NodeQueries, UserQueries, ProjectQueries, IssueQueries):
 
 
 @strawberry.type(description="Everything that can be changed; one field an operation, one transaction.")
-class Mutation(IssueMutations):
+class Mutation(IssueMutations, NoteMutations):
     pass
 
 

@@ -17,6 +17,7 @@ from graph.rules.states import IssueEvent
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
 from graph.types.labels import Label
 from graph.types.milestones import Milestone
+from graph.types.notes import IssueNotes
 from graph.types.users import User
 from storage import tables
 from storage.tables import issues as issue_statements
@@ -82,7 +83,7 @@ class IssueAbilities:
 
 
 @entity(tables.Issue, description="A piece of work to be discussed and done.", project_key="project_id")
-class Issue(Node):
+class Issue(Node, IssueNotes):
     database_id: int = column(tables.Issue.id, description="The v3 id.")
     iid: int = column(description="The number within the project.")
     project_id: int = column(description="The v3 id of the project.")

@@ -1,6 +1,7 @@
 """The tables: a file a noun, with its enumerations and the statements asked of it."""
 
 from storage.database import metadata
+from storage.tables.base import any_row, lock
 from storage.tables.commit_comments import CommitComment, LineType
 from storage.tables.counters import Counter, CounterKind
 from storage.tables.emails import Email
@@ -40,5 +41,7 @@ __all__ = [
     "User",
     "UserState",
     "Visibility",
+    "any_row",
+    "lock",
     "metadata",
 ]

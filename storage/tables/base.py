@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Integer, Text
-from sqlmodel import Field, SQLModel
+from sqlalchemy import ColumnElement, ForeignKey, Integer, Select, Text, exists, select
+from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp, now
 
@@ -31,3 +31,13 @@ def refers(target: str, *, on_delete: str = "CASCADE", optional: bool = False, i
 def long_text(*, optional: bool = False) -> Any:
     settings: dict[str, Any] = {"default": None} if optional else {}
     return Field(**settings, sa_type=Text, nullable=optional)
+
+
+def lock(table: type[Row], id: int | None) -> Select[int]:
+    """The statement that holds a row until the transaction ends; on SQLite the writing transaction holds everything already."""
+    return select(col(table.id)).where(col(table.id) == id).with_for_update()
+
+
+def any_row(table: type[Row], *conditions: ColumnElement[bool]) -> Any:
+    """Whether there is a row that meets the conditions, as a condition."""
+    return exists().where(*conditions).select_from(table)
