@@ -78,8 +78,9 @@ def configure(form: Literal["json", "text"], level: str, stream: TextIO | None =
     # The access lines are the middleware's: uvicorn's have the query string, and with it private_token.
     logging.getLogger("uvicorn.access").handlers = []
     logging.getLogger("uvicorn.access").propagate = False
-    # At debug these write whole statements with their parameters, and every frame of a socket.
-    for name in ("aiosqlite", "sqlalchemy", "websockets", "asyncssh", "httpcore", "httpx", "hpack"):
+    # At debug some of these write whole statements with their parameters, and every frame of a socket; at info others tell a start
+    # in twenty lines that the app tells in two.
+    for name in ("aiosqlite", "alembic", "uvicorn.error", "sqlalchemy", "websockets", "asyncssh", "httpcore", "httpx", "hpack"):
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
     logging.captureWarnings(True)
 

@@ -85,15 +85,16 @@ def serve(config: Config, listener: socket.socket, build: Build, on_ready: Ready
         timeout_keep_alive=600,
         timeout_graceful_shutdown=config.stop_timeout,
     )
-    server = Server(settings, config.stop_timeout + CLOSING_SECONDS, lambda: on_ready(config) if on_ready else None)
+    server = Server(settings, config.base_url, config.stop_timeout + CLOSING_SECONDS, lambda: on_ready(config) if on_ready else None)
     server.run(sockets=[listener])
 
 
 class Server(uvicorn.Server):
     """uvicorn's server, which also ends slow connections, tunes the collector once everything is loaded, and stops with 0."""
 
-    def __init__(self, config: uvicorn.Config, stop_seconds: float, on_ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, address: str, stop_seconds: float, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
+        self._address = address
         self._stop_seconds = stop_seconds
         self._on_ready = on_ready
         self._sweeper: asyncio.Task[None] | None = None
@@ -105,13 +106,16 @@ class Server(uvicorn.Server):
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
-        structlog.get_logger().info("ready", process=os.getpid())
+        structlog.get_logger().info("ready", process=os.getpid(), address=self._address)
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        log = structlog.get_logger()
+        log.info("stopping", process=os.getpid(), running=len(self.server_state.tasks))
         await super().shutdown(sockets)
         if self._sweeper is not None:
             self._sweeper.cancel()
+        log.info("stopped", process=os.getpid())
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
