@@ -83,7 +83,8 @@ def measure(document: DocumentNode, schema: GraphQLSchema, operation_name: str |
     fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
     ordered, circle = _in_order(fragments)
     if circle:
-        way = " → ".join(circle)
+        shown = circle if len(circle) <= 8 else [*circle[:6], "…", circle[-1]]
+        way = " → ".join(shown)
         return Measured([exceeded(f"Fragments may not go in a circle: {way}.", fragments[circle[0]])], None)
     named = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
     if len(named) != 1:

@@ -230,6 +230,17 @@ class TestRows:
         measured = limits.measure(limits.parse("query($n:Int){projects(first:$n){nodes{id}}}"), SCHEMA)
         assert [len(measured.refusals({"n": n})) for n in (1, 1_000, 1)] == [0, 1, 0]
 
+    def test_what_variables_may_avert_is_not_refused_for_good(self) -> None:
+        text = "query($n:Int=%s){projects(first:$n){nodes{issues(first:100){nodes{id}}}}}"
+        measured = limits.measure(limits.parse(text % 100), SCHEMA)
+        assert (len(measured.refusals({})), len(measured.refusals({"n": 5})), measured.always()) == (1, 0, [])
+        fixed = limits.measure(limits.parse("{projects(first:100){nodes{issues(first:100){nodes{id}}}}}"), SCHEMA)
+        assert fixed.always() == fixed.refusals({}) != []
+
+    def test_a_long_circle_is_shown_in_short(self) -> None:
+        text = "{viewer{...F0}}" + "".join(f"fragment F{n} on User{{...F{(n + 1) % 50}}}" for n in range(50))
+        assert messages(text) == ["Fragments may not go in a circle: F0 → F1 → F2 → F3 → F4 → F5 → … → F0."]
+
 
 def _bombs() -> dict[str, str]:
     doubling = "".join(f"fragment F{n} on User{{friend{{...F{n + 1}}} b:friend{{...F{n + 1}}}}} " for n in range(95))
