@@ -1,0 +1,81 @@
+"""The section Issues of the interface document."""
+
+from rest_v3.operations import VIEWER
+from rest_v3.params import choice, integer, integers, names, text
+from rest_v3.route import Route
+
+PROJECT = text("id", required=True)
+ISSUE = (PROJECT, integer("issue_id", required=True))
+
+FILTERS = (
+    choice("state", "opened", "closed", lenient=True),
+    names("labels", clears=True),
+    choice("order_by", "created_at", "updated_at", lenient=True),
+    choice("sort", "asc", "desc", lenient=True),
+)
+
+CONTENT = (
+    text("description"),
+    integer("assignee_id", clears=True),
+    integer("milestone_id", clears=True),
+    names("labels", clears=True),
+)
+
+ISSUES = (
+    Route(
+        call="GET /issues",
+        params=FILTERS,
+        operation="Issues",
+        gives="issues",
+        shape="Issue",
+        section="Issues",
+        summary="The issues that the caller wrote",
+    ),
+    Route(
+        call="GET /projects/:id/issues",
+        params=(PROJECT, integers("iid"), text("milestone"), *FILTERS),
+        operation="ProjectIssues",
+        gives="project.issues",
+        shape="Issue",
+        section="Issues",
+        summary="The issues of a project",
+    ),
+    Route(
+        call="GET /projects/:id/issues/:issue_id",
+        params=ISSUE,
+        operation="ProjectIssue",
+        gives="project.issue",
+        shape="Issue",
+        section="Issues",
+        summary="One issue",
+    ),
+    Route(
+        call="POST /projects/:id/issues",
+        params=(PROJECT, text("title", required=True), *CONTENT),
+        operation="CreateIssue",
+        gives="createIssue.issue",
+        guard="MayCreateIssue",
+        status=200,
+        shape="Issue",
+        section="Issues",
+        summary="Write an issue",
+    ),
+    Route(
+        call="PUT /projects/:id/issues/:issue_id",
+        params=(*ISSUE, text("title"), *CONTENT, choice("state_event", "close", "reopen")),
+        operation="UpdateIssue",
+        gives="updateIssue.issue",
+        guard="MayUpdateIssue",
+        shape="Issue",
+        section="Issues",
+        summary="Change, close or reopen an issue",
+    ),
+    Route(
+        call="DELETE /projects/:id/issues/:issue_id",
+        params=ISSUE,
+        operation=VIEWER,
+        refuses=405,
+        section="Issues",
+        summary="Refused since ever: close the issue instead",
+    ),
+)
