@@ -180,11 +180,14 @@ class Graph:
     ) -> Outcome:
         if not _all_storable(variables):
             return Outcome(None, [Problem(Code.BAD_REQUEST, "A text has characters that cannot be stored.")])
+        limit = asyncio.timeout(SECONDS)
         try:
-            async with asyncio.timeout(SECONDS):
+            async with limit:
                 return await self._run(prepared, variables, credential, request_id)
         except TimeoutError:
-            error: OperationError = Unavailable() if unavailable_when_late else LimitExceeded(f"This took longer than {SECONDS:.0f} s.")
+            # A driver that cannot connect in time raises the same error.
+            late = limit.expired() and not unavailable_when_late
+            error: OperationError = LimitExceeded(f"This took longer than {SECONDS:.0f} s.") if late else Unavailable()
             return Outcome(None, [_problem(error, None)])
         except OperationError as error:
             return Outcome(None, [_problem(error, None)])
