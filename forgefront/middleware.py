@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forgefront.logs import REQUEST_ID
+from forgefront.logs import REQUEST_ID, redact_text, unredacted_logger
 from forgefront.metrics import Metrics
 
 SANE_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -34,8 +34,8 @@ class Attend:
         self._app = app
         self._metrics = metrics
         self._is_unavailable = is_unavailable
-        # Bound once: binding anew costs more than writing.
         self._log = structlog.get_logger().bind(logger="access")
+        self._lines = unredacted_logger("access")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -98,10 +98,10 @@ class Attend:
         self._metrics.count(method, state.get("route") or "unmatched", status, seconds)
         # The raw path has no line breaks, and the query, where private_token may stand, is not part of it.
         path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0][:LONGEST_PATH].decode("latin-1")
-        line = {"method": method, "path": path, "status": status, "duration_ms": round(seconds * 1000, 2)}
+        line = {"method": method, "path": redact_text(path), "status": status, "duration_ms": round(seconds * 1000, 2)}
         if (user_id := state.get("user_id")) is not None:
             line["user_id"] = user_id
-        self._log.info("request" if scope["type"] == "http" else "websocket", request_id=state["request_id"], **line)
+        self._lines.info("request" if scope["type"] == "http" else "websocket", request_id=state["request_id"], **line)
 
 
 def _request_id(scope: Scope) -> tuple[str, bytes]:

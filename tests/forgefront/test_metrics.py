@@ -92,7 +92,7 @@ class TestAccessLine:
     @pytest.mark.parametrize("app", [plain, failing(ValueError(f"password={SECRET}")), failing(OSError(f"token: {SECRET}"))])
     async def test_no_credential(self, app: ASGIApp, written: io.StringIO) -> None:
         await client(app).post(
-            f"/x?private_token={SECRET}",
+            f"/x/token={SECRET}?private_token={SECRET}",
             headers={"PRIVATE-TOKEN": SECRET, "Authorization": f"Bearer {SECRET}"},
             data={"private_token": SECRET, "password": SECRET},
         )
