@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from rest_v3 import profiles
+from rest_v3 import openapi, profiles
 from rest_v3.door import Door
 from rest_v3.endpoint import Endpoint, Graph
 from rest_v3.operations import Operations, Prepare
@@ -34,7 +34,7 @@ def application(
         operations = Operations.read(ROUTES_FOLDER, _prepare())
     base_url = external_url.rstrip("/") + "/api/v3"
     endpoints = [Endpoint(route, operations, graph, base_url) for route in profiles.under(profile, routes)]
-    return Door(endpoints, ())
+    return Door(endpoints, openapi.pages(endpoints, base_url))
 
 
 def _prepare() -> Prepare:

@@ -9,7 +9,8 @@ import orjson
 
 from rest_v3.endpoint import Endpoint, Request, Response
 from rest_v3.errors import refusal
-from rest_v3.router import Place, Router, segments_of
+from rest_v3.route import Route
+from rest_v3.router import Place, Router, segments_of, split
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,12 @@ class Door:
                 self._router.add(endpoint.route.method, path, endpoint)
         for path, page in pages:
             self._router.add("GET", path, page)
+
+    def route_of(self, method: str, path: str) -> Route | None:
+        """The row that answers a method on a path, which is given below /api/v3 and may have a query."""
+        found = self._router.find(split(path.partition("?")[0].encode()))
+        target = found[0].methods.get("GET" if method == "HEAD" else method) if found else None
+        return target.route if isinstance(target, Endpoint) else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

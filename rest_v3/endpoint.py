@@ -92,9 +92,9 @@ class Endpoint:
         many = {key for parameter in self._body_params if parameter.many for key in parameter.keys}
         self._filters = (single | many) - set(in_path)
         self._known = Known((single - set(in_path)) | {"page", "per_page", "private_token"}, many)
-        self._steps, target = self._way()
-        self.paginated = target is not None and target.is_connection and self.operation.pages
-        self._change = self._plan(target)
+        self._steps, self.target = self._way()
+        self.paginated = self.target is not None and self.target.is_connection and self.operation.pages
+        self._change = self._plan(self.target)
         guard = route.guard or (None if route.anonymous else guard_of(route.path))
         self._guard = Guard(self._operation(operations, guard)) if guard else None
         if self._guard is not None:

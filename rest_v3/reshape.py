@@ -84,40 +84,76 @@ def milliseconds(time: str) -> str:
     return time[:23] + time[26:]
 
 
-def in_a_list(value: Any, data: Mapping[str, Any]) -> Any:
+Schema = dict[str, Any]
+
+
+class InAList:
     """One thing, where v3 answers a list of it (`POST /hooks`)."""
-    return [value]
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return [value]
+
+    def describe(self, schema: Schema) -> Schema:
+        """What becomes of the JSON schema of the answer."""
+        return {"type": "array", "items": schema}
 
 
-def nothing(value: Any, data: Mapping[str, Any]) -> Any:
+in_a_list = InAList()
+
+
+class Nothing:
     """No body but `null`."""
-    return None
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return None
+
+    def describe(self, schema: Schema) -> Schema:
+        return {"type": "null"}
 
 
-def for_administrators(*keys: str) -> Callable[[Any, Mapping[str, Any]], Any]:
-    """Drops `keys` from each object unless the operation's `viewer { isAdmin }` is true."""
-    hidden = frozenset(keys)
+nothing = Nothing()
 
-    def reshape(value: Any, data: Mapping[str, Any]) -> Any:
+
+class ForAdministrators:
+    """Drops keys from each object unless the operation's `viewer { isAdmin }` is true."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = frozenset(keys)
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
         if data["viewer"]["isAdmin"]:
             return value
-        if isinstance(value, list):
-            return [_without(entry, hidden) for entry in value]
-        return _without(value, hidden)
+        return _each_object(value, lambda entry: {key: part for key, part in entry.items() if key not in self.keys})
 
-    return reshape
+    def describe(self, schema: Schema) -> Schema:
+        def optional(entry: Schema) -> Schema:
+            return {**entry, "required": [key for key in entry.get("required", ()) if key not in self.keys]}
+
+        return {**schema, "items": optional(schema["items"])} if "items" in schema else optional(schema)
 
 
-def with_keys(**constant: Any) -> Callable[[Any, Mapping[str, Any]], Any]:
+for_administrators = ForAdministrators
+
+
+class WithKeys:
     """Adds keys whose value never changes to each object."""
 
-    def reshape(value: Any, data: Mapping[str, Any]) -> Any:
-        if isinstance(value, list):
-            return [{**entry, **constant} for entry in value]
-        return {**value, **constant}
+    def __init__(self, **constant: Any) -> None:
+        self.constant = constant
 
-    return reshape
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return _each_object(value, lambda entry: {**entry, **self.constant})
+
+    def describe(self, schema: Schema) -> Schema:
+        def extended(entry: Schema) -> Schema:
+            added = {key: {"const": value} for key, value in self.constant.items()}
+            return {**entry, "properties": {**entry.get("properties", {}), **added}, "required": [*entry["required"], *added]}
+
+        return {**schema, "items": extended(schema["items"])} if "items" in schema else extended(schema)
 
 
-def _without(entry: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key not in hidden}
+with_keys = WithKeys
+
+
+def _each_object(value: Any, change: Callable[[Mapping[str, Any]], Any]) -> Any:
+    return [change(entry) for entry in value] if isinstance(value, list) else change(value)
