@@ -1,8 +1,16 @@
 """The history of a commit, newest first, read lazily."""
 
 from heapq import heappop, heappush
+from time import monotonic
 
 from storage.git.repository import Commit, DamagedRepository, Repository, UnknownCommit
+
+SECONDS_LIMIT = 8.0
+"""The longest that one page may walk. Half a million commits can be skipped in that time."""
+
+
+class TooDeep(Exception):
+    """The page lies so deep in the history that reaching it takes longer than SECONDS_LIMIT."""
 
 
 def history(repository: Repository, start: str, *, skip: int, limit: int) -> list[Commit]:
@@ -12,8 +20,9 @@ def history(repository: Repository, start: str, *, skip: int, limit: int) -> lis
     dates, the one met first. A heap on the commit date reads skip + limit commits and the edge of that set, whatever the
     length of the history (libgit2's own sorted walk reads all of it first).
 
-    Raises UnknownCommit for `start`, DamagedRepository when a parent is missing.
+    Raises UnknownCommit for `start`, DamagedRepository when a parent is missing, TooDeep.
     """
+    deadline = monotonic() + SECONDS_LIMIT
     wanted = max(skip, 0) + max(limit, 0)
     shown: list[str] = []
     seen = {start}
@@ -24,6 +33,8 @@ def history(repository: Repository, start: str, *, skip: int, limit: int) -> lis
         shown.append(oid)
         if len(shown) == wanted:
             break
+        if monotonic() > deadline:
+            raise TooDeep(f"{repository.path}: {len(shown)} of {wanted} commits from {start} were reached in time")
         for parent in parents:
             if parent not in seen:
                 seen.add(parent)

@@ -3,6 +3,7 @@
 from storage.database import metadata
 from storage.tables.base import any_row, lock
 from storage.tables.commit_comments import CommitComment, LineType
+from storage.tables.commit_statuses import CheckStatus, CommitStatus
 from storage.tables.counters import Counter, CounterKind
 from storage.tables.emails import Email
 from storage.tables.issues import Issue, IssueState
@@ -18,7 +19,9 @@ from storage.tables.users import Token, User, UserState
 
 __all__ = [
     "AccessLevel",
+    "CheckStatus",
     "CommitComment",
+    "CommitStatus",
     "Counter",
     "CounterKind",
     "Email",

@@ -4,11 +4,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Index
-from sqlmodel import Field
+from sqlalchemy import Index, Select, func, select
+from sqlmodel import Field, col
 
 from storage.database import Timestamp, now, words
 from storage.tables.base import Row, long_text, refers
+from storage.tables.commits import Commits, of_commits
 
 
 class LineType(StrEnum):
@@ -30,3 +31,12 @@ class CommitComment(Row, table=True):
     line: int | None = None
     line_type: LineType | None = Field(default=None, sa_type=words(LineType))
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def counts(commits: Commits) -> Select[int, str, int]:
+    """(project id, sha, number of comments); a commit without comments is left out."""
+    return (
+        select(col(CommitComment.project_id), col(CommitComment.sha), func.count())
+        .where(of_commits(CommitComment, commits))
+        .group_by(col(CommitComment.project_id), col(CommitComment.sha))
+    )

@@ -201,6 +201,30 @@ def upgrade() -> None:
         batch_op.create_index("ix_commit_comments_project_id_sha", ["project_id", "sha", "id"], unique=False)
 
     op.create_table(
+        "commit_statuses",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("sha", sa.String(length=64), nullable=False),
+        sa.Column("ref", sa.Text(), nullable=True),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("status", sa.String(length=32), nullable=False),
+        sa.Column("allow_failure", sa.Boolean(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("target_url", sa.Text(), nullable=True),
+        sa.Column("author_id", sa.Integer(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_commit_statuses_author_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_commit_statuses_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_commit_statuses")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("commit_statuses", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_commit_statuses_author_id"), ["author_id"], unique=False)
+        batch_op.create_index("ix_commit_statuses_project_id_sha", ["project_id", "sha", "id"], unique=False)
+
+    op.create_table(
         "counters",
         sa.Column("project_id", sa.Integer(), nullable=False),
         sa.Column("kind", sa.String(length=32), nullable=False),

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.git.log import history
+from storage.git import log
+from storage.git.log import TooDeep, history
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from tests.history import git, make_history, write_commit
 
@@ -115,3 +116,13 @@ class TestErrors:
         assert shown(repository, start, limit=1) == [start]
         with pytest.raises(DamagedRepository):
             shown(repository, start)
+
+
+def test_a_walk_that_takes_too_long_says_so(repository: Repository, monkeypatch: pytest.MonkeyPatch):
+    root = commit(repository, 1)
+    start = commit(repository, 3, commit(repository, 2, root))
+    monkeypatch.setattr(log, "SECONDS_LIMIT", -1.0)
+
+    assert [found.oid for found in history(repository, start, skip=0, limit=1)] == [start]
+    with pytest.raises(TooDeep):
+        history(repository, start, skip=1, limit=1)

@@ -1,0 +1,52 @@
+"""Commit statuses: what builds and outside services say of a commit."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Index, Select, func, select
+from sqlmodel import Field, col
+
+from storage.database import Timestamp, now, words
+from storage.tables.base import Row, long_text, refers
+from storage.tables.commits import Commits, of_commits
+
+
+class CheckStatus(StrEnum):
+    """The states of a commit status, and of a build."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class CommitStatus(Row, table=True):
+    """The row with the greatest id is the newest of its (project, sha, name, ref). `ref` is a branch or tag, or not known."""
+
+    __tablename__ = "commit_statuses"
+    __table_args__: Any = (Index("ix_commit_statuses_project_id_sha", "project_id", "sha", "id"), {"sqlite_autoincrement": True})
+
+    project_id: int = refers("projects.id")
+    sha: str = Field(max_length=64)
+    ref: str | None = long_text(optional=True)
+    name: str = Field(default="default", max_length=255)
+    status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=words(CheckStatus))
+    allow_failure: bool = False
+    description: str | None = long_text(optional=True)
+    target_url: str | None = long_text(optional=True)
+    author_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+    started_at: datetime | None = Field(default=None, sa_type=Timestamp)
+    finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
+
+
+def newest(commits: Commits) -> Select[CommitStatus]:
+    """The newest status of each name and ref of each commit, oldest first."""
+    ids: Select[int] = (
+        select(func.max(col(CommitStatus.id)))
+        .where(of_commits(CommitStatus, commits))
+        .group_by(col(CommitStatus.project_id), col(CommitStatus.sha), col(CommitStatus.name), col(CommitStatus.ref))
+    )
+    return select(CommitStatus).where(col(CommitStatus.id).in_(ids)).order_by(col(CommitStatus.id))
