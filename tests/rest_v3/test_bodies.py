@@ -1,0 +1,169 @@
+"""From bytes to what was sent."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+import pytest
+
+from rest_v3.bodies import LARGEST_BODY, Known, MalformedError, pairs_of, read_body, read_sent
+
+KNOWN = Known(single={"title", "note"}, many={"labels", "iid"})
+JSON = b"application/json; charset=utf-8"
+FORM = b"application/x-www-form-urlencoded"
+
+
+def multipart(*parts: str) -> bytes:
+    return "".join(f"--limit\r\nContent-Disposition: form-data; {part}\r\n" for part in parts).encode() + b"--limit--\r\n"
+
+
+class TestPairs:
+    def test_reads(self) -> None:
+        assert pairs_of(b"a=1&b=x+y%2C%C3%A9&c&&=d&a=2") == [
+            ("a", "1"),
+            ("b", "x y,é"),
+            ("c", ""),
+            ("", "d"),
+            ("a", "2"),
+        ]
+
+    def test_a_broken_escape_stays_as_it_is(self) -> None:
+        assert pairs_of(b"a=%zz%4") == [("a", "%zz%4")]
+
+    @pytest.mark.parametrize("encoded", [b"a=%ff", b"%c3=1", b"a=\xff", b"a=%ed%a0%80"])
+    def test_refuses_what_is_not_utf8(self, encoded: bytes) -> None:
+        with pytest.raises(MalformedError) as caught:
+            pairs_of(encoded)
+        assert caught.value.answer.status == 400
+
+    def test_refuses_too_many(self) -> None:
+        assert len(pairs_of(b"&".join([b"a=1"] * 1000))) == 1000
+        with pytest.raises(MalformedError):
+            pairs_of(b"&".join([b"a=1"] * 1001))
+
+
+class TestGather:
+    @pytest.mark.parametrize(
+        ("query", "sent"),
+        [
+            (b"title=a&title=b", {"title": "b"}),
+            (b"unknown=1&title=a&title[]=b", {"title": "a"}),
+            (b"iid=1&iid=2", {"iid": ["1", "2"]}),
+            (b"iid[]=1&iid%5B%5D=2", {"iid": ["1", "2"]}),
+            (b"iid[0]=1&iid[1]=2", {"iid": ["1", "2"]}),
+            (b"iid[a]=1&iid[=2&iid[0]x=3&iid[][]=4", {}),
+            (b"labels=a,b", {"labels": ["a,b"]}),
+        ],
+    )
+    def test_gathers(self, query: bytes, sent: dict[str, Any]) -> None:
+        assert KNOWN.gather(pairs_of(query)) == sent
+
+
+class TestBodies:
+    def test_json(self) -> None:
+        body = orjson.dumps({"title": "a", "labels": ["x"], "unknown": {}, "note": None})
+        assert read_sent(body, JSON, KNOWN) == {"title": "a", "labels": ["x"], "note": None}
+
+    @pytest.mark.parametrize("content_type", [FORM, b""])
+    def test_a_form(self, content_type: bytes) -> None:
+        assert read_sent(b"title=a+b&labels=x", content_type, KNOWN) == {"title": "a b", "labels": ["x"]}
+
+    def test_a_multipart_form(self) -> None:
+        body = multipart('name="title"\r\n\r\né', 'name="labels[]"\r\n\r\nx', 'name="note"; filename="a.txt"\r\n\r\nfile')
+        assert read_sent(body, b"multipart/form-data; boundary=limit", KNOWN) == {"title": "é", "labels": ["x"]}
+
+    @pytest.mark.parametrize("content_type", [JSON, FORM, b"", b"text/xml", b"multipart/form-data"])
+    def test_nothing(self, content_type: bytes) -> None:
+        assert read_sent(b"", content_type, KNOWN) == {}
+
+    @pytest.mark.parametrize(
+        ("body", "content_type", "status"),
+        [
+            (b"{", JSON, 400),
+            (b"[]", JSON, 400),
+            (b'"a"', JSON, 400),
+            (b'{"title": "\xff"}', JSON, 400),
+            (b'{"title": "\\ud800"}', JSON, 400),
+            (b'{"title": NaN}', JSON, 400),
+            (b"title=%ff", FORM, 400),
+            (b"<a/>", b"text/xml", 406),
+            (b"a", b"\xff", 406),
+            (b"--limit", b"multipart/form-data; boundary=limit", 400),
+            (b"--limit", b"multipart/form-data", 400),
+            (b"nothing of the kind", b"multipart/form-data; boundary=limit", 400),
+            (multipart('name="title"\r\n\r\n\udcff'.encode("utf-8", "replace").decode()), b"multipart/form-data", 400),
+            (multipart(*['name="title"\r\n\r\na'] * 1001), b"multipart/form-data; boundary=limit", 400),
+        ],
+    )
+    def test_refuses(self, body: bytes, content_type: bytes, status: int) -> None:
+        with pytest.raises(MalformedError) as caught:
+            read_sent(body, content_type, KNOWN)
+        assert caught.value.answer.status == status
+        assert isinstance(caught.value.answer.body, dict)
+
+    def test_null_is_an_empty_body(self) -> None:
+        assert read_sent(b"null", JSON, KNOWN) == {}
+
+    def test_depth(self) -> None:
+        def nested(depth: int) -> bytes:
+            return b'{"unknown":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
+
+        assert read_sent(nested(64), JSON, KNOWN) == {}
+        for depth in (65, 1000, 100_000):
+            with pytest.raises(MalformedError):
+                read_sent(nested(depth), JSON, KNOWN)
+
+    def test_fields(self) -> None:
+        def wide(count: int) -> bytes:
+            return orjson.dumps({"unknown": [{"a": 1} for _ in range(count - 1)]})
+
+        assert read_sent(wide(1000), JSON, KNOWN) == {}
+        with pytest.raises(MalformedError):
+            read_sent(wide(1001), JSON, KNOWN)
+
+    def test_colons_in_text_are_no_fields(self) -> None:
+        assert read_sent(orjson.dumps({"title": ":{[" * 2000}), JSON, KNOWN) == {"title": ":{[" * 2000}
+
+
+class Wire:
+    """What a server hands over, piece by piece."""
+
+    def __init__(self, pieces: Iterable[bytes], *, cut: bool = False) -> None:
+        pieces = list(pieces)
+        self.messages = [
+            {"type": "http.request", "body": piece, "more_body": cut or index < len(pieces) - 1} for index, piece in enumerate(pieces)
+        ]
+        self.taken = 0
+
+    async def __call__(self) -> Any:
+        if self.taken == len(self.messages):
+            return {"type": "http.disconnect"}
+        self.taken += 1
+        return self.messages[self.taken - 1]
+
+
+class TestReading:
+    async def test_joins_the_pieces(self) -> None:
+        assert await read_body(Wire([b"a", b"", b"b"]), b"2") == b"ab"
+
+    async def test_the_largest_body(self) -> None:
+        assert len(await read_body(Wire([b"a" * LARGEST_BODY]), None) or b"") == LARGEST_BODY
+
+    async def test_a_declared_length_is_refused_unread(self) -> None:
+        wire = Wire([b"a"])
+        for declared in (str(LARGEST_BODY + 1).encode(), b"9" * 50):
+            with pytest.raises(MalformedError) as caught:
+                await read_body(wire, declared)
+            assert caught.value.answer.status == 413
+        assert wire.taken == 0
+
+    @pytest.mark.parametrize("declared", [None, b"1", b"0", b"-1", b"x"])
+    async def test_a_lie_about_the_length_is_counted(self, declared: bytes | None) -> None:
+        wire = Wire([b"a" * 2**18] * 100)
+        with pytest.raises(MalformedError) as caught:
+            await read_body(wire, declared)
+        assert caught.value.answer.status == 413
+        assert wire.taken == 5
+
+    async def test_a_caller_who_goes_away(self) -> None:
+        assert await read_body(Wire([b"a"], cut=True), b"2") is None

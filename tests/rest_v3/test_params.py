@@ -1,0 +1,166 @@
+"""How v3 spells a parameter."""
+
+from typing import Any
+
+import pytest
+
+from rest_v3.params import (
+    LARGEST,
+    NOT_SENT,
+    Parameter,
+    WrongValueError,
+    boolean,
+    choice,
+    choices,
+    date,
+    integer,
+    integers,
+    names,
+    read_id,
+    text,
+)
+
+
+class TestText:
+    @pytest.mark.parametrize(("raw", "value"), [("a", "a"), (" a ", " a "), ("é", "é"), (5, "5"), (2.5, "2.5"), ("0", "0")])
+    def test_reads(self, raw: Any, value: str) -> None:
+        assert text("title").value({"title": raw}) == value
+
+    @pytest.mark.parametrize("raw", [{"a": 1}, ["a"], True, "a\0b", "\ud800"])
+    def test_refuses(self, raw: Any) -> None:
+        with pytest.raises(WrongValueError):
+            text("title").value({"title": raw})
+
+    @pytest.mark.parametrize("raw", ["", "  ", "\t\n", None])
+    def test_a_blank_counts_as_not_sent(self, raw: Any) -> None:
+        assert text("title", required=True).value({"title": raw}) is NOT_SENT
+
+    def test_a_blank_clears_where_the_parameter_says_so(self) -> None:
+        assert text("description", clears=True).value({"description": " "}) == ""
+        assert text("description", null_clears=True).value({"description": None}) is None
+
+    def test_older_names_are_read_after_the_parameters_own(self) -> None:
+        messenger = text("messenger", also=("skype", "icq"))
+        assert messenger.value({"skype": "a", "icq": "b"}) == "a"
+        assert messenger.value({"skype": "a", "messenger": "c"}) == "c"
+
+    def test_a_default_stands_for_what_was_not_sent(self) -> None:
+        context = text("name", default="default")
+        assert [context.value(sent) for sent in ({}, {"name": ""}, {"name": None}, {"name": "x"})] == [*["default"] * 3, "x"]
+
+
+class TestInteger:
+    @pytest.mark.parametrize(("raw", "value"), [("12", 12), (" 12 ", 12), (12, 12), ("-1", -1), ("007", 7), (LARGEST, LARGEST)])
+    def test_reads(self, raw: Any, value: int) -> None:
+        assert integer("line").value({"line": raw}) == value
+
+    @pytest.mark.parametrize("raw", ["1a", "1.0", "٣", "1e3", LARGEST + 1, -LARGEST - 2, str(2**31), "9" * 5000, 1.0, 1e20, True, [1], {}])
+    def test_refuses(self, raw: Any) -> None:
+        with pytest.raises(WrongValueError, match="is not a number"):
+            integer("line").value({"line": raw})
+
+    @pytest.mark.parametrize("raw", ["", "0", 0, " 0 "])
+    def test_zero_and_a_blank_clear(self, raw: Any) -> None:
+        assert integer("assignee_id", clears=True).value({"assignee_id": raw}) is None
+
+    def test_null_leaves_as_it_is(self) -> None:
+        assert integer("assignee_id", clears=True).value({"assignee_id": None}) is NOT_SENT
+
+    def test_means_and_among(self) -> None:
+        level = integer("level", means={10: 1, 20: 2}, among=(0, 1, 2))
+        assert [level.value({"level": raw}) for raw in ("0", 10, "20", 2)] == [0, 1, 2, 2]
+        with pytest.raises(WrongValueError, match="is not included in the list"):
+            level.value({"level": 3})
+
+
+class TestPathId:
+    @pytest.mark.parametrize(("raw", "number"), [("1", 1), ("0", 0), ("007", 7), (str(LARGEST), LARGEST)])
+    def test_reads_digits(self, raw: str, number: int) -> None:
+        assert read_id(raw) == number
+
+    @pytest.mark.parametrize("raw", ["", "-1", "+1", " 1", "1a", "1abc", "1.0", "1_0", "٣", "²", str(LARGEST + 1), "9" * 4000])
+    def test_anything_else_is_nobodys(self, raw: str) -> None:
+        assert read_id(raw) == 0
+
+
+class TestLists:
+    @pytest.mark.parametrize(
+        ("raw", "value"),
+        [("a, b", ["a", "b"]), (["a", "b,c"], ["a", "b", "c"]), ("a,,a", ["a"]), (["a", None, ""], ["a"]), ([1], ["1"])],
+    )
+    def test_names(self, raw: Any, value: list[str]) -> None:
+        assert names("labels").value({"labels": raw}) == value
+
+    @pytest.mark.parametrize("raw", ["", [], [""], "  "])
+    def test_no_names_clear_where_the_parameter_says_so(self, raw: Any) -> None:
+        assert names("labels", clears=True).value({"labels": raw}) == []
+        assert names("labels").value({"labels": raw}) is NOT_SENT
+
+    @pytest.mark.parametrize("raw", [{"a": 1}, [["a"]], [{}], [True]])
+    def test_refuses(self, raw: Any) -> None:
+        with pytest.raises(WrongValueError):
+            names("labels").value({"labels": raw})
+
+    def test_integers(self) -> None:
+        assert integers("iid").value({"iid": ["1", "2", "1"]}) == [1, 2]
+        assert integers("iid").value({"iid": 3}) == [3]
+        assert integers("levels", means={10: 1}, among=(0, 1)).value({"levels": [0, 10]}) == [0, 1]
+        with pytest.raises(WrongValueError):
+            integers("iid").value({"iid": ["1", "x"]})
+
+    def test_choices(self) -> None:
+        scope = choices("scope", "pending", "running", wrong="Scope contains invalid value(s)")
+        assert scope.value({"scope": "pending"}) == ["pending"]
+        assert scope.value({"scope": ["running", "pending"]}) == ["running", "pending"]
+        with pytest.raises(WrongValueError):
+            scope.value({"scope": ["pending", "asleep"]})
+
+
+class TestWords:
+    @pytest.mark.parametrize("raw", ["1", "t", "T", "true", "TRUE", "True", "on", "ON", True, 1])
+    def test_true(self, raw: Any) -> None:
+        assert boolean("all").value({"all": raw}) is True
+
+    @pytest.mark.parametrize("raw", ["0", "false", "no", "anything", False, 0, 2])
+    def test_everything_else_is_false(self, raw: Any) -> None:
+        assert boolean("all").value({"all": raw}) is False
+
+    def test_a_list_is_no_boolean(self) -> None:
+        with pytest.raises(WrongValueError):
+            boolean("all").value({"all": [True]})
+
+    def test_a_choice(self) -> None:
+        event = choice("state_event", "close", "reopen")
+        assert event.value({"state_event": "close"}) == "close"
+        for wrong in ("Close", "merge", 1, ["close"], True):
+            with pytest.raises(WrongValueError, match="is not included in the list"):
+                event.value({"state_event": wrong})
+
+    def test_a_choice_may_mean_something_else(self) -> None:
+        level = choice("access_level", required=True, means={"30": "DEVELOPER", "40": "MASTER"})
+        assert [level.value({"access_level": raw}) for raw in ("30", 40)] == ["DEVELOPER", "MASTER"]
+
+    def test_a_filter_falls_back_to_its_default(self) -> None:
+        assert choice("state", "opened", lenient=True).value({"state": "all"}) is NOT_SENT
+        assert choice("sort", "asc", "desc", lenient=True, default="desc").value({"sort": "up"}) == "desc"
+
+
+class TestDate:
+    @pytest.mark.parametrize("raw", ["2016-02-29", " 2016-02-29 ", "2016-02-29 10:00:00", "2016-02-29T00:00:00Z"])
+    def test_reads(self, raw: str) -> None:
+        assert date("due_date").value({"due_date": raw}) == "2016-02-29"
+
+    @pytest.mark.parametrize("raw", ["2015-02-29", "29.02.2016", "2016-2-9", 20160229, "20160229", ["2016-02-29"]])
+    def test_refuses(self, raw: Any) -> None:
+        with pytest.raises(WrongValueError):
+            date("due_date").value({"due_date": raw})
+
+    def test_a_blank_clears_where_the_parameter_says_so(self) -> None:
+        assert date("due_date", clears=True).value({"due_date": ""}) is None
+
+
+@pytest.mark.parametrize("make", [text, integer, integers, boolean, names, date, choice, choices])
+def test_what_was_not_sent_is_not_sent(make: Any) -> None:
+    parameter: Parameter = make("name")
+    assert parameter.value({}) is NOT_SENT
+    assert parameter.value({"name": None}) is NOT_SENT
