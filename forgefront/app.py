@@ -1,56 +1,30 @@
-"""The whole service as one ASGI app: what it is built of, which path goes to which door, what happens at start and stop."""
+"""The whole service as one ASGI app: which path goes to which door, what happens at start and stop."""
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable
 from importlib.metadata import version
 from typing import Any
 
-import structlog
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import rest_v3
 from forgefront import health
 from forgefront.config import Config
+from forgefront.engine import Engine
 from forgefront.health import Readiness, database_answers, folder_is_writable
-from forgefront.instance import Instance
 from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
-from graph.context import Services
-from graph.execute import Graph
 from graph.http import door
-from storage import migrations
-from storage.database import Database, is_unavailable
-from storage.git.repositories import Repositories
-from storage.secrets import Passwords, TokenCipher, load_key
+from storage.database import is_unavailable
 
-CLOSING_SECONDS = 3.0
 REST = "/api/v3"
 
 
-class App:
-    """The service. Its parts are open to the commands and to tests, which use `graph` without a server in between."""
+class App(Engine):
+    """The service: the engine and its doors."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config
-        config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        config.repositories.mkdir(mode=0o700, exist_ok=True)
-        self.database = Database(config.database_url, pool_size=config.database_connections)
-        self.repositories = Repositories(config.repositories)
-        self.passwords = Passwords()
-        self.graph = Graph(
-            Services(
-                database=self.database,
-                repositories=self.repositories,
-                passwords=self.passwords,
-                cipher=TokenCipher(load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None)),
-                external_url=config.base_url,
-                avatar_url_template=config.avatar_url_template,
-            )
-        )
-        self._instance = Instance(config.data)
-        self._log = structlog.get_logger()
+        super().__init__(config)
         metrics = Metrics()
         self._exact: dict[str, ASGIApp] = {
             "/": self._index,
@@ -70,26 +44,6 @@ class App:
             await self._lifespan(receive, send)
         else:
             await self._attended(scope, receive, send)
-
-    async def start(self) -> None:
-        """Brings the database up to date and tidies up after a process that was killed. Raises what the migrations raise."""
-        await asyncio.to_thread(self._instance.enter, self.repositories.sweep)
-        applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
-        if applied:
-            self._log.info("migrated", revisions=applied)
-
-    async def stop(self) -> None:
-        """Closes everything; what does not close in time is left to the end of the process."""
-        await self._in_time("database", self.database.close())
-        await self._in_time("repositories", asyncio.to_thread(self.repositories.close))
-        await self._in_time("passwords", asyncio.to_thread(self.passwords.close))
-        self._instance.leave()
-
-    async def _in_time(self, name: str, closing: Awaitable[None]) -> None:
-        try:
-            await asyncio.wait_for(closing, CLOSING_SECONDS / 3)
-        except Exception as error:
-            self._log.warning("not closed", part=name, error=type(error).__name__)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()

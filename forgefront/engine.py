@@ -1,0 +1,64 @@
+"""What stands below the doors: database, repositories, secrets and the graph over them; how they start and how they stop.
+
+The service is this with doors, a command of the command line this without.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+
+import structlog
+
+from forgefront.config import Config
+from forgefront.instance import Instance
+from graph.context import Services
+from graph.execute import Graph
+from storage import migrations
+from storage.database import Database
+from storage.git.repositories import Repositories
+from storage.secrets import Passwords, TokenCipher, load_key
+
+CLOSING_SECONDS = 3.0
+
+
+class Engine:
+    """The graph over one data folder. Making it touches the folder, but not the database before it is started."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config.repositories.mkdir(mode=0o700, exist_ok=True)
+        self.database = Database(config.database_url, pool_size=config.database_connections)
+        self.repositories = Repositories(config.repositories)
+        self.passwords = Passwords()
+        self.graph = Graph(
+            Services(
+                database=self.database,
+                repositories=self.repositories,
+                passwords=self.passwords,
+                cipher=TokenCipher(load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None)),
+                external_url=config.base_url,
+                avatar_url_template=config.avatar_url_template,
+            )
+        )
+        self._instance = Instance(config.data)
+        self._log = structlog.get_logger()
+
+    async def start(self) -> None:
+        """Brings the database up to date and tidies up after a process that was killed. Raises what the migrations raise."""
+        await asyncio.to_thread(self._instance.enter, self.repositories.sweep)
+        applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
+        if applied:
+            self._log.info("migrated", revisions=applied)
+
+    async def stop(self) -> None:
+        """Closes everything; what does not close in time is left to the end of the process."""
+        await self._in_time("database", self.database.close())
+        await self._in_time("repositories", asyncio.to_thread(self.repositories.close))
+        await self._in_time("passwords", asyncio.to_thread(self.passwords.close))
+        self._instance.leave()
+
+    async def _in_time(self, name: str, closing: Awaitable[None]) -> None:
+        try:
+            await asyncio.wait_for(closing, CLOSING_SECONDS / 3)
+        except Exception as error:
+            self._log.warning("not closed", part=name, error=type(error).__name__)
