@@ -1,7 +1,8 @@
 """What one operation has at hand: its session, its viewer, its loaders, and the services of the process."""
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from graph.errors import Unauthenticated
 from graph.loading import Loader
 from storage import tables
 from storage.database import Database, Session, now
+from storage.git.importing import Progress
 from storage.git.repositories import Repositories
 from storage.secrets import Passwords, TokenCipher
 from storage.tables.base import Row
@@ -23,7 +25,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Services:
-    """What outlives an operation. `avatar_url_template` may hold `{email_md5}`, `{username}` and `{id}`; None shows no avatars."""
+    """What outlives an operation. `avatar_url_template` may hold `{email_md5}`, `{username}` and `{id}`; None shows no avatars.
+
+    `progress` is told, from a thread, how far a long work is: its phase, how many of its steps are done, how many there are.
+    """
 
     database: Database
     repositories: Repositories
@@ -32,11 +37,15 @@ class Services:
     external_url: str = "http://localhost:8080"
     avatar_url_template: str | None = None
     clock: Callable[[], datetime] = now
+    progress: Callable[[str, int, int], None] | None = None
 
 
 @dataclass
 class Context:
-    """`after_commit` holds what must happen once the change is kept, and never when it was rolled back, which a `refused` one is."""
+    """`after_commit` holds what must happen once the change is kept, and never when it was rolled back, which a `refused` one is.
+
+    `undo` holds what takes back effects outside the database when the change was not kept; it runs after the rollback.
+    """
 
     services: Services
     session: Session
@@ -44,7 +53,9 @@ class Context:
     request_id: str
     loaders: dict[Hashable, Loader[Any, Any]] = field(default_factory=dict)
     after_commit: list[Callable[[], Any]] = field(default_factory=list)
+    undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     refused: bool = False
+    progress: Progress | None = None
 
     @property
     def viewer(self) -> tables.User:
@@ -54,6 +65,12 @@ class Context:
 
     def now(self) -> datetime:
         return self.services.clock()
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator["Context"]:
+        """The same viewer with a session that only reads, for checks before long work: no writer waits for it."""
+        async with self.services.database.reading() as session:
+            yield replace(self, session=session, loaders={})
 
     def loader(self, name: Hashable, fetch: Callable[[list[Any]], Any]) -> Loader[Any, Any]:
         """The loader of this name, made at its first use."""

@@ -6,6 +6,7 @@ One operation is one transaction: a mutation is kept only when neither a user er
 import asyncio
 import hmac
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +29,13 @@ from graphql import (
 
 from graph import limits
 from graph.context import Context, Services
-from graph.errors import BadRequest, Code, Forbidden, Internal, LimitExceeded, OperationError, Unauthenticated, Unavailable
+from graph.errors import BadRequest, Code, Forbidden, Internal, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.rules.naming import storable
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
-from graph.transaction import keep, session_for
+from graph.transaction import keep, session_for, take_back
 from storage import tables
 from storage.database import Session, is_unavailable
+from storage.git.importing import Progress
 from storage.secrets import digest
 from storage.tables import users
 
@@ -96,6 +98,18 @@ class Outcome:
     viewer_id: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The person at the machine, who holds the database and the key, and so may act as anybody.
+
+    `username` is whom to act as; None is the first active administrator or, where there is none yet, an administrator without a row.
+    `progress` is told how far a long import is. No door makes one of these: what comes from outside is a credential, a text.
+    """
+
+    username: str | None = None
+    progress: Progress | None = None
+
+
 def prepare(source: str, name: str) -> Prepared:
     """The operation `name` of a document, with the fragments it uses. Raises InvalidOperation."""
     document = parse(source)
@@ -140,14 +154,32 @@ class Graph:
         self.services = services
         self._documents: OrderedDict[tuple[str, str | None], _Text | list[Problem]] = OrderedDict()
 
-    async def run(self, prepared: Prepared, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Outcome:
-        """Runs a prepared operation: free of limits, never of rights."""
-        return await self._guarded(prepared, variables, credential, request_id, unavailable_when_late=True)
+    async def run(
+        self,
+        prepared: Prepared,
+        variables: dict[str, Any],
+        credential: str | None,
+        *,
+        request_id: str,
+        seconds: float | None = SECONDS,
+    ) -> Outcome:
+        """Runs a prepared operation: free of limits, never of rights. `seconds` None: however long it takes."""
+        return await self._guarded(prepared, variables, credential, request_id, seconds, unavailable_when_late=True)
 
     async def run_text(
-        self, query: str, variables: dict[str, Any] | None, operation_name: str | None, credential: str | None, *, request_id: str
+        self,
+        query: str,
+        variables: dict[str, Any] | None,
+        operation_name: str | None,
+        credential: str | None,
+        *,
+        request_id: str,
+        seconds: float | None = SECONDS,
     ) -> Outcome:
-        """Runs text of anybody's: parsed and validated once while it is in use, and held to the limits."""
+        """Runs text of anybody's: parsed and validated once while it is in use, and held to the limits.
+
+        `seconds` differs only for callers in this process, as commands that import a long history; None: however long it takes.
+        """
         text = self._document(query, operation_name)
         if isinstance(text, list):
             return Outcome(None, text)
@@ -155,7 +187,7 @@ class Graph:
         refused = text.measured.refusals(given)
         if refused:
             return Outcome(None, [_of_graphql(error, request_id) for error in refused])
-        return await self._guarded(text.prepared, given, credential, request_id)
+        return await self._guarded(text.prepared, given, credential, request_id, seconds)
 
     def kind_of(self, query: str, operation_name: str | None) -> str | None:
         """`query` or `mutation`, or None for text that is no operation."""
@@ -176,25 +208,32 @@ class Graph:
         return found
 
     async def _guarded(
-        self, prepared: Prepared, variables: dict[str, Any], credential: str | None, request_id: str, *, unavailable_when_late: bool = False
+        self,
+        prepared: Prepared,
+        variables: dict[str, Any],
+        credential: str | None,
+        request_id: str,
+        seconds: float | None,
+        *,
+        unavailable_when_late: bool = False,
     ) -> Outcome:
         if not _all_storable(variables):
             return Outcome(None, [Problem(Code.BAD_REQUEST, "A text has characters that cannot be stored.")])
-        limit = asyncio.timeout(SECONDS)
+        limit = asyncio.timeout(seconds)
         try:
             async with limit:
                 return await self._run(prepared, variables, credential, request_id)
         except TimeoutError:
             # A driver that cannot connect in time raises the same error.
             late = limit.expired() and not unavailable_when_late
-            error: OperationError = LimitExceeded(f"This took longer than {SECONDS:.0f} s.") if late else Unavailable()
+            error: OperationError = LimitExceeded(f"This took longer than {seconds:.0f} s.") if late else Unavailable()
             return Outcome(None, [_problem(error, None)])
         except OperationError as error:
             return Outcome(None, [_problem(error, None)])
         except Exception as error:
             return Outcome(None, [_problem(_known(error, request_id), None)])
 
-    async def _run(self, prepared: Prepared, variables: dict[str, Any], credential: str | None, request_id: str) -> Outcome:
+    async def _run(self, prepared: Prepared, variables: dict[str, Any], credential: str | Operator | None, request_id: str) -> Outcome:
         database = self.services.database
         if prepared.kind == "query":
             async with session_for(database, writing=False) as session:
@@ -203,14 +242,20 @@ class Graph:
                 return self._outcome(await self._execute(prepared, variables, context), context)
         async with session_for(database, writing=False) as session:
             viewer = await self._viewer(session, credential, prepared)
-        async with session_for(database, writing=True) as session:
-            context = Context(self.services, session, viewer, request_id)
-            outcome = self._outcome(await self._execute(prepared, variables, context), context)
-            if not outcome.errors and not context.refused:
-                await keep(context)
-            return outcome
+        undo: list[Callable[[], Awaitable[None]]] = []
+        try:
+            async with session_for(database, writing=True) as session:
+                context = Context(self.services, session, viewer, request_id, undo=undo)
+                outcome = self._outcome(await self._execute(prepared, variables, context), context)
+                if not outcome.errors and not context.refused:
+                    await keep(context)
+                return outcome
+        finally:
+            await take_back(undo)
 
-    async def _viewer(self, session: Session, credential: str | None, prepared: Prepared) -> tables.User | None:
+    async def _viewer(self, session: Session, credential: str | Operator | None, prepared: Prepared) -> tables.User | None:
+        if isinstance(credential, Operator):
+            return await _acting_as(session, credential)
         viewer = await authenticate(session, credential)
         if viewer is None and not prepared.open:
             raise Unauthenticated
@@ -234,6 +279,19 @@ async def authenticate(session: Session, credential: str | None) -> tables.User 
     if found is None or not hmac.compare_digest(found[1], wanted) or found[0].state is not tables.UserState.ACTIVE:
         return None
     user: tables.User = found[0]
+    return user
+
+
+async def _acting_as(session: Session, operator: Operator) -> tables.User:
+    """Raises NotFound for a name that nobody has, Unauthenticated for a blocked user, who may not act."""
+    if operator.username is None:
+        first: tables.User | None = await session.scalar(users.administrators().limit(1))
+        return first or tables.User(id=0, username="operator", name="Operator", email="", admin=True)
+    user: tables.User | None = await session.scalar(users.by_username(operator.username))
+    if user is None:
+        raise NotFound("User")
+    if user.state is not tables.UserState.ACTIVE:
+        raise Unauthenticated(f"{user.username} is blocked.")
     return user
 
 
@@ -304,4 +362,4 @@ def _of_graphql(error: GraphQLError, request_id: str) -> Problem:
     return _problem(_known(error.original_error, request_id), error.path)
 
 
-__all__ = ["BadRequest", "Graph", "InvalidOperation", "Outcome", "Prepared", "Problem", "prepare"]
+__all__ = ["BadRequest", "Graph", "InvalidOperation", "Operator", "Outcome", "Prepared", "Problem", "prepare"]

@@ -1,6 +1,6 @@
 """One operation, one transaction: the only place that commits."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from graph.context import Context
@@ -17,7 +17,14 @@ async def session_for(database: Database, *, writing: bool) -> AsyncIterator[Ses
 async def keep(context: Context) -> None:
     """Commits what the operation changed, then runs what waited for it."""
     await context.session.commit()
+    context.undo.clear()
     for effect in context.after_commit:
         done = effect()
         if done is not None:
             await done
+
+
+async def take_back(undo: list[Callable[[], Awaitable[None]]]) -> None:
+    """Undoes the effects outside the database of an operation that was not kept, the last one first."""
+    while undo:
+        await undo.pop()()

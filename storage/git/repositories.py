@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from storage.git.importing import Progress, import_history
-from storage.git.repository import Repository
+from storage.git.repository import Repository, put
 
 T = TypeVar("T")
 
@@ -40,6 +40,30 @@ class Repositories:
         """A copy of the local repository `source`, on disk when this returns. Raises as `import_history`."""
         import_history(source, self.path_of(project_id), progress)
         return Repository.open(self.path_of(project_id))
+
+    def stage(self, source: Path | None, default_branch: str = "master", progress: Progress | None = None) -> Path:
+        """A whole repository that no project has yet: a copy of `source`, or an empty one. Ends in `settle` or `discard`.
+
+        The folder that a kill leaves is taken by `sweep`. Raises as `import_history`.
+        """
+        staged = self.root / f".incoming-staged-{secrets.token_hex(8)}"
+        if source is None:
+            Repository.create(staged, default_branch)
+        else:
+            import_history(source, staged, progress)
+        return staged
+
+    def settle(self, project_id: int, staged: Path) -> None:
+        """Gives a staged repository to the project, on disk when this returns.
+
+        What stands in its place belongs to no project: it was left by a creation that was never kept, and is removed.
+        """
+        self.remove(project_id)
+        put(staged, self.path_of(project_id))
+
+    def discard(self, staged: Path) -> None:
+        """Removes a staged repository, if it is still staged."""
+        shutil.rmtree(staged, ignore_errors=True)
 
     def remove(self, project_id: int) -> None:
         """Deletes the repository: gone at once for readers, its files after that. Nothing happens when it is not there."""

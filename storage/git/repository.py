@@ -179,6 +179,13 @@ class Repository:
                 raise UnknownCommit(oid)
             return self._read(oid)
 
+    def set_default_branch(self, name: str) -> None:
+        """Points HEAD at the branch, which need not be there yet. Raises ValueError for a name that no branch can have."""
+        if not is_branch_name(name):
+            raise ValueError(f"{name!r} is no name of a branch")
+        with self._reading():
+            self.handle.set_head(_BRANCHES + name)
+
     def move_ref(self, name: str, new: str | None, old: str | None) -> None:
         """Sets the ref `name` (whole: `refs/heads/…` or `refs/tags/…`) from the id `old` to the id `new`, on disk when it returns.
 
@@ -280,8 +287,7 @@ def arriving(path: Path) -> Iterator[Path]:
             for name in files:
                 _sync(Path(parent, name))
             _sync(Path(parent))
-        folder.rename(path)
-        _sync(path.parent)
+        put(folder, path)
     except OSError as error:
         if path.exists() and folder.exists():
             raise FileExistsError(f"{path} exists") from error
@@ -289,6 +295,12 @@ def arriving(path: Path) -> Iterator[Path]:
     finally:
         if folder.exists():
             shutil.rmtree(folder)
+
+
+def put(folder: Path, path: Path) -> None:
+    """Renames a whole folder to its place, on disk when this returns."""
+    folder.rename(path)
+    _sync(path.parent)
 
 
 def _target(ref: pygit2.Reference) -> str | None:
@@ -304,6 +316,11 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_branch_name(name: str) -> bool:
+    """Whether a branch may have this name (git check-ref-format), one that no command takes for an option."""
+    return not name.startswith("-") and name != "HEAD" and _valid_ref(_BRANCHES + name)
 
 
 def _valid_ref(full_name: str) -> bool:
