@@ -1,6 +1,7 @@
 """What names, titles and texts may be."""
 
 import re
+import unicodedata
 
 from graph.errors import Invalid, Required
 
@@ -10,6 +11,26 @@ LONGEST_TEXT = 1_000_000
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 LABEL = re.compile(r"[^&?,]+")
+NAMESPACE_PATH = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?<!\.)")
+PROJECT_PATH = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.][A-Za-z0-9_.-]*(?<!\.git)(?<!\.atom)")
+DASHES = "\\-\u2010-\u2015"
+GROUP_NAME = re.compile(rf"[\w. {DASHES}]+")
+PROJECT_NAME = re.compile(rf"\w[\w. {DASHES}]*")
+
+RESERVED = frozenset(
+    (
+        "admin all assets ci dashboard files groups help hooks issues merge_requests new notes profile projects public repository"
+        " s search services snippets teams u unsubscribes users"
+        " api graphql"
+    ).split()
+)
+"""Paths that no user and no group may have: wire facts 8.3, and the two doors of this service."""
+PATH = re.compile(r"[a-zA-Z0-9_.][a-zA-Z0-9_.-]*(?<!\.)", re.ASCII)
+RESERVED = frozenset(
+    "admin all api assets ci dashboard files ghost graphql groups help hooks issues merge_requests new notes profile projects public "
+    "repository s search services session snippets teams u unsubscribes user users".split()
+)
+"""First segments of paths that are, or may become, pages and doors of the service itself."""
 
 
 def clean(field: str, value: str, *, longest: int = LONGEST_TEXT) -> str:
@@ -29,12 +50,69 @@ def title(field: str, value: str) -> str:
     return stripped
 
 
+def path(field: str, value: str) -> str:
+    """A username or the path of a group: the first segment of full paths. Raises Required, Invalid.
+
+    Digits alone are refused, because a number in the place of a path is an id.
+    """
+    segment = title(field, value)
+    if not PATH.fullmatch(segment):
+        raise Invalid(field, "can contain only letters, digits, '_', '-' and '.'. Cannot start with '-' or end in '.'.")
+    if segment.isdigit():
+        raise Invalid(field, "cannot be digits only")
+    if segment.lower() in RESERVED:
+        raise Invalid(field, f"{segment} is a reserved name")
+    return segment
+
+
 def label(name: str) -> str:
     """A label's title: not empty, without `&`, `?` and `,` (wire facts of labels). Raises Invalid on `labels`."""
     stripped = clean("labels", name.strip(), longest=LONGEST_NAME)
     if not LABEL.fullmatch(stripped):
         raise Invalid("labels", f"{name!r} is invalid")
     return stripped
+
+
+def namespace_path(field: str, value: str) -> str:
+    """The path of a user or a group (wire facts 8.3 and 9). Of digits only it would be taken for an id. Raises Required, Invalid."""
+    path = title(field, value)
+    if not NAMESPACE_PATH.fullmatch(path):
+        raise Invalid(field, "can contain only letters, digits, '_', '-' and '.'. Cannot start with '-' or end in '.'.")
+    if path.isdigit():
+        raise Invalid(field, "cannot be digits only")
+    if path in RESERVED:
+        raise Invalid(field, f"{path} is a reserved name")
+    return path
+
+
+def group_name(field: str, value: str) -> str:
+    """Raises Required, Invalid (wire facts 9)."""
+    name = title(field, value)
+    if not GROUP_NAME.fullmatch(name):
+        raise Invalid(field, "can contain only letters, digits, '_', '.', dash and space.")
+    return name
+
+
+def project_path(field: str, value: str) -> str:
+    """The last segment of a project's path, safe in an address and before `.git`. Raises Required, Invalid."""
+    path = title(field, value)
+    if not PROJECT_PATH.fullmatch(path):
+        raise Invalid(field, "can contain only letters, digits, '_', '-' and '.'. Cannot start with '-', end in '.git' or end in '.atom'")
+    return path
+
+
+def project_name(field: str, value: str) -> str:
+    """Raises Required, Invalid."""
+    name = title(field, value)
+    if not PROJECT_NAME.fullmatch(name):
+        raise Invalid(field, "can contain only letters, digits, '_', '.', dash and space. It must start with letter, digit or '_'.")
+    return name
+
+
+def path_from(name: str) -> str:
+    """The path that a project's name suggests: `Überraschung No. 5!` gives `uberraschung-no.-5`; empty when nothing is left."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9_.]+", "-", plain).strip("-")
 
 
 def storable(value: str) -> bool:
