@@ -14,7 +14,6 @@ from graph.errors import Unauthenticated
 from graph.loading import Loader
 from storage import tables
 from storage.database import Database, Session, now
-from storage.git.importing import Progress
 from storage.git.repositories import Repositories
 from storage.secrets import Passwords, TokenCipher
 from storage.tables.base import Row
@@ -55,7 +54,6 @@ class Context:
     after_commit: list[Callable[[], Any]] = field(default_factory=list)
     undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     refused: bool = False
-    progress: Progress | None = None
 
     @property
     def viewer(self) -> tables.User:

@@ -35,7 +35,6 @@ from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.transaction import keep, session_for, take_back
 from storage import tables
 from storage.database import Session, is_unavailable
-from storage.git.importing import Progress
 from storage.secrets import digest
 from storage.tables import users
 
@@ -103,11 +102,10 @@ class Operator:
     """The person at the machine, who holds the database and the key, and so may act as anybody.
 
     `username` is whom to act as; None is the first active administrator or, where there is none yet, an administrator without a row.
-    `progress` is told how far a long import is. No door makes one of these: what comes from outside is a credential, a text.
+    No door makes one of these: what comes from outside is a credential, a text.
     """
 
     username: str | None = None
-    progress: Progress | None = None
 
 
 def prepare(source: str, name: str) -> Prepared:
@@ -166,6 +164,10 @@ class Graph:
         """Runs a prepared operation: free of limits, never of rights. `seconds` None: however long it takes."""
         return await self._guarded(prepared, variables, credential, request_id, seconds, unavailable_when_late=True)
 
+    async def run_for(self, operator: Operator, prepared: Prepared, variables: dict[str, Any], *, request_id: str = "operator") -> Outcome:
+        """Runs a prepared operation for the person at the machine, however long it takes, with the rights of whom they act as."""
+        return await self._guarded(prepared, variables, operator, request_id, None)
+
     async def run_text(
         self,
         query: str,
@@ -211,7 +213,7 @@ class Graph:
         self,
         prepared: Prepared,
         variables: dict[str, Any],
-        credential: str | None,
+        credential: str | Operator | None,
         request_id: str,
         seconds: float | None,
         *,

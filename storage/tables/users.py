@@ -68,6 +68,11 @@ def by_username(username: str) -> Select[User]:
     return select(User).where(func.lower(col(User.username)) == username.lower())
 
 
+def administrators() -> Select[User]:
+    """The active administrators, the first one first."""
+    return select(User).where(col(User.admin), col(User.state) == UserState.ACTIVE).order_by(col(User.id))
+
+
 def by_emails(emails: list[str]) -> Select[str, User]:
     """The account that owns each address, primary or not."""
     lowered = [email.lower() for email in emails]
