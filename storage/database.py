@@ -140,6 +140,7 @@ class Database:
         else:
             settings["pool_pre_ping"] = True
             settings["connect_args"] = {
+                "async_creator_fn": _connect_to_postgresql,
                 "timeout": CONNECT_SECONDS,
                 "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off"},
             }
@@ -209,3 +210,13 @@ def driver_url(url: str) -> URL:
     if backend not in drivers:
         raise ValueError(f"the database must be SQLite or PostgreSQL, not {backend}")
     return parsed.set(drivername=drivers[backend])
+
+
+async def _connect_to_postgresql(*args: Any, **settings: Any) -> Any:
+    """asyncpg's connect, but every failure to reach the server is a ConnectionError, also the FileNotFoundError for its socket's file."""
+    import asyncpg
+
+    try:
+        return await asyncpg.connect(*args, **settings)
+    except OSError as error:
+        raise ConnectionError(f"the database cannot be reached: {error.strerror or type(error).__name__}") from error
