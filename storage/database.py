@@ -48,6 +48,10 @@ class Timestamp(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    @property
+    def python_type(self) -> type[datetime]:
+        return datetime
+
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
@@ -78,6 +82,20 @@ def is_conflict(error: IntegrityError) -> bool:
     """Whether a unique constraint was hit, rather than a foreign key, a check or a missing value."""
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", "")
     return code in ("23505", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
+
+
+def taken_column(error: IntegrityError) -> str | None:
+    """The column, as `users.email`, whose unique constraint was hit; None for any other failure.
+
+    SQLite names the column in its text; PostgreSQL names the constraint, which `NAMING` spells, and the table.
+    """
+    if not is_conflict(error):
+        return None
+    name = getattr(error.orig.__cause__, "constraint_name", None) if error.orig is not None else None
+    if name is not None:
+        table = str(getattr(error.orig.__cause__, "table_name", None))  # type: ignore[union-attr]
+        return f"{table}.{str(name).removeprefix(f'uq_{table}_')}"
+    return str(error.orig).rpartition(": ")[2]
 
 
 def is_unavailable(error: BaseException) -> bool:

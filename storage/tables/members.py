@@ -41,9 +41,9 @@ class ProjectMember(Dated, table=True):
 
 def levels_in_projects(user_id: int, project_ids: list[int]) -> Select[int, int]:
     """(project id, level) for the projects where the user has one: the highest of project, group and own personal namespace."""
-    in_project: Select[int, int] = select(col(ProjectMember.project_id).label("project_id"), col(ProjectMember.access_level).label("level")).where(
-        col(ProjectMember.user_id) == user_id, col(ProjectMember.project_id).in_(project_ids)
-    )
+    in_project: Select[int, int] = select(
+        col(ProjectMember.project_id).label("project_id"), col(ProjectMember.access_level).label("level")
+    ).where(col(ProjectMember.user_id) == user_id, col(ProjectMember.project_id).in_(project_ids))
     in_group = (
         select(col(Project.id), col(GroupMember.access_level))
         .join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
@@ -61,6 +61,25 @@ def levels_in_projects(user_id: int, project_ids: list[int]) -> Select[int, int]
 def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:
     return select(col(GroupMember.group_id), col(GroupMember.access_level)).where(
         col(GroupMember.user_id) == user_id, col(GroupMember.group_id).in_(group_ids)
+    )
+
+
+def groups_owned(user_id: int) -> Select[Namespace]:
+    """The groups of which the user is an owner, kept for this transaction, so that no other owner leaves meanwhile."""
+    owns = exists().where(
+        col(GroupMember.group_id) == col(Namespace.id),
+        col(GroupMember.user_id) == user_id,
+        col(GroupMember.access_level) >= int(AccessLevel.OWNER),
+    )
+    return select(Namespace).where(owns).order_by(col(Namespace.id)).with_for_update()
+
+
+def groups_with_another_owner(user_id: int, group_ids: list[int]) -> Select[int]:
+    """Which of these groups keep an owner when the user leaves."""
+    return select(col(GroupMember.group_id)).where(
+        col(GroupMember.group_id).in_(group_ids),
+        col(GroupMember.user_id) != user_id,
+        col(GroupMember.access_level) >= int(AccessLevel.OWNER),
     )
 
 

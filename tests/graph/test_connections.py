@@ -1,0 +1,148 @@
+"""Keyset connections: pages, cursors, counts, and what happens to them while rows come and go."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from storage import tables
+from tests.forge import Ask
+from tests.make import Make
+from tests.statements import Statements
+
+MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
+PAGE = """query ($path: String!, $first: Int, $after: String, $last: Int, $before: String, $offset: Int, $order: IssueOrder) {
+    project(path: $path) { issues(first: $first, after: $after, last: $last, before: $before, offset: $offset, orderBy: $order) {
+        totalCount nodes { title } edges { cursor node { title } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } } }"""
+
+
+async def page(ask: Ask, viewer: tables.User, project: tables.Project, **arguments: Any) -> dict[str, Any]:
+    found: dict[str, Any] = (await ask.data(PAGE, viewer, path=str(project.id), **arguments))["project"]["issues"]
+    return found
+
+
+def titles(connection: dict[str, Any]) -> list[str]:
+    return [node["title"] for node in connection["nodes"]]
+
+
+@pytest.fixture
+async def owner(make: Make) -> tables.User:
+    return await make.user()
+
+
+@pytest.fixture
+async def project(make: Make, owner: tables.User) -> tables.Project:
+    """Ten issues, "0" the oldest, in pairs of equal instants."""
+    project = await make.project(owner=owner)
+    for number in range(10):
+        await make.issue(project, title=str(number), created_at=MOMENT + timedelta(hours=number // 2))
+    return project
+
+
+class TestPages:
+    async def test_goes_forward_and_says_whether_there_is_more(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        first = await page(ask, owner, project, first=4)
+        second = await page(ask, owner, project, first=4, after=first["pageInfo"]["endCursor"])
+        third = await page(ask, owner, project, first=4, after=second["pageInfo"]["endCursor"])
+
+        assert [titles(part) for part in (first, second, third)] == [["9", "8", "7", "6"], ["5", "4", "3", "2"], ["1", "0"]]
+        assert [part["pageInfo"]["hasNextPage"] for part in (first, second, third)] == [True, True, False]
+        assert [part["pageInfo"]["hasPreviousPage"] for part in (first, second, third)] == [False, True, True]
+        assert [part["totalCount"] for part in (first, second, third)] == [10, 10, 10]
+
+    async def test_goes_backward_from_the_end(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        last = await page(ask, owner, project, last=3)
+        before = await page(ask, owner, project, last=3, before=last["pageInfo"]["startCursor"])
+
+        assert titles(last) == ["2", "1", "0"]
+        assert titles(before) == ["5", "4", "3"]
+        assert (last["pageInfo"]["hasPreviousPage"], last["pageInfo"]["hasNextPage"]) == (True, False)
+        assert before["pageInfo"]["hasNextPage"] is True
+
+    async def test_stops_before_a_cursor(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        edges = (await page(ask, owner, project, first=10))["edges"]
+
+        assert titles(await page(ask, owner, project, first=10, after=edges[1]["cursor"], before=edges[4]["cursor"])) == ["7", "6"]
+
+    async def test_skips_by_offset_for_page_numbers(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        assert titles(await page(ask, owner, project, first=3, offset=8)) == ["1", "0"]
+
+    async def test_sorts_as_asked_with_ties_by_id(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        order = {"field": "CREATED_AT", "direction": "ASC"}
+
+        start = await page(ask, owner, project, first=3, order=order)
+        rest = await page(ask, owner, project, first=3, after=start["pageInfo"]["endCursor"], order=order)
+
+        assert titles(start) + titles(rest) == ["0", "1", "2", "3", "4", "5"]
+
+    async def test_gives_each_row_once_while_others_are_written(
+        self, ask: Ask, make: Make, owner: tables.User, project: tables.Project
+    ) -> None:
+        seen: list[str] = []
+        cursor = None
+        while True:
+            part = await page(ask, owner, project, first=2, after=cursor)
+            seen += titles(part)
+            await make.issue(project, title="new", created_at=MOMENT + timedelta(days=1))
+            if not part["pageInfo"]["hasNextPage"]:
+                break
+            cursor = part["pageInfo"]["endCursor"]
+
+        assert seen == [str(number) for number in range(9, -1, -1)]
+
+    async def test_is_empty_without_rows(self, ask: Ask, make: Make, owner: tables.User) -> None:
+        empty = await page(ask, owner, await make.project(owner=owner))
+
+        assert empty == {
+            "totalCount": 0,
+            "nodes": [],
+            "edges": [],
+            "pageInfo": {"hasNextPage": False, "hasPreviousPage": False, "startCursor": None, "endCursor": None},
+        }
+
+
+class TestWrongArguments:
+    @pytest.mark.parametrize(
+        ("arguments", "code"),
+        [
+            ({"first": 101}, "LIMIT_EXCEEDED"),
+            ({"first": -1}, "BAD_REQUEST"),
+            ({"first": 1, "last": 1}, "BAD_REQUEST"),
+            ({"first": 1, "offset": -1}, "BAD_REQUEST"),
+            ({"last": 1, "offset": 1}, "BAD_REQUEST"),
+            ({"after": "nonsense"}, "BAD_REQUEST"),
+            ({"after": "WyJ4Il0"}, "BAD_REQUEST"),
+            ({"after": "é"}, "BAD_REQUEST"),
+            ({"after": "WyItY3JlYXRlZF9hdCIsIm5vIGRhdGUiLDFd"}, "BAD_REQUEST"),
+        ],
+    )
+    async def test_are_refused(self, ask: Ask, owner: tables.User, project: tables.Project, arguments: dict[str, Any], code: str) -> None:
+        assert await ask.codes(PAGE, owner, path=str(project.id), **arguments) == [code]
+
+    async def test_a_cursor_is_bound_to_its_ordering(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        cursor = (await page(ask, owner, project, first=1))["pageInfo"]["endCursor"]
+
+        codes = await ask.codes(PAGE, owner, path=str(project.id), after=cursor, order={"field": "UPDATED_AT", "direction": "DESC"})
+
+        assert codes == ["BAD_REQUEST"]
+
+
+class TestPagesOfManyParents:
+    QUERY = """query { issues(first: 30) { nodes { title
+        notes(first: 2) { totalCount nodes { body } pageInfo { hasNextPage endCursor } } } } }"""
+
+    async def test_are_read_together(self, ask: Ask, make: Make, owner: tables.User, statements: Statements) -> None:
+        project = await make.project(owner=owner)
+        for number in range(12):
+            issue = await make.issue(project, title=str(number))
+            for note in range(number % 4):
+                await make.note(issue, body=f"{number}.{note}")
+
+        with statements.at_most(8):
+            nodes = (await ask.data(self.QUERY, owner))["issues"]["nodes"]
+
+        for node in nodes:
+            number = int(node["title"])
+            assert node["notes"]["totalCount"] == number % 4
+            assert [note["body"] for note in node["notes"]["nodes"]] == [f"{number}.{note}" for note in range(min(number % 4, 2))]
+            assert node["notes"]["pageInfo"]["hasNextPage"] is (number % 4 > 2)

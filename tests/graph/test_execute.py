@@ -1,0 +1,138 @@
+"""One operation is one transaction, for one viewer; what goes wrong has a code, and nothing else is told."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from graph.execute import Graph, InvalidOperation, prepare
+from storage import tables
+from storage.tables import UserState
+from tests.forge import Ask
+from tests.make import Make
+
+VIEWER = "query { viewer { username } }"
+CREATE = """mutation ($path: String!, $title: String!, $labels: [String!]) {
+    createIssue(input: {projectPath: $path, title: $title, labels: $labels}) { issue { iid } userErrors { field message code } } }"""
+
+
+class TestViewer:
+    async def test_is_whom_the_token_speaks_for(self, ask: Ask, make: Make) -> None:
+        assert await ask.data(VIEWER, await make.user("ada")) == {"viewer": {"username": "ada"}}
+
+    @pytest.mark.parametrize("credential", [None, "", "wrong", "token-ad", "TOKEN-ADA", "token-ada "])
+    async def test_is_nobody_without_a_right_token(self, graph: Graph, make: Make, credential: str | None) -> None:
+        await make.user("ada")
+
+        outcome = await graph.run_text(VIEWER, None, None, credential, request_id="r")
+
+        assert outcome.data is None
+        assert [problem.code for problem in outcome.errors] == ["UNAUTHENTICATED"]
+
+    async def test_is_nobody_once_blocked(self, ask: Ask, make: Make) -> None:
+        user = await make.user(state=UserState.BLOCKED)
+
+        assert await ask.codes(VIEWER, user) == ["UNAUTHENTICATED"]
+        assert await ask.codes("query { __schema { queryType { name } } }", user) == ["UNAUTHENTICATED"]
+
+
+class TestTransaction:
+    async def test_keeps_nothing_of_a_refused_mutation(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+
+        assert await ask.codes(CREATE, owner, path=str(project.id), title="t", labels=["good", "b&d"]) == ["INVALID"]
+
+        assert [await make.count(table) for table in (tables.Issue, tables.Label)] == [0, 0]
+
+    async def test_gives_the_number_of_a_refused_issue_to_the_next(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        await ask.codes(CREATE, owner, path=str(project.id), title="t", labels=["b&d"])
+
+        data = await ask.data(CREATE, owner, path=str(project.id), title="t")
+
+        assert data["createIssue"] == {"issue": {"iid": 1}, "userErrors": []}
+
+    async def test_keeps_nothing_of_a_mutation_whose_answer_fails(self, ask: Ask, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+
+        async def broken(*_: object) -> bool:
+            raise RuntimeError("the secret text of a fault")
+
+        monkeypatch.setattr("graph.types.issues.may", broken)
+        outcome = await ask(CREATE.replace("{ iid }", "{ viewerCan { update } }"), owner, path=str(project.id), title="t", labels=None)
+
+        assert [problem.code for problem in outcome.errors] == ["INTERNAL"]
+        assert "secret" not in str(outcome)
+        assert await make.count(tables.Issue) == 0
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [
+            (lambda: OperationalError("select", {}, Exception("database is locked")), "UNAVAILABLE"),
+            (lambda: ConnectionRefusedError(), "UNAVAILABLE"),
+            (lambda: KeyError("what only we should see"), "INTERNAL"),
+        ],
+    )
+    async def test_are_told_by_their_code_alone(
+        self, graph: Graph, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception], code: str
+    ) -> None:
+        async def fails(*_: Any) -> None:
+            raise error()
+
+        monkeypatch.setattr("graph.execute.authenticate", fails)
+        outcome = await graph.run_text(VIEWER, None, None, "x", request_id="r")
+
+        assert [problem.code for problem in outcome.errors] == [code]
+        assert "what only we should see" not in str(outcome)
+
+    async def test_text_that_cannot_be_stored_is_refused(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+
+        for title in ("nul\0", "half \ud800"):
+            assert await ask.codes(CREATE, owner, path=str(project.id), title=title) == ["BAD_REQUEST"]
+        assert await ask.codes('query { project(path: "a\\u0000/b") { name } }', owner) == ["BAD_REQUEST"]
+
+
+class TestPrepare:
+    def test_keeps_only_the_fragments_that_the_operation_uses(self) -> None:
+        source = "query A { viewer { ...name } } query B { viewer { id } } fragment name on User { name } fragment id on User { id }"
+
+        prepared = prepare(source, "A")
+
+        assert [node.name.value for node in prepared.document.definitions if node.name] == ["A", "name"]
+
+    @pytest.mark.parametrize("source", ["query A { nothing }", "query B { viewer { id } }", "query A { viewer { ...gone } }"])
+    def test_refuses_what_the_schema_does_not_know(self, source: str) -> None:
+        with pytest.raises(InvalidOperation):
+            prepare(source, "A")
+
+
+class TestNodes:
+    async def test_come_in_the_asked_order_with_null_for_what_may_not_be_seen(self, ask: Ask, make: Make) -> None:
+        user = await make.user()
+        mine, hidden = await make.issue(await make.project(owner=user)), await make.issue(await make.project())
+        ids = [global_id("Issue", hidden.id), global_id("User", user.id), "nonsense", global_id("Issue", mine.id), global_id("Issue", 99)]
+
+        data = await ask.data("query ($ids: [ID!]!) { nodes(ids: $ids) { __typename id } }", user, ids=ids)
+
+        assert data["nodes"] == [
+            None,
+            {"__typename": "User", "id": ids[1]},
+            None,
+            {"__typename": "Issue", "id": ids[3]},
+            None,
+        ]
+
+    async def test_are_refused_in_crowds(self, ask: Ask, make: Make) -> None:
+        ids = [global_id("User", number) for number in range(1, 102)]
+
+        assert await ask.codes("query ($ids: [ID!]!) { nodes(ids: $ids) { id } }", await make.user(), ids=ids) == ["LIMIT_EXCEEDED"]
+
+
+def global_id(name: str, key: int) -> str:
+    from graph import declare
+
+    return str(declare.global_id(name, key))

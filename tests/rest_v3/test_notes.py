@@ -1,0 +1,186 @@
+"""The section Notes of the interface document."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from storage import tables
+from storage.tables import AccessLevel, Visibility
+from tests.forge import Api
+from tests.make import Make
+from tests.statements import Statements
+
+MOMENT = datetime(2013, 10, 2, 9, 22, 45, 0, tzinfo=UTC)
+
+
+class TestListIssueNotes:
+    """GET /projects/:id/issues/:issue_id/notes"""
+
+    async def test_gives_the_notes_oldest_first_with_every_field_of_the_document(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user("ada", created_at=MOMENT)))
+        issue = await make.issue(project)
+        first = await make.note(issue, body="One", created_at=MOMENT)
+        await make.note(issue, body="closed", system=True)
+
+        response = await api.get(f"/projects/{project.id}/issues/{issue.id}/notes", owner)
+
+        assert response.status_code == 200
+        assert [note["body"] for note in response.json()] == ["One", "closed"]
+        assert response.json()[0] == {
+            "id": first.id,
+            "body": "One",
+            "attachment": None,
+            "author": {
+                "id": owner.id,
+                "username": "ada",
+                "email": "ada@example.org",
+                "name": "Ada",
+                "state": "active",
+                "created_at": "2013-10-02T09:22:45.000Z",
+            },
+            "created_at": "2013-10-02T09:22:45.000Z",
+            "system": False,
+            "upvote": False,
+            "downvote": False,
+            "noteable_id": issue.id,
+            "noteable_type": "Issue",
+        }
+        assert response.headers["X-Total"] == "2"
+
+    async def test_costs_the_same_statements_for_one_note_and_for_thirty(self, api: Api, make: Make, statements: Statements) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        issue = await make.issue(project)
+        for _ in range(30):
+            await make.note(issue, author=await make.user())
+
+        with statements.counted() as few:
+            await api.get(f"/projects/{project.id}/issues/{issue.id}/notes", owner, per_page=1)
+        with statements.at_most(len(few)):
+            await api.get(f"/projects/{project.id}/issues/{issue.id}/notes", owner, per_page=30)
+
+    async def test_does_not_find_the_issue_of_another_project(self, api: Api, make: Make) -> None:
+        project, other = await make.project(owner=(owner := await make.user())), await make.project(owner=owner)
+        issue = await make.issue(other)
+
+        assert (await api.get(f"/projects/{project.id}/issues/{issue.id}/notes", owner)).status_code == 404
+
+
+class TestGetIssueNote:
+    """GET /projects/:id/issues/:issue_id/notes/:note_id"""
+
+    async def test_gives_one_note(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        note = await make.note(await make.issue(project), body="Here")
+
+        response = await api.get(f"/projects/{project.id}/issues/{note.issue_id}/notes/{note.id}", owner)
+
+        assert (response.status_code, response.json()["body"]) == (200, "Here")
+
+    async def test_does_not_find_a_note_under_another_issue(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        issue, note = await make.issue(project), await make.note(await make.issue(project))
+
+        response = await api.get(f"/projects/{project.id}/issues/{issue.id}/notes/{note.id}", owner)
+
+        assert (response.status_code, response.json()) == (404, {"message": "404 Not found"})
+
+
+class TestCreateIssueNote:
+    """POST /projects/:id/issues/:issue_id/notes"""
+
+    async def test_writes_a_note(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        issue = await make.issue(project)
+
+        response = await api.post(f"/projects/{project.id}/issues/{issue.id}/notes", owner, body="Hello")
+
+        assert response.status_code == 201
+        assert (response.json()["body"], response.json()["author"]["id"]) == ("Hello", owner.id)
+
+    @pytest.mark.parametrize(
+        ("body", "upvote", "downvote"), [(":+1:", True, False), (" :thumbsdown: ", False, True), ("a :+1:", False, False)]
+    )
+    async def test_takes_a_single_thumb_as_a_vote(self, api: Api, make: Make, body: str, upvote: bool, downvote: bool) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        issue = await make.issue(project)
+
+        note = (await api.post(f"/projects/{project.id}/issues/{issue.id}/notes", owner, body=body)).json()
+
+        assert (note["upvote"], note["downvote"]) == (upvote, downvote)
+
+    async def test_counts_a_vote_of_one_author_once(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        path = f"/projects/{project.id}/issues/{(await make.issue(project)).id}/notes"
+
+        assert (await api.post(path, owner, body=":+1:")).status_code == 201
+        assert (await api.post(path, owner, body=":thumbsup:")).status_code == 400
+        assert (await api.post(path, owner, body=":-1:")).status_code == 201
+
+    @pytest.mark.parametrize("body", [None, "", " \n"])
+    async def test_refuses_a_missing_body(self, api: Api, make: Make, body: str | None) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        issue = await make.issue(project)
+
+        response = await api.post(f"/projects/{project.id}/issues/{issue.id}/notes", owner, body=body)
+
+        assert (response.status_code, response.json()) == (400, {"message": '400 (Bad request) "body" not given'})
+        assert await make.count(tables.Note) == 0
+
+    async def test_writes_nothing_into_another_project(self, api: Api, make: Make) -> None:
+        project, other = await make.project(owner=(owner := await make.user())), await make.project()
+        issue = await make.issue(other)
+
+        assert (await api.post(f"/projects/{project.id}/issues/{issue.id}/notes", owner, body="x")).status_code == 404
+        assert (await api.post(f"/projects/{other.id}/issues/{issue.id}/notes", owner, body="x")).status_code == 404
+        assert await make.count(tables.Note) == 0
+
+    async def test_is_open_to_guests_and_on_public_projects_to_everybody_signed_in(self, api: Api, make: Make) -> None:
+        guest, outsider = await make.user(), await make.user()
+        private = await make.project(members=[(guest, AccessLevel.GUEST)])
+        public = await make.project(visibility=Visibility.PUBLIC)
+
+        for project, viewer in ((private, guest), (public, outsider)):
+            issue = await make.issue(project)
+            assert (await api.post(f"/projects/{project.id}/issues/{issue.id}/notes", viewer, body="x")).status_code == 201
+
+
+class TestUpdateIssueNote:
+    """PUT /projects/:id/issues/:issue_id/notes/:note_id"""
+
+    async def test_rewrites_a_note(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        note = await make.note(await make.issue(project))
+
+        response = await api.put(f"/projects/{project.id}/issues/{note.issue_id}/notes/{note.id}", owner, body="New")
+
+        assert (response.status_code, response.json()["body"]) == (200, "New")
+
+    async def test_is_for_the_author_and_for_masters(self, api: Api, make: Make) -> None:
+        author, developer, master = await make.user(), await make.user(), await make.user()
+        levels = [(author, AccessLevel.GUEST), (developer, AccessLevel.DEVELOPER), (master, AccessLevel.MASTER)]
+        project = await make.project(members=levels)
+        note = await make.note(await make.issue(project), author=author, body="Old")
+        path = f"/projects/{project.id}/issues/{note.issue_id}/notes/{note.id}"
+
+        assert (await api.put(path, author, body="a")).status_code == 200
+        assert (await api.put(path, developer, body="d")).status_code == 403
+        assert (await api.put(path, master, body="m")).status_code == 200
+
+    async def test_leaves_system_notes_and_votes_as_they_are(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        note = await make.note(await make.issue(project), body="Status changed to closed", system=True)
+
+        response = await api.put(f"/projects/{project.id}/issues/{note.issue_id}/notes/{note.id}", owner, body="Other")
+
+        assert (response.status_code, response.json()["body"]) == (200, "Status changed to closed")
+
+    async def test_does_not_find_a_note_under_a_wrong_parent(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        issue, note = await make.issue(project), await make.note(await make.issue(project), body="Old")
+
+        response = await api.put(f"/projects/{project.id}/issues/{issue.id}/notes/{note.id}", owner, body="New")
+
+        assert response.status_code == 404
+        kept = await make.fetch(tables.Note, note.id)
+        assert kept is not None
+        assert kept.body == "Old"
