@@ -17,6 +17,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from storage.database import driver_url
+from storage.secrets import BadKey, load_key
 
 PREFIX = "FORGEFRONT_"
 FILE_NAME = "forgefront.toml"
@@ -122,9 +123,12 @@ class Config(BaseSettings):
 
     @field_validator("secret_key")
     @classmethod
-    def _long_enough(cls, key: SecretStr | None) -> SecretStr | None:
-        if key is not None and len(key.get_secret_value()) < 32:
-            raise ValueError("must have at least 32 characters")
+    def _usable_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None:
+            try:
+                load_key(DEFAULT_DATA, key.get_secret_value())
+            except BadKey:
+                raise ValueError("must be 32 bytes in base64, as `openssl rand -base64 32` prints them") from None
         return key
 
     @field_validator("avatar_url_template")

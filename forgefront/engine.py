@@ -8,25 +8,31 @@ from collections.abc import Awaitable
 
 import structlog
 
-from forgefront.config import Config
+from forgefront.config import Config, ConfigError
 from forgefront.instance import Instance
 from graph.context import Services
 from graph.execute import Graph
 from storage import migrations
 from storage.database import Database
 from storage.git.repositories import Repositories
-from storage.secrets import Passwords, TokenCipher, load_key
+from storage.secrets import BadKey, Passwords, TokenCipher, load_key
 
 CLOSING_SECONDS = 3.0
 
 
 class Engine:
-    """The graph over one data folder. Making it touches the folder, but not the database before it is started."""
+    """The graph over one data folder. Making it touches the folder, but not the database before it is started. Raises ConfigError."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        config.repositories.mkdir(mode=0o700, exist_ok=True)
+        try:
+            config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            config.repositories.mkdir(mode=0o700, exist_ok=True)
+            key = load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None)
+        except OSError as error:
+            raise ConfigError([f"the data folder {config.data} cannot be used: {error.strerror or error}"]) from error
+        except BadKey as error:
+            raise ConfigError([str(error)]) from error
         self.database = Database(config.database_url, pool_size=config.database_connections)
         self.repositories = Repositories(config.repositories)
         self.passwords = Passwords()
@@ -35,7 +41,7 @@ class Engine:
                 database=self.database,
                 repositories=self.repositories,
                 passwords=self.passwords,
-                cipher=TokenCipher(load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None)),
+                cipher=TokenCipher(key),
                 external_url=config.base_url,
                 avatar_url_template=config.avatar_url_template,
             )
@@ -46,7 +52,10 @@ class Engine:
     async def start(self) -> None:
         """Brings the database up to date and tidies up after a process that was killed. Raises what the migrations raise."""
         await asyncio.to_thread(self._instance.enter, self.repositories.sweep)
-        applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
+        try:
+            applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
+        except OSError as error:
+            raise ConnectionError(str(error)) from error
         if applied:
             self._log.info("migrated", revisions=applied)
 
