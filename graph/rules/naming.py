@@ -21,16 +21,10 @@ RESERVED = frozenset(
     (
         "admin all assets ci dashboard files groups help hooks issues merge_requests new notes profile projects public repository"
         " s search services snippets teams u unsubscribes users"
-        " api graphql"
+        " api graphql ghost"
     ).split()
 )
-"""Paths that no user and no group may have: wire facts 8.3, and the two doors of this service."""
-PATH = re.compile(r"[a-zA-Z0-9_.][a-zA-Z0-9_.-]*(?<!\.)", re.ASCII)
-RESERVED = frozenset(
-    "admin all api assets ci dashboard files ghost graphql groups help hooks issues merge_requests new notes profile projects public "
-    "repository s search services session snippets teams u unsubscribes user users".split()
-)
-"""First segments of paths that are, or may become, pages and doors of the service itself."""
+"""Paths that no user and no group may have: wire facts 8.3, the two doors of this service, and who stands for users that are gone."""
 
 
 def clean(field: str, value: str, *, longest: int = LONGEST_TEXT) -> str:
@@ -48,21 +42,6 @@ def title(field: str, value: str) -> str:
     if not stripped:
         raise Required(field)
     return stripped
-
-
-def path(field: str, value: str) -> str:
-    """A username or the path of a group: the first segment of full paths. Raises Required, Invalid.
-
-    Digits alone are refused, because a number in the place of a path is an id.
-    """
-    segment = title(field, value)
-    if not PATH.fullmatch(segment):
-        raise Invalid(field, "can contain only letters, digits, '_', '-' and '.'. Cannot start with '-' or end in '.'.")
-    if segment.isdigit():
-        raise Invalid(field, "cannot be digits only")
-    if segment.lower() in RESERVED:
-        raise Invalid(field, f"{segment} is a reserved name")
-    return segment
 
 
 def label(name: str) -> str:

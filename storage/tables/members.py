@@ -83,6 +83,37 @@ def groups_with_another_owner(user_id: int, group_ids: list[int]) -> Select[int]
     )
 
 
+def held_in_group(group_id: int, user_id: int) -> Select[GroupMember]:
+    """The membership; others who hold it wait for this transaction's end."""
+    return select(GroupMember).where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id).with_for_update()
+
+
+def held_in_project(project_id: int, user_id: int) -> Select[ProjectMember]:
+    """As `held_in_group`, of a project."""
+    return select(ProjectMember).where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id).with_for_update()
+
+
+def another_owner(group_id: int, user_id: int) -> ColumnElement[bool]:
+    """The condition that somebody else than the user owns the group."""
+    return exists().where(
+        col(GroupMember.group_id) == group_id,
+        col(GroupMember.user_id) != user_id,
+        col(GroupMember.access_level) == int(AccessLevel.OWNER),
+    )
+
+
+def groups_of(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Namespace` that the user is a member of the group."""
+    return exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id)
+
+
+def owned_projects(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Project` that it lies in the user's personal namespace."""
+    return exists().where(
+        col(Namespace.id) == col(Project.namespace_id), col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER
+    )
+
+
 def member_projects(user_id: int) -> ColumnElement[bool]:
     """The condition on `Project` that the user is a member of it, of its group, or owns its namespace."""
     return or_(

@@ -1,6 +1,9 @@
 """Public SSH keys of users."""
 
-from sqlmodel import Field
+from typing import Any
+
+from sqlalchemy import Select, delete, select
+from sqlmodel import Field, col
 
 from storage.tables.base import Dated, long_text, refers
 
@@ -14,3 +17,12 @@ class SshKey(Dated, table=True):
     title: str = Field(max_length=255)
     key: str = long_text()
     fingerprint: str = Field(max_length=64, unique=True)
+
+
+def of_fingerprint(fingerprint: str) -> Select[SshKey]:
+    return select(SshKey).where(col(SshKey.fingerprint) == fingerprint)
+
+
+def remove(key_id: int, user_id: int) -> Any:
+    """The statement that removes a key of the user, and gives its id if there was one."""
+    return delete(SshKey).where(col(SshKey.id) == key_id, col(SshKey.user_id) == user_id).returning(col(SshKey.id))

@@ -2,13 +2,17 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import Select, func, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, words
+from storage.database import Timestamp, metadata, words
 from storage.tables.base import Dated, Row, long_text, refers
 from storage.tables.emails import Email
+from storage.tables.namespaces import Namespace, NamespaceKind
+from storage.tables.projects import Project
 
 
 class UserState(StrEnum):
@@ -64,6 +68,11 @@ def by_token(digest: str) -> Select[User, str]:
     return select(User, col(Token.digest)).join(Token, col(Token.user_id) == col(User.id)).where(col(Token.digest) == digest)
 
 
+def held(user_id: int) -> Select[User]:
+    """The user as it is now; others who hold it wait for this transaction's end."""
+    return select(User).where(col(User.id) == user_id).with_for_update(key_share=True)
+
+
 def by_username(username: str) -> Select[User]:
     return select(User).where(func.lower(col(User.username)) == username.lower())
 
@@ -71,6 +80,62 @@ def by_username(username: str) -> Select[User]:
 def administrators() -> Select[User]:
     """The active administrators, the first one first."""
     return select(User).where(col(User.admin), col(User.state) == UserState.ACTIVE).order_by(col(User.id))
+
+
+def locked(user_id: int) -> Select[User]:
+    """The user, kept for this transaction: what others want to hang on the row waits until it ends."""
+    return select(User).where(col(User.id) == user_id).with_for_update()
+
+
+def by_login(login: str) -> Select[User]:
+    """Who signs in as this: text with an @ is the primary e-mail, any other a username, both without case.
+
+    Usernames of old imports may differ in case alone; the one spelled exactly so comes first.
+    """
+    if "@" in login:
+        return select(User).where(col(User.email) == login.strip().lower())
+    return by_username(login.strip()).order_by((col(User.username) == login.strip()).desc())
+
+
+def of_directory(provider: str, extern_uid: str) -> Select[User]:
+    """Who has this identity of a directory."""
+    return select(User).where(col(User.provider) == provider, col(User.extern_uid) == extern_uid)
+
+
+def personal_projects(user_ids: list[int]) -> Select[int, int]:
+    """(user id, number of projects in the personal namespace), for those who have some."""
+    owner = col(Namespace.owner_id)
+    return (
+        select(owner, func.count())
+        .select_from(Project)
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(owner.in_(user_ids), col(Namespace.kind) == NamespaceKind.USER)
+        .group_by(owner)
+    )
+
+
+def ids_of_personal_projects(user_id: int) -> Select[int]:
+    return (
+        select(col(Project.id))
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
+    )
+
+
+def hand_over(from_id: int, to_id: int) -> list[Any]:
+    """The statements that give everything one user wrote to another: every `author_id` of every table."""
+    return [
+        update(table).where(table.c.author_id == from_id).values(author_id=to_id)
+        for table in metadata.sorted_tables
+        if any(key.parent.name == "author_id" and key.column.table.name == "users" for key in table.foreign_keys)
+    ]
+
+
+def create_if_missing(dialect: str, user: dict[str, Any]) -> Any:
+    """The statement that creates a user unless one of the same username exists."""
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    columns = User(**user).model_dump(exclude={"id"})
+    return insert(User).values(columns).on_conflict_do_nothing(index_elements=["username"])
 
 
 def by_emails(emails: list[str]) -> Select[str, User]:
