@@ -14,6 +14,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -114,14 +115,9 @@ SELECT 'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
 """
 
 
-@pytest.fixture(scope="session")
-def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
-    """The PostgreSQL server of this run."""
-    if given := os.environ.get(ELSEWHERE):
-        server = Postgres(given)
-        yield server
-        server.close()
-        return
+@contextmanager
+def own_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server that runs, in a temporary folder, until the end of the block."""
     # A short path, since it becomes the path of a socket, and one of our own, since others' lock files may lie in /tmp.
     folder = Path(tempfile.mkdtemp(prefix="forgefront-pg-"))
     (folder / "python_PostgresServer").mkdir()
@@ -135,12 +131,24 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
             settings.write(SERVER_SETTINGS)
         process.start()
     try:
-        server = Postgres(process.get_uri())
-        yield server
-        server.close()
+        yield process.get_uri()
     finally:
         process.cleanup()
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """The PostgreSQL server of this run."""
+    if given := os.environ.get(ELSEWHERE):
+        server = Postgres(given)
+        yield server
+        server.close()
+        return
+    with own_server() as url:
+        server = Postgres(url)
+        yield server
+        server.close()
 
 
 @pytest.fixture(scope="session")

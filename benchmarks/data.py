@@ -1,0 +1,244 @@
+"""The data set of a run: the same rows for the same scale, on both databases.
+
+At scale 1: 50 users, 200 projects, 100,000 issues, 300,000 notes.
+"""
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import insert, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from storage import tables
+from storage.database import Database
+from storage.migrations import upgrade
+from storage.secrets import digest
+from storage.tables import AccessLevel, CounterKind, IssueState, MilestoneState, NamespaceKind, Visibility
+
+USERS = 50
+PROJECTS = 200
+ISSUES = 500
+"""In each project."""
+NOTES = 3
+"""Under each issue."""
+LABELS = 8
+MILESTONES = 3
+MEMBERS = 4
+"""In each project, beside its owner."""
+START = datetime(2026, 1, 1, tzinfo=UTC)
+BATCH = 5_000
+WORDS = ("fix", "add", "the", "build", "page", "when", "user", "opens", "merge", "list", "slow", "crash", "token", "path", "name", "commit")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a client needs to know of the rows: a plain member's token, and (project, issue) pairs of private projects where he is one."""
+
+    token: str
+    projects: tuple[int, ...]
+    issues: tuple[tuple[int, int], ...]
+
+
+def token_of(user_id: int) -> str:
+    return f"bench-token-{user_id:04}"
+
+
+async def seed(url: str, scale: float = 1.0) -> Data:
+    """Migrates an empty database and fills it; `scale` multiplies the number of projects, and with it all that hangs on them."""
+    upgrade(url)
+    projects = max(int(PROJECTS * scale), 8)
+    database = Database(url)
+    try:
+        async with database.engine.execution_options(writing=True).begin() as connection:
+            await _fill(connection, projects)
+        async with database.engine.connect() as connection:
+            # As the database would by itself after a while; without it the first plans are guesses.
+            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text("ANALYZE"))
+    finally:
+        await database.close()
+    mine = [number for number in range(1, projects + 1) if _members(number)[0] == 1 and _visibility(number) == Visibility.PRIVATE]
+    shown = tuple(mine[:20])
+    every = max(ISSUES // 10, 1)
+    issues = tuple((project, (project - 1) * ISSUES + 1 + place) for project in shown for place in range(0, ISSUES, every))
+    return Data(token_of(1), shown, issues)
+
+
+async def _fill(connection: AsyncConnection, projects: int) -> None:
+    for table, rows in _tables(projects):
+        waiting = iter(rows)
+        while batch := list(islice(waiting, BATCH)):
+            await connection.execute(insert(table), batch)
+
+
+def _tables(projects: int) -> Iterator[tuple[Any, Iterable[dict[str, Any]]]]:
+    """Every table with its rows, parents first. Ids are not given: an empty database counts them from 1 in this order."""
+    yield tables.User, (_user(number) for number in range(1, USERS + 1))
+    yield (
+        tables.Token,
+        (
+            {"user_id": number, "name": "private", "digest": digest(token_of(number)), "sealed": "", "created_at": START}
+            for number in range(1, USERS + 1)
+        ),
+    )
+    yield (
+        tables.Namespace,
+        (
+            {
+                "kind": NamespaceKind.USER,
+                "name": f"User {number}",
+                "path": f"user{number}",
+                "path_key": f"user{number}",
+                "description": "",
+                "owner_id": number,
+                **_dated(),
+            }
+            for number in range(1, USERS + 1)
+        ),
+    )
+    numbers = range(1, projects + 1)
+    yield tables.Project, (_project(number) for number in numbers)
+    yield (
+        tables.ProjectMember,
+        (
+            {"project_id": number, "user_id": user, "access_level": int(AccessLevel.DEVELOPER), **_dated()}
+            for number in numbers
+            for user in _members(number)
+        ),
+    )
+    yield (
+        tables.Milestone,
+        (
+            {
+                "project_id": number,
+                "iid": iid,
+                "title": f"Release {iid}",
+                "description": "What comes next.",
+                "due_date": (START + timedelta(days=30 * iid)).date(),
+                "state": MilestoneState.ACTIVE,
+                **_dated(),
+            }
+            for number in numbers
+            for iid in range(1, MILESTONES + 1)
+        ),
+    )
+    yield (
+        tables.Label,
+        (
+            {"project_id": number, "title": f"label {place}", "color": "#428BCA", "description": None, "template": False, **_dated()}
+            for number in numbers
+            for place in range(1, LABELS + 1)
+        ),
+    )
+    yield tables.Issue, _issues(numbers)
+    yield tables.IssueLabel, _issue_labels(projects)
+    yield tables.Counter, ({"project_id": number, "kind": CounterKind.ISSUE, "value": ISSUES} for number in numbers)
+    yield tables.Note, _notes(projects)
+
+
+def _dated(minutes: int = 0) -> dict[str, datetime]:
+    moment = START + timedelta(minutes=minutes)
+    return {"created_at": moment, "updated_at": moment}
+
+
+def _owner(project: int) -> int:
+    return 2 + project % (USERS - 1)
+
+
+def _members(project: int) -> list[int]:
+    """The members beside the owner; user 1 is one of every second project."""
+    others = [2 + (project + step) % (USERS - 1) for step in range(1, MEMBERS + 1)]
+    return [1, *others] if project % 2 else others
+
+
+def _visibility(project: int) -> Visibility:
+    return (Visibility.PRIVATE, Visibility.PRIVATE, Visibility.INTERNAL, Visibility.PUBLIC)[project % 4]
+
+
+def _words(random: random.Random, count: int) -> str:
+    return " ".join(random.choices(WORDS, k=count))
+
+
+def _complete(table: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The row with the defaults of its table's other columns."""
+    fields = table.model_fields
+    return {
+        **{
+            column.key: fields[column.key].get_default(call_default_factory=True)
+            for column in table.__table__.columns
+            if column.key != "id"
+        },
+        **given,
+    }
+
+
+def _user(number: int) -> dict[str, Any]:
+    name = f"user{number}"
+    given = {"username": name, "name": f"User {number}", "email": f"{name}@example.org", "confirmed": True, "bio": "Writes code."}
+    return _complete(tables.User, {**given, **_dated()})
+
+
+def _project(number: int) -> dict[str, Any]:
+    given = {
+        # A personal namespace has the id of its user.
+        "namespace_id": _owner(number),
+        "creator_id": _owner(number),
+        "name": f"Project {number}",
+        "path": f"project{number}",
+        "path_key": f"project{number}",
+        "description": "A project of the benchmark.",
+        "visibility_level": int(_visibility(number)),
+        "last_activity_at": START,
+    }
+    return _complete(tables.Project, {**given, **_dated()})
+
+
+def _issues(projects: Iterable[int]) -> Iterator[dict[str, Any]]:
+    dice = random.Random(1)
+    for project in projects:
+        people = [_owner(project), *_members(project)]
+        for iid in range(1, ISSUES + 1):
+            closed = dice.random() < 0.4
+            dates = _dated(iid * 60 + project % 60)
+            yield {
+                "project_id": project,
+                "iid": iid,
+                "author_id": dice.choice(people),
+                "assignee_id": dice.choice(people) if dice.random() < 0.7 else None,
+                "milestone_id": (project - 1) * MILESTONES + dice.randint(1, MILESTONES) if dice.random() < 0.5 else None,
+                "title": _words(dice, 6),
+                "description": _words(dice, 40),
+                "state": IssueState.CLOSED if closed else IssueState.OPENED,
+                "closed_at": dates["updated_at"] if closed else None,
+                **dates,
+            }
+
+
+def _issue_labels(projects: int) -> Iterator[dict[str, Any]]:
+    dice = random.Random(2)
+    for issue in range(1, projects * ISSUES + 1):
+        first = (issue - 1) // ISSUES * LABELS + 1
+        for place in sorted(dice.sample(range(LABELS), dice.randint(0, 3))):
+            yield {"issue_id": issue, "label_id": first + place}
+
+
+def _notes(projects: int) -> Iterator[dict[str, Any]]:
+    dice = random.Random(3)
+    for issue in range(1, projects * ISSUES + 1):
+        project = (issue - 1) // ISSUES + 1
+        people = [_owner(project), *_members(project)]
+        for place in range(NOTES):
+            yield {
+                "project_id": project,
+                "issue_id": issue,
+                "author_id": dice.choice(people),
+                "body": _words(dice, 20),
+                "attachment": None,
+                "system": False,
+                "upvote": False,
+                "downvote": False,
+                **_dated(issue % 50_000 + place),
+            }

@@ -1,0 +1,108 @@
+"""The processes that are measured: the service as `forgefront serve` runs it, and the peer under uvicorn, one process each."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import peer
+from storage.database import driver_url
+
+ROOT = Path(__file__).parent.parent
+SERVER_CORE, OTHER_CORE = 0, 1
+START_SECONDS = 60.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class DidNotStartError(Exception):
+    """The message has the end of the server's log."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that answers. `cpu_seconds` is what its process used since it began, in user and kernel mode."""
+
+    name: str
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        # After the name in brackets, which may hold blanks; utime and stime are the 14th and 15th fields of proc(5).
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def can_pin() -> bool:
+    """Whether servers can have a core of their own: there are two, and the command `taskset`."""
+    return shutil.which("taskset") is not None and {SERVER_CORE, OTHER_CORE} <= os.sched_getaffinity(0)
+
+
+def keep_off_the_servers_core() -> None:
+    """Moves this process, and all that it starts from now on (wrk, PostgreSQL), to the other core."""
+    os.sched_setaffinity(0, {OTHER_CORE})
+
+
+@contextmanager
+def ours(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]:
+    """The complete service: authentication, policy, access log and metrics are on."""
+    command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
+    given = {"FORGEFRONT_DATABASE_URL": database_url}
+    port = _free_port()
+    with _running("ours", [*command, "--port", str(port)], given, port, "/-/health", data / "serve.log", pinned=pinned) as server:
+        yield server
+
+
+@contextmanager
+def its_peer(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]:
+    """The peer, with uvicorn's access log on, as it is by default."""
+    port = _free_port()
+    command = [sys.executable, "-m", "uvicorn", "--factory", "benchmarks.peer:create_app", "--host", "127.0.0.1", "--port", str(port)]
+    given = {peer.DATABASE: driver_url(database_url).render_as_string(hide_password=False)}
+    with _running("peer", command, given, port, "/openapi.json", data / "peer.log", pinned=pinned) as server:
+        yield server
+
+
+@contextmanager
+def _running(
+    name: str, command: list[str], given: Mapping[str, str], port: int, ready: str, log: Path, *, pinned: bool
+) -> Iterator[Server]:
+    pin = ["taskset", "--cpu-list", str(SERVER_CORE)] if pinned else []
+    # Nothing of the caller's configuration, so that two runs are alike.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FORGEFRONT_")}
+    with (
+        log.open("wb") as lines,
+        subprocess.Popen([*pin, *command], cwd=ROOT, env=environment | dict(given), stdout=lines, stderr=lines) as process,
+    ):
+        try:
+            _wait(process, f"http://127.0.0.1:{port}{ready}", log)
+            # taskset replaces itself, so the number is the server's.
+            yield Server(name, port, process.pid)
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def _wait(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    until = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=1):
+                return
+        except OSError:
+            if process.poll() is not None or time.monotonic() > until:
+                raise DidNotStartError(log.read_text(errors="replace")[-2000:]) from None
+            time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
