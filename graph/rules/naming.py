@@ -18,11 +18,36 @@ GROUP_NAME = re.compile(rf"[\w. {DASHES}]+")
 PROJECT_NAME = re.compile(rf"\w[\w. {DASHES}]*")
 
 RESERVED = frozenset(
-    (
-        "admin all assets ci dashboard files groups help hooks issues merge_requests new notes profile projects public repository"
-        " s search services snippets teams u unsubscribes users"
-        " api graphql ghost"
-    ).split()
+    [
+        "admin",
+        "all",
+        "assets",
+        "ci",
+        "dashboard",
+        "files",
+        "groups",
+        "help",
+        "hooks",
+        "issues",
+        "merge_requests",
+        "new",
+        "notes",
+        "profile",
+        "projects",
+        "public",
+        "repository",
+        "s",
+        "search",
+        "services",
+        "snippets",
+        "teams",
+        "u",
+        "unsubscribes",
+        "users",
+        "api",
+        "graphql",
+        "ghost",
+    ]
 )
 """Paths that no user and no group may have: wire facts 8.3, the two doors of this service, and who stands for users that are gone."""
 
@@ -59,7 +84,7 @@ def namespace_path(field: str, value: str) -> str:
         raise Invalid(field, "can contain only letters, digits, '_', '-' and '.'. Cannot start with '-' or end in '.'.")
     if path.isdigit():
         raise Invalid(field, "cannot be digits only")
-    if path in RESERVED:
+    if path.lower() in RESERVED:
         raise Invalid(field, f"{path} is a reserved name")
     return path
 

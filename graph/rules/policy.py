@@ -42,6 +42,8 @@ class Action(StrEnum):
     CREATE_PROJECT = "group:create_project"
     CREATE_GROUP = "instance:create_group"
     ADMIN_USERS = "instance:admin_users"
+    TRANSFER_PROJECT = "instance:transfer_project"
+    IMPORT_REPOSITORY = "instance:import_repository"
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ RULES: dict[Action, Rule] = {
 INSTANCE_RULES: dict[Action, str] = {
     Action.CREATE_GROUP: "can_create_group",
     Action.ADMIN_USERS: "admin",
+    Action.TRANSFER_PROJECT: "admin",
+    Action.IMPORT_REPOSITORY: "admin",
 }
 """Actions on the instance → the attribute of the user that allows them."""
 
@@ -142,12 +146,14 @@ async def sees_project(context: Context, project: tables.Project) -> bool:
 
 async def sees_group(context: Context, group: tables.Namespace) -> bool:
     """Whether the viewer is a member of the group, or may see a project in it."""
+    return context.viewer.admin or bool(await _seen_groups(context).get(group.id))
 
-    async def fetch(ids: list[int]) -> Mapping[int, bool]:
-        seen = await context.tuples(members.seen_groups(context.viewer.id, ids))
-        return dict.fromkeys((row[0] for row in seen), True)
 
-    return context.viewer.admin or bool(await context.loader("seen groups", fetch).get(group.id))
+async def seen_groups(context: Context, ids: list[int]) -> set[int]:
+    """Which of these groups the viewer may see: one statement whatever their number."""
+    if context.viewer.admin:
+        return set(ids)
+    return {key for key, seen in (await _seen_groups(context).get_many(ids)).items() if seen}
 
 
 async def seen_projects(context: Context, ids: list[int]) -> set[int]:
@@ -177,3 +183,11 @@ def _project_levels(context: Context) -> Loader[int, int]:
         return dict(map(tuple, await context.tuples(members.levels_in_projects(context.viewer.id, ids))))
 
     return context.loader("project levels", fetch)
+
+
+def _seen_groups(context: Context) -> Loader[int, bool]:
+    async def fetch(ids: list[int]) -> Mapping[int, bool]:
+        seen = await context.tuples(members.seen_groups(context.viewer.id, ids))
+        return dict.fromkeys((row[0] for row in seen), True)
+
+    return context.loader("seen groups", fetch)

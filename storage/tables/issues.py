@@ -54,5 +54,14 @@ def with_milestone(titles: list[str]) -> ColumnElement[bool]:
     return exists().where(col(Milestone.id) == col(Issue.milestone_id), col(Milestone.title).in_(titles))
 
 
+def open_in_projects(project_ids: list[int]) -> Select[int, int]:
+    """(project id, number of open issues) for the projects that have any."""
+    return (
+        select(col(Issue.project_id), func.count())
+        .where(col(Issue.project_id).in_(project_ids), col(Issue.state) == IssueState.OPENED)
+        .group_by(col(Issue.project_id))
+    )
+
+
 def ids_of_users(usernames: list[str]) -> Select[int]:
     return select(col(User.id)).where(func.lower(col(User.username)).in_([name.lower() for name in usernames]))

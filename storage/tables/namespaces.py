@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, exists, func, or_, select
 from sqlmodel import Field, col
 
 from storage.database import words
@@ -33,3 +33,19 @@ def of_path(path: str) -> Select[Namespace]:
 
 def personal(user_id: int) -> Select[Namespace]:
     return select(Namespace).where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
+
+
+def held(namespace_id: int) -> Select[Namespace]:
+    """The namespace as it is now; others who hold it wait for this transaction's end, and so do newcomers before a deletion."""
+    held: Select[Namespace] = select(Namespace).where(col(Namespace.id) == namespace_id)
+    return held.with_for_update().execution_options(populate_existing=True)
+
+
+def group_named(name: str) -> ColumnElement[bool]:
+    """The condition that there is a group of this name, compared without case."""
+    return exists().where(col(Namespace.kind) == NamespaceKind.GROUP, func.lower(col(Namespace.name)) == name.lower())
+
+
+def matching(text: str) -> ColumnElement[bool]:
+    """The condition that a namespace has the text in its name or path."""
+    return or_(col(Namespace.name).icontains(text, autoescape=True), col(Namespace.path).icontains(text, autoescape=True))

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import JSON, Select, SmallInteger, UniqueConstraint, select
+from sqlalchemy import JSON, ColumnElement, Select, SmallInteger, UniqueConstraint, exists, or_, select
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, now
@@ -57,3 +57,27 @@ def by_full_path(namespace: str, path: str) -> Select[Project]:
         .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
         .where(col(Namespace.path_key) == namespace.lower(), col(Project.path_key) == path.lower())
     )
+
+
+def held(project_id: int) -> Select[Project]:
+    """The project as it is now; others who hold it wait for this transaction's end."""
+    return by_id(project_id).with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def ids_in_namespace(namespace_id: int) -> Select[int]:
+    return select(col(Project.id)).where(col(Project.namespace_id) == namespace_id)
+
+
+def matching(text: str) -> ColumnElement[bool]:
+    """The condition that a project has the text in its name, path or description."""
+    return or_(*(col(column).icontains(text, autoescape=True) for column in (Project.name, Project.path, Project.description)))
+
+
+def id_of(project_id: int) -> Select[int]:
+    """The id itself, if there is such a project."""
+    return select(col(Project.id)).where(col(Project.id) == project_id)
+
+
+def has_path(namespace_id: int, path: str) -> ColumnElement[bool]:
+    """The condition that the namespace has a project of this path, compared without case."""
+    return exists().where(col(Project.namespace_id) == namespace_id, col(Project.path_key) == path.lower())
