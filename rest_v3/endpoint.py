@@ -15,17 +15,18 @@ from graphql import get_named_type, is_composite_type
 
 from rest_v3 import paging, reshape
 from rest_v3.bodies import Known, MalformedError, Receive, pairs_of, read_body, read_sent
+from rest_v3.credentials import credential_of
 from rest_v3.errors import (
     Refusal,
-    forbidden,
     from_problem,
     from_user_errors,
     not_found,
     not_given,
     refusal,
 )
+from rest_v3.guard import Guard
 from rest_v3.operations import BadOperationError, Operation, Operations, Selected, Variable, guard_of
-from rest_v3.params import LARGEST, NOT_SENT, UNFINDABLE, Parameter, WrongValueError, is_blank, read_id
+from rest_v3.params import LARGEST, NOT_SENT, UNFINDABLE, Parameter, WrongValueError, read_id
 from rest_v3.route import Route
 
 PARTIAL = frozenset(("NOT_FOUND", "FORBIDDEN", "UNAVAILABLE"))
@@ -320,7 +321,7 @@ class Endpoint:
                 if name is not None and name not in variable.enum.values:
                     raise BadRowError(f"{self.route.call}: {variable.enum.name} has no {name}")
 
-    def _check_guard(self, guard: "Guard") -> None:
+    def _check_guard(self, guard: Guard) -> None:
         for variable in guard.operation.variables.values():
             if variable.name not in self._by_name or (variable.required and variable.name not in self.route.path_names):
                 raise BadRowError(f"{self.route.call}: the guard {guard.operation.name} needs {variable.name}")
@@ -353,29 +354,6 @@ class Endpoint:
         return reshape.plan_of_entry(target)
 
 
-class Guard:
-    """An operation of `viewerCan {…}` booleans, asked in the order in which they stand."""
-
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-
-    def judge(self, route: Route, data: Mapping[str, Any]) -> Refusal | None:
-        """404 for a null on the way, 403 for a false; the first one in the operation's order decides."""
-        return self._look(route, self.operation.selected, data)
-
-    def _look(self, route: Route, selected: Mapping[str, Selected], data: Mapping[str, Any]) -> Refusal | None:
-        for key, part in selected.items():
-            value = data.get(key)
-            if part.below:
-                if value is None:
-                    return not_found(route, part.type_name)
-                if isinstance(value, dict) and (found := self._look(route, part.below, value)) is not None:
-                    return found
-            elif value is False:
-                return forbidden(route)
-        return None
-
-
 def speller(variable: Variable) -> Callable[[Any], Any]:
     """How a parameter's value becomes the variable: words as enum names, one value as a list where the variable is one."""
     enum = variable.enum is not None
@@ -389,27 +367,6 @@ def speller(variable: Variable) -> Callable[[Any], Any]:
         return [value] if wrap and value is not None and not isinstance(value, list) else value
 
     return spell
-
-
-def credential_of(headers: Mapping[bytes, bytes], parameter: Any) -> str | None:
-    """The caller's credential, or None.
-
-    The parameter wins over the headers, also when it is wrong (wire-facts 1.1). What cannot be a token is "", which no
-    user has.
-    """
-    if parameter is not None:
-        return parameter if isinstance(parameter, str) and _printable(parameter) else ""
-    token = headers.get(b"private-token")
-    if token is None:
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() != b"bearer":
-            return None
-    text = token.strip().decode("latin-1")
-    return text if _printable(text) else ""
-
-
-def _printable(token: str) -> bool:
-    return not is_blank(token) and token.isascii() and token.isprintable() and len(token) <= 512
 
 
 def _project_or_group(raw: str) -> str:

@@ -5,6 +5,7 @@ The page is static, reads the document of this server and nothing from anywhere 
 """
 
 from collections.abc import Iterable, Mapping
+from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -53,7 +54,7 @@ KINDS: Mapping[str, Schema] = {
 
 def pages(endpoints: Iterable[Endpoint], base_url: str) -> list[tuple[str, Page]]:
     """What is served beside the rows: the document at openapi.json, the page at docs."""
-    base_path = urlsplit(base_url).path
+    base_path = escape(urlsplit(base_url).path)
     html = Template((READING / "reading.html").read_text(encoding="utf-8")).substitute(base=base_path)
     return [
         ("/openapi.json", Page(orjson.dumps(document(endpoints, base_url)), "application/json")),

@@ -7,7 +7,8 @@ import orjson
 import pytest
 
 from rest_v3 import application
-from rest_v3.endpoint import BadRowError, credential_of
+from rest_v3.credentials import credential_of
+from rest_v3.endpoint import BadRowError
 from rest_v3.operations import Operations
 from rest_v3.params import choice, integer, text
 from rest_v3.profiles import UnknownProfileError
