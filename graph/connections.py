@@ -55,11 +55,14 @@ class Connection(Generic[T]):
     total_count: int = strawberry.field(description="How many rows the whole list has; counted only when asked for.")
 
 
-@strawberry.type(description="A page of a list whose length is not known, since counting it would cost its whole length.")
+@strawberry.type(name="Connection", description="A page of a list whose length may not be known.")
 class UncountedConnection(Generic[T]):
     nodes: list[T] = strawberry.field(description="The rows of the page.")
     edges: list[Edge[T]] = strawberry.field(description="The rows with their cursors.")
     page_info: PageInfo = strawberry.field(description="Where the page lies.")
+    total_count: int | None = strawberry.field(
+        description="How many rows the whole list has; null where counting them would cost the whole list."
+    )
 
 
 @dataclass(frozen=True)
@@ -107,13 +110,13 @@ class Window:
 
 @dataclass
 class Page:
-    """What a connection resolves to. `count` is called only when `totalCount` is asked for."""
+    """What a connection resolves to. `count` is called only when `totalCount` is asked for; None where the list is not counted."""
 
     nodes: Sequence[Any]
     has_next: bool
     has_previous: bool
     cursor: Callable[[Any], str]
-    count: Callable[[], int | Awaitable[int]]
+    count: Callable[[], int | Awaitable[int]] | None = None
 
     @property
     def edges(self) -> list[Edge[Any]]:
@@ -129,8 +132,8 @@ class Page:
         )
 
     @property
-    def total_count(self) -> int | Awaitable[int]:
-        return self.count()
+    def total_count(self) -> int | Awaitable[int] | None:
+        return self.count() if self.count is not None else None
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,18 @@ class ToMany:
 
 @dataclass(frozen=True)
 class Entity:
-    """A GraphQL type and the class of its rows. `project_key` names the column by which a row belongs to a project."""
+    """A GraphQL type and the class of its rows.
+
+    `project_key` names the column by which a row belongs to a project; `action` is what one must be allowed to do in that project
+    to be given the row as a node, where seeing the project is not enough. What is in no table is found by `nodes(context, keys)`:
+    what there is and the viewer may see, by the key in its id.
+    """
 
     name: str
     row: type
     project_key: str | None
+    action: Action | None = None
+    nodes: Callable[[Context, list[str]], Awaitable[dict[str, Any]]] | None = None
 
 
 ENTITIES: dict[type, Entity] = {}
@@ -192,14 +199,22 @@ def parse_global_id(text: str) -> tuple[str, str] | None:
 
 
 @dataclass_transform(kw_only_default=True)
-def entity(row: type, *, description: str, name: str | None = None, project_key: str | None = None) -> Callable[[C], C]:
-    """Makes a class the GraphQL type of a table's rows. Rows pass as they are, behind interfaces and unions too."""
+def entity(
+    row: type,
+    *,
+    description: str,
+    name: str | None = None,
+    project_key: str | None = None,
+    action: Action | None = None,
+    nodes: Callable[[Context, list[str]], Awaitable[dict[str, Any]]] | None = None,
+) -> Callable[[C], C]:
+    """Makes a class the GraphQL type of a table's rows. Rows pass as they are, behind interfaces and unions too. See `Entity`."""
 
     def decorate(cls: C) -> C:
         made: Any = strawberry.type(cls, name=name, description=description)
         made.is_type_of = staticmethod(lambda value, _info: isinstance(value, row))
         made.__strawberry_definition__.is_type_of = made.is_type_of
-        ENTITIES[row] = Entity(name or cls.__name__, row, project_key)
+        ENTITIES[row] = Entity(name or cls.__name__, row, project_key, action, nodes)
         return made  # type: ignore[no-any-return]
 
     return decorate

@@ -5,6 +5,7 @@ from strawberry.schema.config import StrawberryConfig
 
 from graph.declare import install
 from graph.scalars import SCALARS
+from graph.types.commit_comments import CommitCommentMutations
 from graph.types.issues import IssueMutations, IssueQueries
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
@@ -18,7 +19,7 @@ class Query(NodeQueries, UserQueries, ProjectQueries, IssueQueries):
 
 
 @strawberry.type(description="Everything that can be changed; one field an operation, one transaction.")
-class Mutation(IssueMutations, NoteMutations):
+class Mutation(IssueMutations, NoteMutations, CommitCommentMutations):
     pass
 
 

@@ -156,6 +156,18 @@ class Make:
         await self.save(note)
         return note
 
+    async def commit_comment(self, project: tables.Project, sha: str, *, author: tables.User, **columns: Any) -> tables.CommitComment:
+        given = {"note": f"Comment {next(self._numbers)}", **columns}
+        comment = tables.CommitComment(project_id=project.id, sha=sha, author_id=author.id, **given)
+        await self.save(comment)
+        return comment
+
+    async def commit_status(self, project: tables.Project, sha: str, **columns: Any) -> tables.CommitStatus:
+        """`status` is pending unless it is given."""
+        status = tables.CommitStatus(project_id=project.id, sha=sha, **columns)
+        await self.save(status)
+        return status
+
     async def _iid(self, project: tables.Project, kind: CounterKind) -> int:
         from storage.tables import counters
 

@@ -44,23 +44,29 @@ class NodeQueries:
 async def _nodes(context: Context, ids: list[strawberry.ID]) -> list[Any]:
     """Statements for each kind of node, not for each node."""
     kinds = {entity.name: entity for entity in ENTITIES.values()}
-    wanted: dict[str, list[int]] = {}
-    keys: list[tuple[str, int] | None] = []
+    wanted: dict[str, list[Any]] = {}
+    keys: list[tuple[str, Any] | None] = []
     for text in ids:
         name, key = parse_global_id(text) or ("", "")
-        number = as_id(key) if name in kinds else None
-        keys.append((name, number) if number is not None else None)
-        if number is not None:
-            wanted.setdefault(name, []).append(number)
-    found: dict[tuple[str, int], Any] = {}
-    for name, numbers in wanted.items():
+        place = None if name not in kinds else key if kinds[name].nodes is not None else as_id(key)
+        keys.append((name, place) if place is not None else None)
+        if place is not None:
+            wanted.setdefault(name, []).append(place)
+    found: dict[tuple[str, Any], Any] = {}
+    for name, places in wanted.items():
         entity = kinds[name]
-        rows: list[Any] = [row for row in (await context.rows_by_id(entity.row).get_many(numbers)).values() if row is not None]
+        if entity.nodes is not None:
+            found.update({(name, key): thing for key, thing in (await entity.nodes(context, places)).items()})
+            continue
+        rows: list[Any] = [row for row in (await context.rows_by_id(entity.row).get_many(places)).values() if row is not None]
         if entity.project_key is not None:
             projects = [getattr(row, entity.project_key) for row in rows]
             seen = await policy.seen_projects(context, projects)
             rows = [row for row in rows if getattr(row, entity.project_key) in seen]
+            if entity.action is not None:
+                rows = [row for row in rows if await policy.may(context, entity.action, row)]
         elif entity.row is tables.Namespace:
-            rows = [row for row in rows if row.kind is tables.NamespaceKind.GROUP and await policy.sees_group(context, row)]
+            seen = await policy.seen_groups(context, [row.id for row in rows])
+            rows = [row for row in rows if row.kind is tables.NamespaceKind.GROUP and row.id in seen]
         found.update({(name, row.id): row for row in rows})
     return [found.get(key) if key else None for key in keys]

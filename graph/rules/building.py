@@ -1,0 +1,68 @@
+"""What the checks of a commit (builds and commit statuses) come to."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from graph.context import Context
+from storage import tables
+from storage.tables import CheckStatus, commit_statuses
+
+Key = tuple[int, str]
+"""A project's id and the full id of a commit in it."""
+
+
+class ChecksState(StrEnum):
+    """One word for all newest checks of a commit."""
+
+    NOT_FOUND = "not_found"
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+async def newest_checks(context: Context, commits: Iterable[Key]) -> dict[Key, list[tables.CommitStatus]]:
+    """The newest check of each name and ref of each commit, in one statement; a commit without checks is left out."""
+    shas: dict[int, set[str]] = {}
+    for project_id, sha in commits:
+        shas.setdefault(project_id, set()).add(sha)
+    found: dict[Key, list[tables.CommitStatus]] = {}
+    if shas:
+        for check in await context.all(commit_statuses.newest(shas)):
+            found.setdefault((check.project_id, check.sha), []).append(check)
+    return found
+
+
+async def checks_of(context: Context, commit: Key) -> list[tables.CommitStatus]:
+    """As `newest_checks`, for a commit among others of its level."""
+
+    async def fetch(commits: list[Key]) -> dict[Key, list[tables.CommitStatus]]:
+        return await newest_checks(context, commits)
+
+    return await context.loader("newest checks", fetch).get(commit) or []
+
+
+def state_of(checks: list[tables.CommitStatus]) -> ChecksState:
+    """The `status` of a commit in v3, by its rule over the newest checks (wire facts of a commit's CI record)."""
+    statuses = {check.status for check in checks if not _forgiven(check)}
+    if not checks:
+        return ChecksState.NOT_FOUND
+    if statuses <= {CheckStatus.SUCCESS}:
+        return ChecksState.SUCCESS
+    if {check.status for check in checks} == {CheckStatus.PENDING}:
+        return ChecksState.PENDING
+    if statuses & {CheckStatus.PENDING, CheckStatus.RUNNING}:
+        return ChecksState.RUNNING
+    if {check.status for check in checks} == {CheckStatus.CANCELED}:
+        return ChecksState.CANCELED
+    return ChecksState.FAILED
+
+
+def failure_allowed(checks: list[tables.CommitStatus]) -> bool:
+    """Whether one of the newest checks failed and was allowed to."""
+    return any(_forgiven(check) for check in checks)
+
+
+def _forgiven(check: tables.CommitStatus) -> bool:
+    return check.status is CheckStatus.FAILED and check.allow_failure

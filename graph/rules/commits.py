@@ -1,0 +1,296 @@
+"""Commits: git's own records, read from a project's repository, and what hangs on them.
+
+A repository that is missing or damaged makes the field that needs it Unavailable. Nothing here starts a git process but a
+diff of very large files.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import orjson
+import structlog
+
+from graph.connections import MAXIMUM_OFFSET, Page, Window
+from graph.context import Context
+from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Unavailable
+from graph.loading import Loader
+from graph.rules import policy
+from graph.rules.building import Key
+from graph.rules.finding import as_id
+from storage import tables
+from storage.git import diff
+from storage.git.diff import DiffEntry
+from storage.git.log import TooDeep, history
+from storage.git.repository import Commit, DamagedRepository, NotARepository, Repository, UnknownCommit
+from storage.tables import LineType, commit_comments, users
+
+T = TypeVar("T")
+
+FULL_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectCommit(Commit):
+    """A commit as it stands in the repository of one project; a fork has the same commit as another one."""
+
+    project_id: int
+
+    @classmethod
+    def of(cls, project_id: int, commit: Commit) -> "ProjectCommit":
+        return cls(**{field.name: getattr(commit, field.name) for field in fields(commit)}, project_id=project_id)
+
+    @property
+    def id(self) -> str:
+        """What its global id holds."""
+        return f"{self.project_id}-{self.oid}"
+
+    @property
+    def key(self) -> Key:
+        return self.project_id, self.oid
+
+
+async def in_repository(context: Context, project_id: int, work: Callable[[Repository], T]) -> T:
+    """What `work` finds in the project's repository, in a thread. Raises Unavailable where the repository cannot be read."""
+    try:
+        return await context.services.repositories.read(project_id, work)
+    except NotARepository as error:
+        raise _unreadable(context, project_id, error) from error
+
+
+async def named(context: Context, project: tables.Project, rev: str) -> ProjectCommit:
+    """The commit that an exact name says: a full id, a branch, a tag, or the unique start of an id. Raises NotFound, Unavailable."""
+
+    def work(repository: Repository) -> Commit | None:
+        oid = repository.resolve(rev)
+        return repository.commit(oid) if oid is not None else None
+
+    found = await in_repository(context, project.id, work)
+    if found is None:
+        raise NotFound("Commit")
+    commit = ProjectCommit.of(project.id, found)
+    _loader(context).prime(commit.key, commit)
+    return commit
+
+
+async def by_oid(context: Context, key: Key) -> ProjectCommit | None:
+    """A commit among others of its level; None when the repository has none of this id. Raises Unavailable."""
+    return _found(await _loader(context).get(key))
+
+
+async def of_nodes(context: Context, ids: list[str]) -> dict[str, Any]:
+    """The commits of `ids` (as `ProjectCommit.id`) in whose projects the viewer may read code; an error stands for an unreadable one."""
+    keys: dict[str, Key] = {}
+    for text in ids:
+        number, _, oid = text.partition("-")
+        project_id = as_id(number)
+        if project_id is not None and FULL_ID.fullmatch(oid):
+            keys[text] = project_id, oid
+    seen = await policy.seen_projects(context, [project_id for project_id, _ in keys.values()])
+    projects = await context.rows_by_id(tables.Project).get_many(seen)
+    readable = {key for key, project in projects.items() if await policy.may(context, policy.Action.READ_CODE, project)}
+    wanted = {text: key for text, key in keys.items() if key[0] in readable}
+    found = await _loader(context).get_many(wanted.values())
+    return {text: found[key] for text, key in wanted.items() if found[key] is not None}
+
+
+async def history_page(context: Context, project: tables.Project, ref: str | None, window: Window) -> Page:
+    """A page of the history of a branch or tag (or of any exact name), by default of the default branch; empty for an unknown name.
+
+    A cursor holds the commit that the walk starts from and a place in the walk, so further pages stay exact while the branch moves.
+    The page costs the commits up to its end, whatever the length of the history. Raises Unavailable, BadRequest for a foreign
+    cursor, LimitExceeded for a page that is too deep.
+    """
+    position = _position(window.after) if window.after is not None else None
+
+    def work(repository: Repository) -> tuple[str, int, list[Commit]] | None:
+        if position is not None:
+            start, skip = position
+        else:
+            named = repository.resolve(ref) if ref is not None else _default(repository, project.default_branch)
+            if named is None:
+                return None
+            start, skip = named, window.offset
+        return start, skip, history(repository, start, skip=skip, limit=window.size + 1)
+
+    try:
+        found = await in_repository(context, project.id, work)
+    except UnknownCommit as error:
+        raise BadRequest("This cursor is not one of this list.") from error
+    except TooDeep as error:
+        raise LimitExceeded("This page lies too deep in the history; start from a commit near it, with `ref`.") from error
+    start, skip, walked = found or ("", 0, [])
+    commits = [ProjectCommit.of(project.id, commit) for commit in walked[: window.size]]
+    places = {commit.oid: place for place, commit in enumerate(commits, skip)}
+    for commit in commits:
+        _loader(context).prime(commit.key, commit)
+    return Page(
+        nodes=commits,
+        has_next=len(walked) > window.size,
+        has_previous=skip > 0,
+        cursor=lambda commit: _cursor(start, places[commit.oid]),
+    )
+
+
+async def diff_of(context: Context, commit: ProjectCommit) -> list[DiffEntry] | None:
+    """What the commit changed. Raises Unavailable, and LimitExceeded where the operation asked for too much already."""
+    diffs: Loader[Key, list[DiffEntry] | OperationError] = context.loader("diffs", _Diffs(context))
+    return _found(await diffs.get(commit.key))
+
+
+async def author_of(context: Context, commit: ProjectCommit) -> tables.User | None:
+    """The account that owns the author's e-mail address."""
+
+    async def fetch(emails: list[str]) -> Mapping[str, tables.User]:
+        return dict(map(tuple, await context.tuples(users.by_emails(emails))))
+
+    email = commit.author_email.lower()
+    return await context.loader("users by e-mail", fetch).get(email) if email else None
+
+
+async def comment_count(context: Context, commit: ProjectCommit) -> int:
+    async def fetch(keys: list[Key]) -> Mapping[Key, int]:
+        rows = await context.tuples(commit_comments.counts(_by_project(keys)))
+        return {(project_id, sha): count for project_id, sha, count in rows}
+
+    return await context.loader("commit comment counts", fetch).get(commit.key) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a comment belongs: a commit, and a line of its diff or None."""
+
+    oid: str
+    line: tuple[str, int, LineType] | None = None
+
+
+async def place_of_comment(
+    context: Context, project: tables.Project, rev: str, path: str | None, line: int | None, line_type: LineType | None
+) -> Place:
+    """The commit that `rev` names, and the line where a full id, a path and a line name one that the commit changed.
+
+    A line is taken for a new one unless `line_type` says otherwise. Everything else places the comment under the whole commit
+    (rules for posting a commit comment). Raises NotFound, Unavailable.
+    """
+
+    def work(repository: Repository) -> Place | None:
+        oid = repository.resolve(rev)
+        if oid is None:
+            return None
+        kind = line_type or LineType.NEW
+        if oid == rev.lower() and path and line is not None and diff.find_line(diff.diff_of_commit(repository, oid), path, line, kind):
+            return Place(oid, (path, line, kind))
+        return Place(oid)
+
+    found = await in_repository(context, project.id, work)
+    if found is None:
+        raise NotFound("Commit")
+    return found
+
+
+@dataclass
+class _Diffs:
+    """Reads the diffs of one operation, one after the other, until they hold more than one diff may."""
+
+    context: Context
+    left: int = diff.TOTAL_LIMIT
+
+    async def __call__(self, keys: list[Key]) -> Mapping[Key, Any]:
+        found: dict[Key, Any] = {}
+        for project_id, oid in keys:
+            found[project_id, oid] = await self._read(project_id, oid)
+        return found
+
+    async def _read(self, project_id: int, oid: str) -> list[DiffEntry] | OperationError | None:
+        if self.left <= 0:
+            return LimitExceeded("The diffs of one operation hold at most 5 MB; ask for those of fewer commits.")
+        try:
+            entries = await in_repository(self.context, project_id, lambda repository: diff.diff_of_commit(repository, oid))
+        except UnknownCommit:
+            return None
+        except OperationError as error:
+            return error
+        self.left -= sum(len(entry.diff) + len(entry.old_path) + len(entry.new_path) for entry in entries) + 1
+        return entries
+
+
+def _loader(context: Context) -> Loader[Key, ProjectCommit | OperationError]:
+    """Commits by key, a thread a project; an error stands for a commit that is there and cannot be read."""
+
+    async def fetch(keys: list[Key]) -> Mapping[Key, ProjectCommit | OperationError]:
+        found: dict[Key, ProjectCommit | OperationError] = {}
+        for project_id, oids in _by_project(keys).items():
+            try:
+                commits = await in_repository(context, project_id, _reader(oids))
+            except Unavailable as error:
+                found.update(dict.fromkeys(((project_id, oid) for oid in oids), error))
+                continue
+            for oid, commit in commits.items():
+                if isinstance(commit, Commit):
+                    found[project_id, oid] = ProjectCommit.of(project_id, commit)
+                else:
+                    found[project_id, oid] = _unreadable(context, project_id, commit)
+        return found
+
+    return context.loader("commits", fetch)
+
+
+def _reader(oids: list[str]) -> Callable[[Repository], dict[str, Commit | DamagedRepository]]:
+    def work(repository: Repository) -> dict[str, Commit | DamagedRepository]:
+        found: dict[str, Commit | DamagedRepository] = {}
+        for oid in oids:
+            try:
+                found[oid] = repository.commit(oid)
+            except UnknownCommit:
+                continue
+            except DamagedRepository as error:
+                found[oid] = error
+        return found
+
+    return work
+
+
+def _default(repository: Repository, name: str | None) -> str | None:
+    """The head of the project's default branch, or of the repository's own where the project names none that exists."""
+    if name and (oid := repository.resolve(name)):
+        return oid
+    own = repository.default_branch()
+    return repository.resolve(own) if own else None
+
+
+def _found(value: T | OperationError | None) -> T | None:
+    if isinstance(value, OperationError):
+        raise value
+    return value
+
+
+def _by_project(keys: list[Key]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for project_id, oid in keys:
+        found.setdefault(project_id, []).append(oid)
+    return found
+
+
+def _unreadable(context: Context, project_id: int, error: Exception) -> Unavailable:
+    log.warning("repository cannot be read", project_id=project_id, error=str(error), request_id=context.request_id)
+    return Unavailable("The repository cannot be read right now.")
+
+
+def _cursor(start: str, place: int) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps(["commit", start, place])).decode().rstrip("=")
+
+
+def _position(cursor: str) -> tuple[str, int]:
+    """The start of the walk and how many commits to skip, for a page after the cursor."""
+    try:
+        mark, start, place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if mark != "commit" or not FULL_ID.fullmatch(start) or type(place) is not int or not 0 <= place < MAXIMUM_OFFSET:
+            raise ValueError
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise BadRequest("This cursor is not one of this list.") from error
+    return start, place + 1
