@@ -4,7 +4,8 @@ The service is this with doors, a command of the command line this without.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 import structlog
 
@@ -13,7 +14,8 @@ from forgefront.instance import Instance
 from graph.context import Services
 from graph.execute import Graph
 from storage import migrations
-from storage.database import Database
+from storage.database import Database, now
+from storage.git.importing import Progress
 from storage.git.repositories import Repositories
 from storage.secrets import BadKey, Passwords, TokenCipher, load_key
 
@@ -23,7 +25,7 @@ CLOSING_SECONDS = 3.0
 class Engine:
     """The graph over one data folder. Making it touches the folder, but not the database before it is started. Raises ConfigError."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, progress: Progress | None = None, clock: Callable[[], datetime] = now) -> None:
         self.config = config
         try:
             config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -44,6 +46,8 @@ class Engine:
                 cipher=TokenCipher(key),
                 external_url=config.base_url,
                 avatar_url_template=config.avatar_url_template,
+                clock=clock,
+                progress=progress,
             )
         )
         self._instance = Instance(config.data)

@@ -46,8 +46,8 @@ def command(git_dir: Path, *arguments: str) -> list[str]:
     ]
 
 
-def run(git_dir: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """What the command prints. Raises GitFailed, or OSError (ENOSPC) when the disk is full."""
+def run(git_dir: Path, *arguments: str, stdin: bytes = b"", seconds: float = TIMEOUT) -> bytes:
+    """What the command prints. Raises GitFailed, also after `seconds`, or OSError (ENOSPC) when the disk is full."""
     try:
         done = subprocess.run(  # noqa: S603 - a list of arguments, no shell
             command(git_dir, *arguments),
@@ -55,11 +55,11 @@ def run(git_dir: Path, *arguments: str, stdin: bytes = b"") -> bytes:
             capture_output=True,
             env=environment(),
             cwd="/",
-            timeout=TIMEOUT,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise GitFailed(f"git {arguments[0]} took more than {TIMEOUT:.0f} s") from error
+        raise GitFailed(f"git {arguments[0]} took more than {seconds:.0f} s") from error
     if done.returncode:
         raise failure(done.stderr)
     return done.stdout

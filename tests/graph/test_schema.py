@@ -1,0 +1,99 @@
+"""The schema as a contract: written down, described throughout, and changed knowingly."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from graphql import (
+    GraphQLEnumType,
+    GraphQLInputObjectType,
+    GraphQLInterfaceType,
+    GraphQLObjectType,
+    is_introspection_type,
+    is_specified_scalar_type,
+)
+
+from graph.compatibility import Change, Harm, changes
+from graph.schema import graphql_schema, printed
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "schema.graphql"
+
+
+def test_file_is_what_the_code_says() -> None:
+    assert FILE.is_file() and FILE.read_text(encoding="utf-8") == printed(), "run scripts/schema"
+
+
+def described() -> Iterator[tuple[str, str | None]]:
+    """(name, description) of every type, field, argument, input field and enumeration value."""
+    for name, kind in graphql_schema.type_map.items():
+        if is_introspection_type(kind) or is_specified_scalar_type(kind):
+            continue
+        yield name, kind.description
+        if isinstance(kind, GraphQLObjectType | GraphQLInterfaceType):
+            for field_name, field in kind.fields.items():
+                yield f"{name}.{field_name}", field.description
+                for argument_name, argument in field.args.items():
+                    yield f"{name}.{field_name}({argument_name}:)", argument.description
+        elif isinstance(kind, GraphQLInputObjectType):
+            for field_name, input_field in kind.fields.items():
+                yield f"{name}.{field_name}", input_field.description
+        elif not isinstance(kind, GraphQLEnumType):
+            yield name, kind.description
+
+
+def test_everything_has_a_description() -> None:
+    assert [name for name, text in described() if not (text or "").strip()] == [], "give it a description"
+
+
+class TestChanges:
+    OLD = 'type Query { issue(iid: Int): String "Old." label: String } enum State { OPENED }'
+
+    @pytest.mark.parametrize(
+        ("new", "harm"),
+        [
+            ("type Query { issue(iid: Int): String label: String } enum State { OPENED }", None),
+            ("type Query { issue(iid: Int): String label: String more: Int } enum State { OPENED }", Harm.SAFE),
+            ("type Query { issue(iid: Int, id: ID): String label: String } enum State { OPENED }", Harm.RISKY),
+            ("type Query { issue(iid: Int): String label: String } enum State { OPENED CLOSED }", Harm.RISKY),
+            ("type Query { issue(iid: Int): String } enum State { OPENED }", Harm.BREAKING),
+            ("type Query { issue(iid: Int!): String label: String } enum State { OPENED }", Harm.BREAKING),
+            ("type Query { issue(iid: Int): Int label: String } enum State { OPENED }", Harm.BREAKING),
+            ("type Query { issue(iid: Int): String label: String } enum State { CLOSED }", Harm.BREAKING),
+        ],
+    )
+    def test_worst_of_a_change(self, new: str, harm: Harm | None) -> None:
+        found = [change for change in changes(self.OLD, new) if "escription" not in change.text]
+        assert max((change.harm for change in found), default=None) == harm
+
+    def test_worst_comes_first(self) -> None:
+        found = changes("type Query { a: Int b: Int }", "type Query { a: Int c: Int }")
+        assert [change.harm for change in found] == [Harm.BREAKING, Harm.SAFE]
+        assert str(found[0]) == "breaking: Field Query.b was removed."
+
+    def test_what_breaks_is_announced(self) -> None:
+        """Since the last release, or since the last commit while there is none."""
+        broken = [change for change in since_last_release() if change.harm is Harm.BREAKING]
+        log = ROOT / "CHANGELOG.md"
+        announced = log.read_text(encoding="utf-8") if log.is_file() else ""
+        assert [change.text for change in broken if change.text not in announced] == [], (
+            "operations that ran before would fail; where that is meant, put these sentences into CHANGELOG.md"
+        )
+
+
+def since_last_release() -> list[Change]:
+    tag = git("describe", "--tags", "--abbrev=0", "--match", "v[0-9]*")
+    old = git("show", f"{(tag or 'HEAD').strip()}:schema.graphql")
+    if old is None:
+        pytest.skip("no schema.graphql was committed here yet")
+    return changes(old, printed())
+
+
+def git(*arguments: str) -> str | None:
+    """What git prints, or None where it fails, as outside a repository."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False, timeout=30)
+    except OSError:
+        return None
+    return done.stdout.decode() if done.returncode == 0 else None
