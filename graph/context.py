@@ -12,6 +12,7 @@ from sqlmodel import col
 
 from graph.errors import Unauthenticated
 from graph.loading import Loader
+from graph.rules.throttling import Failures
 from storage import tables
 from storage.database import Database, Session, now
 from storage.git.repositories import Repositories
@@ -37,6 +38,7 @@ class Services:
     avatar_url_template: str | None = None
     clock: Callable[[], datetime] = now
     progress: Callable[[str, int, int], None] | None = None
+    sign_in_failures: Failures = field(default_factory=Failures)
 
 
 @dataclass

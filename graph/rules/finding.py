@@ -80,3 +80,12 @@ async def user(context: Context, database_id: int) -> tables.User:
     if found is None:
         raise NotFound("User")
     return found
+
+
+async def of_user(context: Context, table: type[R], user_id: int, database_id: int, *conditions: Any) -> R:
+    """A row that belongs to a user, by its id. Raises NotFound, also for an id of another user's."""
+    kind: Any = table
+    found = await context.first(select(table).where(col(kind.id) == database_id, col(kind.user_id) == user_id, *conditions))
+    if found is None:
+        raise NotFound(table.__name__)
+    return found

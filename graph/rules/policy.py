@@ -42,6 +42,7 @@ class Action(StrEnum):
     CREATE_PROJECT = "group:create_project"
     CREATE_GROUP = "instance:create_group"
     ADMIN_USERS = "instance:admin_users"
+    READ_ACCOUNT = "account:read"
     TRANSFER_PROJECT = "instance:transfer_project"
     IMPORT_REPOSITORY = "instance:import_repository"
 
@@ -91,8 +92,12 @@ INSTANCE_RULES: dict[Action, str] = {
 """Actions on the instance → the attribute of the user that allows them."""
 
 
+ACCOUNT_ACTIONS = frozenset((Action.READ_ACCOUNT,))
+"""Actions on a user: what is the user's own business, and an administrator's."""
+
+
 async def require(context: Context, action: Action, subject: Any = None) -> None:
-    """Raises Forbidden unless the viewer may do this to the subject: a project, a thing in one, a group, or nothing (the instance)."""
+    """Raises Forbidden unless the viewer may do this to the subject: a project, a thing in one, a group, a user, or nothing."""
     if not await may(context, action, subject):
         raise Forbidden
 
@@ -101,6 +106,8 @@ async def may(context: Context, action: Action, subject: Any = None) -> bool:
     viewer = context.viewer
     if action in INSTANCE_RULES:
         return bool(getattr(viewer, INSTANCE_RULES[action]))
+    if action in ACCOUNT_ACTIONS:
+        return knows(context, subject.id)
     rule = RULES[action]
     if isinstance(subject, tables.Namespace):
         level = await group_level(context, subject)
@@ -112,6 +119,11 @@ async def may(context: Context, action: Action, subject: Any = None) -> bool:
     if level >= rule.least or (rule.shared and _is_shared(project)):
         return True
     return rule.own and viewer.id in (subject.author_id, getattr(subject, "assignee_id", None)) and await sees_project(context, project)
+
+
+def knows(context: Context, user_id: int) -> bool:
+    """Whether the viewer may know what concerns this user alone: one's own account, and every account for administrators."""
+    return context.viewer.admin or context.viewer.id == user_id
 
 
 async def project_of(context: Context, subject: Any) -> tables.Project:

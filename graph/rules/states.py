@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from storage.tables import IssueState
+from storage.tables import IssueState, UserState
 
 
 class IssueEvent(StrEnum):
@@ -13,4 +13,15 @@ class IssueEvent(StrEnum):
 ISSUE: dict[tuple[IssueState, IssueEvent], IssueState] = {
     (IssueState.OPENED, IssueEvent.CLOSE): IssueState.CLOSED,
     (IssueState.CLOSED, IssueEvent.REOPEN): IssueState.OPENED,
+}
+
+
+class UserEvent(StrEnum):
+    BLOCK = "block"
+    UNBLOCK = "unblock"
+
+
+USER: dict[tuple[UserState, UserEvent], UserState] = {
+    (UserState.ACTIVE, UserEvent.BLOCK): UserState.BLOCKED,
+    (UserState.BLOCKED, UserEvent.UNBLOCK): UserState.ACTIVE,
 }

@@ -1,5 +1,6 @@
 """How inputs name things, and tell what was not sent from what is null."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import strawberry
@@ -63,3 +64,70 @@ async def find(context: Context, table: type[R], input: InProject) -> tuple[tabl
         database_id=value_or(input.database_id, None),
         iid=value_or(getattr(input, "iid", None), None),
     )
+
+
+@strawberry.input
+class UserInput:
+    """Names a user: by its `id`, or by `databaseId`."""
+
+    id: strawberry.ID | None = given("The id of the user; nothing else is needed then.")
+    database_id: int | None = given("The v3 id of the user.")
+
+
+def user_id_of(input: UserInput) -> int:
+    """The v3 id of the user that an input names. Raises NotFound."""
+    if sent(input.id) and input.id is not None:
+        kind, key = parse_global_id(input.id) or ("", "")
+        found = finding.as_id(key) if kind == ENTITIES[tables.User].name else None
+    else:
+        found = value_or(input.database_id, None)
+    if found is None:
+        raise NotFound("User")
+    return found
+
+
+@strawberry.input
+class OfUser:
+    """Names a thing of a user: by its `id` alone, or by `databaseId`, which is the viewer's own unless `userId` is given."""
+
+    id: strawberry.ID | None = given("The id of the thing; nothing else is needed then.")
+    database_id: int | None = given("The v3 id of the thing.")
+    user_id: int | None = given("The v3 id of the user whose it is, beside `databaseId`; administrators only. The viewer when not sent.")
+
+
+async def owner_id(context: Context, user_id: int | None) -> int:
+    """Whose things an input is about: the viewer's, or those of a user whom only administrators may name. Raises Forbidden, NotFound.
+
+    The user is looked up aside, so that no writer waits for what is checked after it.
+    """
+    given_id = value_or(user_id, None)
+    if given_id is None:
+        return context.viewer.id
+    await policy.require(context, policy.Action.ADMIN_USERS)
+    async with context.aside() as aside:
+        return (await finding.user(aside, given_id)).id
+
+
+async def find_owned(context: Context, table: type[R], input: OfUser) -> R:
+    """The row of a user that an input names. Raises NotFound, also for a row of another user; Forbidden as `owner_id`."""
+    name = ENTITIES[table].name
+    if sent(input.id) and input.id is not None:
+        word, key = parse_global_id(input.id) or ("", "")
+        number = finding.as_id(key) if word == name else None
+        row = await context.rows_by_id(table).get(number) if number is not None else None
+        if row is None or not policy.knows(context, row.user_id):  # type: ignore[attr-defined]
+            raise NotFound(name)
+        return row
+    owner = await owner_id(context, input.user_id)
+    return await finding.of_user(context, table, owner, value_or(input.database_id, 0))
+
+
+def owned_nodes(table: type[R]) -> Callable[[Context, list[str]], Awaitable[dict[str, Any]]]:
+    """What of a table of users' own things the viewer may be given as nodes."""
+
+    async def nodes(context: Context, keys: list[str]) -> dict[str, Any]:
+        numbers = {number: key for key in keys if (number := finding.as_id(key)) is not None}
+        rows: dict[int, Any] = await context.rows_by_id(table).get_many(numbers)
+        return {numbers[key]: row for key, row in rows.items() if row is not None and policy.knows(context, row.user_id)}
+
+    return nodes

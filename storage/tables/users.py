@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
@@ -68,13 +68,12 @@ def by_token(digest: str) -> Select[User, str]:
     return select(User, col(Token.digest)).join(Token, col(Token.user_id) == col(User.id)).where(col(Token.digest) == digest)
 
 
-def held(user_id: int) -> Select[User]:
-    """The user as it is now; others who hold it wait for this transaction's end."""
-    return select(User).where(col(User.id) == user_id).with_for_update(key_share=True)
+def has_username(username: str) -> ColumnElement[bool]:
+    return func.lower(col(User.username)) == username.lower()
 
 
 def by_username(username: str) -> Select[User]:
-    return select(User).where(func.lower(col(User.username)) == username.lower())
+    return select(User).where(has_username(username))
 
 
 def administrators() -> Select[User]:
@@ -102,9 +101,9 @@ def of_directory(provider: str, extern_uid: str) -> Select[User]:
     return select(User).where(col(User.provider) == provider, col(User.extern_uid) == extern_uid)
 
 
-def personal_projects(user_ids: list[int]) -> Select[int, int]:
+def personal_projects(user_ids: list[int]) -> Select[Any]:
     """(user id, number of projects in the personal namespace), for those who have some."""
-    owner = col(Namespace.owner_id)
+    owner: Any = col(Namespace.owner_id)
     return (
         select(owner, func.count())
         .select_from(Project)

@@ -1,0 +1,46 @@
+"""What happens when a user goes.
+
+1. Whoever alone owns a group stays: the group would be nobody's.
+2. Personal projects go, with all that is in them.
+3. What the user wrote elsewhere is given to the ghost, so that nobody else's discussion loses its half.
+4. The user goes, and with the row the keys, addresses, tokens and memberships.
+5. After the commit, the repositories of the personal projects are removed. A crash before that leaves files without a row, never a
+   row without its repository.
+"""
+
+from sqlalchemy import delete
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import Conflict, Forbidden
+from graph.rules import accounts
+from graph.rules.projects import remove_repositories
+from storage import tables
+from storage.tables import NamespaceKind, members, users
+
+
+async def remove(context: Context, user: tables.User) -> None:
+    """Removes a user whom `accounts.find_for_change` gave. Raises Conflict naming the groups that the user alone owns."""
+    if user.id == context.viewer.id:
+        raise Forbidden("You cannot delete yourself")
+    await _require_other_owners(context, user)
+    projects = await context.all(users.ids_of_personal_projects(user.id))
+    ghost = await accounts.ghost(context)
+    session = context.session
+    namespace = tables.Namespace
+    await session.execute(delete(namespace).where(col(namespace.owner_id) == user.id, col(namespace.kind) == NamespaceKind.USER))
+    for statement in users.hand_over(user.id, ghost.id):
+        await session.execute(statement)
+    await session.execute(delete(tables.User).where(col(tables.User.id) == user.id))
+    context.loaders.clear()
+    remove_repositories(context, projects)
+
+
+async def _require_other_owners(context: Context, user: tables.User) -> None:
+    owned = {group.id: group.path for group in await context.all(members.groups_owned(user.id))}
+    if not owned:
+        return
+    safe = set(await context.all(members.groups_with_another_owner(user.id, list(owned))))
+    alone = sorted(path for key, path in owned.items() if key not in safe)
+    if alone:
+        raise Conflict(None, f"{user.username} is the only owner of {', '.join(alone)}; give each another owner first.")
