@@ -62,10 +62,16 @@ def already() -> Conflict:
     return Conflict("userId", "Already exists")
 
 
-async def require_removal(context: Context, action: Action, place: object, user: tables.User) -> None:
-    """Anybody may leave; to send somebody else away takes the right to. Raises Forbidden."""
-    if user.id != context.viewer.id:
+async def leaver(context: Context, user_id: int | None, username: str | None, action: Action, place: object) -> tables.User:
+    """The user whose membership in a group or project shall end: the viewer, or anybody for whom may do the action there.
+
+    Raises Forbidden before it looks whether there is such a user, NotFound, Required.
+    """
+    viewer = context.viewer
+    leaving = user_id == viewer.id if user_id is not None else (username or "").lower() == viewer.username.lower()
+    if not leaving:
         await require(context, action, place)
+    return await user(context, user_id, username)
 
 
 async def keep_an_owner(context: Context, member: tables.GroupMember) -> None:

@@ -68,10 +68,25 @@ async def visibility(context: Context, wanted: tables.Visibility | None) -> int:
     return int(level)
 
 
-async def require_free(context: Context, namespace_id: int, path: str, message: str = "has already been taken") -> None:
+async def require_free(context: Context, namespace_id: int, path: str) -> None:
     """Raises Taken. The constraint has the last word; this gives the answer before a long import."""
     if await context.exists(projects.has_path(namespace_id, path)):
-        raise Taken("path", message)
+        raise Taken("path")
+
+
+async def move(context: Context, project: tables.Project, group: tables.Namespace) -> None:
+    """Puts the project, which is held, into the group. Raises Invalid for the group where it is, Taken."""
+    if project.namespace_id == group.id:
+        raise Invalid("groupPath", "is invalid")
+    if await context.exists(projects.has_path(group.id, project.path)):
+        raise taken_there()
+    project.namespace_id, project.updated_at = group.id, context.now()
+    await context.session.flush()
+    context.loaders.clear()
+
+
+def taken_there() -> Taken:
+    return Taken("path", "Project with same path in target namespace already exists")
 
 
 def tags(names: list[str]) -> list[str]:

@@ -93,6 +93,14 @@ def held_in_project(project_id: int, user_id: int) -> Select[ProjectMember]:
     return select(ProjectMember).where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id).with_for_update()
 
 
+def is_in_group(group_id: int, user_id: int) -> ColumnElement[bool]:
+    return exists().where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id)
+
+
+def is_in_project(project_id: int, user_id: int) -> ColumnElement[bool]:
+    return exists().where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id)
+
+
 def another_owner(group_id: int, user_id: int) -> ColumnElement[bool]:
     """The condition that somebody else than the user owns the group."""
     return exists().where(

@@ -49,3 +49,7 @@ def group_named(name: str) -> ColumnElement[bool]:
 def matching(text: str) -> ColumnElement[bool]:
     """The condition that a namespace has the text in its name or path."""
     return or_(col(Namespace.name).icontains(text, autoescape=True), col(Namespace.path).icontains(text, autoescape=True))
+
+
+def is_group() -> ColumnElement[bool]:
+    return col(Namespace.kind) == NamespaceKind.GROUP
