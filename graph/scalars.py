@@ -1,6 +1,6 @@
 """Scalars of the schema."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NewType
 
 import strawberry
@@ -23,6 +23,10 @@ def parse_instant(value: Any) -> datetime:
         raise GraphQLError("A DateTime is an RFC 3339 instant, as 2016-01-19T08:40:25Z.") from error
     if parsed.tzinfo is None:
         raise GraphQLError("A DateTime needs its offset, as 2016-01-19T08:40:25Z.")
+    try:
+        parsed.astimezone(UTC)
+    except OverflowError as error:
+        raise GraphQLError("A DateTime lies in the years 1 to 9999, in UTC too.") from error
     return parsed
 
 

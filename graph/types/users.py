@@ -180,7 +180,7 @@ class Profile:
 @strawberry.input(description="A new user.")
 class CreateUserInput(Profile):
     email: str = strawberry.field(description="The primary address; of nobody else.")
-    password: str = strawberry.field(description="8 to 128 characters.")
+    password: str | None = given("8 to 128 characters; without one the user has a token and cannot sign in.")
     username: str = strawberry.field(description="The name in mentions and paths; of no other user and no group, without case.")
     name: str = strawberry.field(description="The full name.")
     confirm: bool | None = given("Whether the address has yet to be confirmed; true when not sent. No mail is sent.")
@@ -193,6 +193,11 @@ class UpdateUserInput(UserInput, Profile):
     username: str | None = given("The name in mentions and paths; the personal projects move along.")
     name: str | None = given("The full name.")
     blocked_by_directory: bool | None = given("True blocks the user on behalf of a synchronized directory; false ends that.")
+    confirmed: bool | None = given("Whether the e-mail address was confirmed.")
+    two_factor_enabled: bool | None = given("Whether signing in takes a second factor.")
+    theme_id: int | None = given("The theme of the pages.")
+    color_scheme_id: int | None = given("The colours of code.")
+    current_sign_in_at: datetime | None = given("When the user last signed in; null clears it.")
 
 
 @strawberry.input(description="Names a user.")
@@ -222,6 +227,8 @@ class SignInInput:
 
 
 COLUMNS = ("email", "password", "name", "username", *Profile.__annotations__)
+KEPT = ("confirmed", "two_factor_enabled", "theme_id", "color_scheme_id")
+"""Columns that administration or a directory fills, taken as they are; null means nothing."""
 NEVER_NULL = frozenset(("email", "password", "name", "username", "projects_limit", "admin", "can_create_group"))
 
 
@@ -281,6 +288,9 @@ async def update_user(info: Info, input: UpdateUserInput) -> tables.User:
         raise Invalid("admin", "cannot be taken from yourself")
     username, name, address = (wanted.pop(key, None) for key in ("username", "name", "email"))
     await accounts.require_free(context, username=username, address=address, identity=_identity(user, wanted), user_id=user.id)
+    wanted.update({key: value for key in KEPT if (value := value_or(getattr(input, key), None)) is not None})
+    if sent(input.current_sign_in_at):
+        wanted["current_sign_in_at"] = input.current_sign_in_at
     user.sqlmodel_update(wanted)
     directory = value_or(input.blocked_by_directory, None)
     if directory is not None:
