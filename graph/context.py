@@ -11,6 +11,7 @@ from sqlalchemy import Select, select
 from sqlmodel import col
 
 from graph.errors import Unauthenticated
+from graph.events.outbox import Outbox
 from graph.loading import Loader
 from graph.rules.throttling import Failures
 from storage import tables
@@ -39,6 +40,7 @@ class Services:
     clock: Callable[[], datetime] = now
     progress: Callable[[str, int, int], None] | None = None
     sign_in_failures: Failures = field(default_factory=Failures)
+    outbox: Outbox = field(default_factory=Outbox)
 
 
 @dataclass

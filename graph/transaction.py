@@ -28,3 +28,11 @@ async def take_back(undo: list[Callable[[], Awaitable[None]]]) -> None:
     """Undoes the effects outside the database of an operation that was not kept, the last one first."""
     while undo:
         await undo.pop()()
+
+
+@asynccontextmanager
+async def kept(database: Database) -> AsyncIterator[Session]:
+    """A writing session for what no operation asked for, such as the outcome of a delivery; committed at the end of the block."""
+    async with database.writing() as session:
+        yield session
+        await session.commit()

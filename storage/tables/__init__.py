@@ -5,7 +5,10 @@ from storage.tables.base import any_row, lock
 from storage.tables.commit_comments import CommitComment, LineType
 from storage.tables.commit_statuses import CheckStatus, CommitStatus
 from storage.tables.counters import Counter, CounterKind
+from storage.tables.deliveries import Delivery, DeliveryState
 from storage.tables.emails import Email
+from storage.tables.events import Event
+from storage.tables.hooks import Hook
 from storage.tables.issues import Issue, IssueState
 from storage.tables.labels import IssueLabel, Label
 from storage.tables.members import AccessLevel, GroupMember, ProjectMember
@@ -24,8 +27,12 @@ __all__ = [
     "CommitStatus",
     "Counter",
     "CounterKind",
+    "Delivery",
+    "DeliveryState",
     "Email",
+    "Event",
     "GroupMember",
+    "Hook",
     "Issue",
     "IssueLabel",
     "IssueState",

@@ -9,6 +9,39 @@ down_revision = None
 
 def upgrade() -> None:
     op.create_table(
+        "events",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("payload", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_events")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("events", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_events_created_at"), ["created_at"], unique=False)
+
+    op.create_table(
+        "hooks",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("url", sa.String(length=2000), nullable=False),
+        sa.Column("sealed_credentials", sa.Text(), nullable=True),
+        sa.Column("sealed_secret", sa.Text(), nullable=True),
+        sa.Column("push_events", sa.Boolean(), nullable=False),
+        sa.Column("tag_push_events", sa.Boolean(), nullable=False),
+        sa.Column("issues_events", sa.Boolean(), nullable=False),
+        sa.Column("merge_requests_events", sa.Boolean(), nullable=False),
+        sa.Column("note_events", sa.Boolean(), nullable=False),
+        sa.Column("enable_ssl_verification", sa.Boolean(), nullable=False),
+        sa.Column("last_success_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("failing_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("disabled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("disabled_reason", sa.String(length=255), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_hooks")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
         "settings",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
@@ -63,6 +96,33 @@ def upgrade() -> None:
         sa.UniqueConstraint("username", name=op.f("uq_users_username")),
         sqlite_autoincrement=True,
     )
+    op.create_table(
+        "deliveries",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("event_id", sa.Integer(), nullable=False),
+        sa.Column("hook_id", sa.Integer(), nullable=False),
+        sa.Column("webhook_id", sa.String(length=64), nullable=False),
+        sa.Column("event_name", sa.String(length=64), nullable=False),
+        sa.Column("state", sa.String(length=32), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("next_attempt_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("claimed_by", sa.String(length=64), nullable=True),
+        sa.Column("claimed_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("response_code", sa.Integer(), nullable=True),
+        sa.Column("error", sa.String(length=255), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("delivered_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["event_id"], ["events.id"], name=op.f("fk_deliveries_event_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["hook_id"], ["hooks.id"], name=op.f("fk_deliveries_hook_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_deliveries")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("deliveries", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_deliveries_claimed_by"), ["claimed_by"], unique=False)
+        batch_op.create_index(batch_op.f("ix_deliveries_event_id"), ["event_id"], unique=False)
+        batch_op.create_index("ix_deliveries_hook_id_id", ["hook_id", "id"], unique=False)
+        batch_op.create_index("ix_deliveries_hook_id_state_next_attempt_at", ["hook_id", "state", "next_attempt_at"], unique=False)
+
     op.create_table(
         "emails",
         sa.Column("id", sa.Integer(), nullable=False),

@@ -1,0 +1,273 @@
+"""Delivers events: claim what is due, POST it, record the outcome, try again later.
+
+At least once: an attempt counts when its outcome is recorded, so what a killed process was at is done again once its claim has run out.
+Nobody waits for a slow receiver. Attempts run side by side, few to one host; a hook whose last attempt failed, or that has not yet
+taken anything, has one at a time. The order of events is not kept.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+import orjson
+import structlog
+
+from graph.context import Services
+from graph.events.guard import port_of
+from graph.events.sending import TIMEOUT_SECONDS, Message, Result
+from graph.transaction import kept
+from storage.database import Session
+from storage.secrets import TokenCipher, Undecipherable
+from storage.tables import Delivery, DeliveryState, Event, Hook, deliveries, events, hooks
+
+GAPS = (0.0, 5.0, 20.0, 60.0, 5 * 60.0, 30 * 60.0, 2 * 3600.0, 5 * 3600.0, 10 * 3600.0, 24 * 3600.0)
+"""Seconds before each attempt, the first counted from the event, the others from the attempt before (DECISIONS 31)."""
+JITTER = 0.1
+LONGEST_RETRY_AFTER = 24 * 3600.0
+"""Seconds; what a receiver asks for beyond is not believed."""
+DISABLE_AFTER = timedelta(days=5)
+KEPT = timedelta(days=30)
+"""How long the delivery log goes back."""
+AT_ONCE = 512
+AT_ONCE_TO_A_HOST = 4
+LEASE = timedelta(seconds=TIMEOUT_SECONDS + 10)
+POLL_SECONDS = 1.0
+"""How soon is seen what another process left behind; what this one publishes is seen at once."""
+STOP_SECONDS = 0.5
+HOOKS_A_STATEMENT = 50
+SWEPT_AT_ONCE = 1000
+
+Origin = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    delivery: Delivery
+    hook: Hook
+    event: Event
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    job: Job
+    result: Result
+    moment: datetime
+
+
+def gap_after(attempts: int, result: Result, jitter: Callable[[float, float], float] = random.uniform) -> float | None:
+    """Seconds from the failure of the last of so many attempts to the next one; None when there is none."""
+    if result.gone or attempts >= len(GAPS):
+        return None
+    gap = GAPS[attempts] * jitter(1 - JITTER, 1 + JITTER)
+    return max(gap, min(result.retry_after or 0.0, LONGEST_RETRY_AFTER))
+
+
+def message_for(cipher: TokenCipher, hook: Hook, webhook_id: str, payload: Any) -> Message:
+    """Raises Undecipherable when the hook's secrets were encrypted with another key."""
+    return Message(
+        url=hook.url,
+        webhook_id=webhook_id,
+        body=orjson.dumps(payload),
+        verify=hook.enable_ssl_verification,
+        credentials=cipher.decrypt(hook.sealed_credentials) if hook.sealed_credentials else None,
+        secret=cipher.decrypt(hook.sealed_secret) if hook.sealed_secret else None,
+    )
+
+
+def outcome_of(job: Job, result: Result, moment: datetime, jitter: Callable[[float, float], float]) -> dict[str, Any]:
+    """The columns of a delivery after an attempt."""
+    attempts = job.delivery.attempts + 1
+    if result.ok:
+        values: tuple[Any, ...] = (DeliveryState.DELIVERED, attempts, None, result.code, None, moment)
+    else:
+        # To a disabled hook a delivery goes only by hand, and then once.
+        gap = None if job.hook.disabled_at is not None else gap_after(attempts, result, jitter)
+        state = DeliveryState.FAILED if gap is None else DeliveryState.PENDING
+        values = (state, attempts, None if gap is None else moment + timedelta(seconds=gap), result.code, result.error, None)
+    return dict(zip(deliveries.OUTCOME, values, strict=True))
+
+
+class Deliverer:
+    """The deliveries of one process. `jitter(low, high)` gives a number between; `on_attempt` is told "delivered" or "failed"."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        jitter: Callable[[float, float], float] = random.uniform,
+        lease: timedelta = LEASE,
+        on_attempt: Callable[[str], None] | None = None,
+    ) -> None:
+        self._services = services
+        self._outbox = services.outbox
+        self._database = services.database
+        self._clock = services.clock
+        self._jitter = jitter
+        self._lease = lease
+        self._on_attempt = on_attempt
+        self._name = f"{socket.gethostname()[:32]}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._running: dict[asyncio.Task[None], Job] = {}
+        self._done: list[Done] = []
+        self._log = structlog.get_logger("hooks")
+
+    async def run(self) -> None:
+        """Delivers until it is cancelled. Raises what the database raises; it can be run again then."""
+        while True:
+            await self._outbox.woken(await self.turn())
+
+    async def turn(self) -> float:
+        """Records what has ended, starts what is due; seconds until there may be more to do."""
+        moment = self._clock()
+        ids, pause = await self._due(moment)
+        done, self._done = self._done, []
+        if done or ids:
+            try:
+                async with kept(self._database) as session:
+                    enabled = await self._record(session, done, moment)
+                    jobs = await self._claim(session, ids, moment)
+            except BaseException:
+                self._done[:0] = done
+                raise
+            if enabled:
+                self._outbox.hooks_changed()
+            for job in jobs:
+                task = asyncio.create_task(self._attempt(job), name=f"delivery {job.delivery.id}")
+                self._running[task] = job
+                task.add_done_callback(self._ended)
+        return pause
+
+    async def idle(self) -> None:
+        """Returns when nothing is under way and everything that ended is recorded."""
+        while self._running or self._done:
+            if self._running:
+                await asyncio.wait(self._running)
+            await self.turn()
+
+    async def close(self) -> None:
+        """Lets what is under way end, for a moment; hands the rest back, so that another process need not wait for the lease."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=STOP_SECONDS)
+        for task in list(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=STOP_SECONDS)
+        async with kept(self._database) as session:
+            await self._record(session, self._done, self._clock())
+            await session.execute(deliveries.hand_back(self._name))
+        self._done = []
+
+    async def sweep(self) -> None:
+        """Forgets events of long ago that are delivered or given up."""
+        before = self._clock() - KEPT
+        swept = SWEPT_AT_ONCE
+        while swept == SWEPT_AT_ONCE:
+            async with kept(self._database) as session:
+                swept = (await session.execute(events.forget(before, SWEPT_AT_ONCE))).rowcount
+
+    async def _due(self, moment: datetime) -> tuple[list[int], float]:
+        """The deliveries to claim now, and the seconds until the next look."""
+        async with self._database.reading() as session:
+            rows = (await session.execute(deliveries.next_by_hook(moment))).all()
+            waiting = [(hook, following) for hook, following in rows if following is not None]
+            later = min((following for _, following in waiting if following > moment), default=None)
+            pause = POLL_SECONDS if later is None else min(POLL_SECONDS, (later - moment).total_seconds())
+            shares = self._share([hook for hook, following in waiting if following <= moment])
+            ids: list[int] = []
+            listed = list(shares.items())
+            for start in range(0, len(listed), HOOKS_A_STATEMENT):
+                part = dict(listed[start : start + HOOKS_A_STATEMENT])
+                ids += (await session.execute(deliveries.due(part, moment))).scalars().all()
+        # There may be more behind these; a full house is looked at again when somebody leaves it.
+        return ids, 0.0 if ids else pause
+
+    def _share(self, due: list[Hook]) -> Counter[int]:
+        """How many deliveries each hook may start now: in turn one for each, until the places are given away."""
+        free = AT_ONCE - len(self._running)
+        hosts = Counter(job.origin for job in self._running.values())
+        taken = Counter(job.hook.id for job in self._running.values())
+        shares: Counter[int] = Counter()
+        random.shuffle(due)
+        limits = {hook.id: AT_ONCE_TO_A_HOST if hook.last_success_at is not None and hook.failing_since is None else 1 for hook in due}
+        origins = {hook.id: origin_of(hook) for hook in due}
+        for _ in range(AT_ONCE_TO_A_HOST):
+            for hook in due:
+                origin = origins[hook.id]
+                if free > 0 and taken[hook.id] + shares[hook.id] < limits[hook.id] and hosts[origin] < AT_ONCE_TO_A_HOST:
+                    shares[hook.id] += 1
+                    hosts[origin] += 1
+                    free -= 1
+        return shares
+
+    async def _claim(self, session: Session, ids: list[int], moment: datetime) -> list[Job]:
+        if not ids:
+            return []
+        claimed = (await session.execute(deliveries.claim(ids, self._name, moment + self._lease, moment))).scalars().all()
+        rows = (await session.execute(events.of_deliveries(list(claimed)))).all() if claimed else []
+        return [Job(delivery, hook, event, origin_of(hook)) for delivery, hook, event in rows]
+
+    async def _attempt(self, job: Job) -> None:
+        try:
+            message = message_for(self._services.cipher, job.hook, job.delivery.webhook_id, job.event.payload)
+            result = await self._outbox.sender.send(message, self._clock())
+        except Undecipherable:
+            result = Result(error="the hook's credentials cannot be read with this instance's key; make the hook anew")
+        except Exception as error:
+            self._log.error("unexpected", delivery=job.delivery.id, exc_info=error)
+            result = Result(error=f"{type(error).__name__}; the log of the server has it")
+        self._done.append(Done(job, result, self._clock()))
+        if self._on_attempt is not None:
+            self._on_attempt("delivered" if result.ok else "failed")
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._outbox.wake()
+
+    async def _record(self, session: Session, done: list[Done], moment: datetime) -> bool:
+        """Writes what has ended; whether a hook may be enabled by it."""
+        if not done:
+            return False
+        rows = []
+        last: dict[int, Done] = {}
+        for each in done:
+            outcome = outcome_of(each.job, each.result, each.moment, self._jitter)
+            rows.append({"key": each.job.delivery.id, **{f"new_{name}": value for name, value in outcome.items()}})
+            last[each.job.hook.id] = each
+            if outcome["state"] is DeliveryState.FAILED:
+                self._log.warning("delivery failed", delivery=each.job.delivery.id, hook=each.job.hook.id, error=each.result.error)
+        await (await session.connection()).execute(deliveries.record(self._name), rows)
+        good = [key for key, each in last.items() if each.result.ok]
+        bad = [key for key, each in last.items() if not each.result.ok]
+        if good:
+            await session.execute(hooks.succeeded(good, moment))
+        if bad:
+            await session.execute(hooks.failed(bad, moment))
+            await self._disable(session, [key for key in bad if last[key].result.gone], "The receiver wants no more: it answered 410.")
+            await self._disable(session, bad, f"Nothing was taken for {DISABLE_AFTER.days} days.", moment - DISABLE_AFTER)
+        return any(each.job.hook.disabled_at is not None for each in last.values() if each.result.ok)
+
+    async def _disable(self, session: Session, hook_ids: list[int], reason: str, failing_before: datetime | None = None) -> None:
+        if not hook_ids:
+            return
+        statement = hooks.disable(hook_ids, self._clock(), reason, failing_before=failing_before)
+        disabled = list((await session.execute(statement)).scalars().all())
+        if disabled:
+            await session.execute(deliveries.give_up(disabled, "The hook was disabled."))
+            self._log.warning("hooks disabled", hooks=disabled, reason=reason)
+
+
+def origin_of(hook: Hook) -> Origin:
+    """What counts as one host: the scheme, name and port of the URL."""
+    with contextlib.suppress(httpx.InvalidURL):
+        url = httpx.URL(hook.url)
+        return url.scheme, url.host, port_of(url)
+    return "", hook.url, 0

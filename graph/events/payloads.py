@@ -1,0 +1,486 @@
+"""What hooks are told: a dataclass an event, whose fields are the closed schema of its body (wire facts 10, DECISIONS 30).
+
+`of(context, …)` gathers a payload from rows, through the operation's loaders. Instants have no milliseconds.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Self
+
+from graph.context import Context
+from graph.rules import accounts
+from storage import tables
+from storage.tables import AccessLevel, NamespaceKind, Visibility
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """`event_name` is what the delivery log shows. `switch` is the column of a hook that must be on; None: every hook is told."""
+
+    event_name: ClassVar[str]
+    switch: ClassVar[str | None] = None
+
+    @classmethod
+    async def of(cls, *subjects: Any, **more: Any) -> Self:
+        """The context and what it is about, as each event's own `of` says."""
+        raise NotImplementedError
+
+    def body(self) -> dict[str, Any]:
+        """The JSON that is sent."""
+        return {"event_name": self.event_name, **asdict(self)}
+
+
+def instant(value: datetime) -> str:
+    """`2016-01-19T08:40:25Z`"""
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def dates(row: Any) -> dict[str, Any]:
+    return {"created_at": instant(row.created_at), "updated_at": instant(row.updated_at)}
+
+
+def visibility(project: tables.Project) -> str:
+    return Visibility(project.visibility_level).name.lower()
+
+
+def access(member: tables.ProjectMember | tables.GroupMember) -> str:
+    """`Developer`"""
+    return AccessLevel(member.access_level).name.capitalize()
+
+
+async def namespace_of(context: Context, project: tables.Project) -> tables.Namespace:
+    namespace: tables.Namespace = await _existing(context, tables.Namespace, project.namespace_id)
+    return namespace
+
+
+async def full_path(context: Context, project: tables.Project) -> str:
+    return f"{(await namespace_of(context, project)).path}/{project.path}"
+
+
+async def _existing(context: Context, table: Any, id: int) -> Any:
+    row = await context.rows_by_id(table).get(id)
+    assert row is not None, "a foreign key keeps it"  # noqa: S101
+    return row
+
+
+# Projects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectEvent(Event):
+    """Of a project that belongs to a group, the owner is the group, and `owner_email` is empty."""
+
+    created_at: str
+    updated_at: str
+    project_id: int
+    name: str
+    path: str
+    path_with_namespace: str
+    owner_name: str
+    owner_email: str
+    project_visibility: str
+
+    @classmethod
+    async def of(cls, context: Context, project: tables.Project) -> Self:
+        return cls(**await project_facts(context, project))
+
+
+async def project_facts(context: Context, project: tables.Project) -> dict[str, Any]:
+    namespace = await namespace_of(context, project)
+    owner_name, owner_email = namespace.name, ""
+    if namespace.kind is NamespaceKind.USER and namespace.owner_id is not None:
+        owner: tables.User = await _existing(context, tables.User, namespace.owner_id)
+        owner_name, owner_email = owner.name, owner.email
+    return {
+        **dates(project),
+        "project_id": project.id,
+        "name": project.name,
+        "path": project.path,
+        "path_with_namespace": f"{namespace.path}/{project.path}",
+        "owner_name": owner_name,
+        "owner_email": owner_email,
+        "project_visibility": visibility(project),
+    }
+
+
+class ProjectCreated(ProjectEvent):
+    __slots__ = ()
+    event_name = "project_create"
+
+
+class ProjectDestroyed(ProjectEvent):
+    __slots__ = ()
+    event_name = "project_destroy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedProjectEvent(ProjectEvent):
+    """The project as it is now, and the full path that it had."""
+
+    old_path_with_namespace: str
+
+    @classmethod
+    async def of(cls, context: Context, project: tables.Project, old_path_with_namespace: str = "") -> Self:
+        return cls(**await project_facts(context, project), old_path_with_namespace=old_path_with_namespace)
+
+
+class ProjectRenamed(MovedProjectEvent):
+    __slots__ = ()
+    event_name = "project_rename"
+
+
+class ProjectTransferred(MovedProjectEvent):
+    __slots__ = ()
+    event_name = "project_transfer"
+
+
+# Users and their keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserEvent(Event):
+    created_at: str
+    updated_at: str
+    user_id: int
+    username: str
+    name: str
+    email: str
+
+    @classmethod
+    async def of(cls, context: Context, user: tables.User) -> Self:
+        return cls(**dates(user), user_id=user.id, username=user.username, name=user.name, email=user.email)
+
+
+class UserCreated(UserEvent):
+    __slots__ = ()
+    event_name = "user_create"
+
+
+class UserDestroyed(UserEvent):
+    __slots__ = ()
+    event_name = "user_destroy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyEvent(Event):
+    created_at: str
+    updated_at: str
+    id: int
+    key: str
+    username: str
+
+    @classmethod
+    async def of(cls, context: Context, key: tables.SshKey) -> Self:
+        owner: tables.User = await _existing(context, tables.User, key.user_id)
+        return cls(**dates(key), id=key.id, key=key.key, username=owner.username)
+
+
+class KeyCreated(KeyEvent):
+    __slots__ = ()
+    event_name = "key_create"
+
+
+class KeyDestroyed(KeyEvent):
+    __slots__ = ()
+    event_name = "key_destroy"
+
+
+# Members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectMemberEvent(Event):
+    created_at: str
+    updated_at: str
+    project_id: int
+    project_name: str
+    project_path: str
+    project_path_with_namespace: str
+    project_visibility: str
+    user_id: int
+    user_username: str
+    user_name: str
+    user_email: str
+    access_level: str
+
+    @classmethod
+    async def of(cls, context: Context, member: tables.ProjectMember) -> Self:
+        project: tables.Project = await _existing(context, tables.Project, member.project_id)
+        user: tables.User = await _existing(context, tables.User, member.user_id)
+        return cls(
+            **dates(member),
+            project_id=project.id,
+            project_name=project.name,
+            project_path=project.path,
+            project_path_with_namespace=await full_path(context, project),
+            project_visibility=visibility(project),
+            user_id=user.id,
+            user_username=user.username,
+            user_name=user.name,
+            user_email=user.email,
+            access_level=access(member),
+        )
+
+
+class UserAddedToProject(ProjectMemberEvent):
+    __slots__ = ()
+    event_name = "user_add_to_team"
+
+
+class UserRemovedFromProject(ProjectMemberEvent):
+    __slots__ = ()
+    event_name = "user_remove_from_team"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMemberEvent(Event):
+    created_at: str
+    updated_at: str
+    group_id: int
+    group_name: str
+    group_path: str
+    user_id: int
+    user_username: str
+    user_name: str
+    user_email: str
+    group_access: str
+
+    @classmethod
+    async def of(cls, context: Context, member: tables.GroupMember) -> Self:
+        group: tables.Namespace = await _existing(context, tables.Namespace, member.group_id)
+        user: tables.User = await _existing(context, tables.User, member.user_id)
+        return cls(
+            **dates(member),
+            group_id=group.id,
+            group_name=group.name,
+            group_path=group.path,
+            user_id=user.id,
+            user_username=user.username,
+            user_name=user.name,
+            user_email=user.email,
+            group_access=access(member),
+        )
+
+
+class UserAddedToGroup(GroupMemberEvent):
+    __slots__ = ()
+    event_name = "user_add_to_group"
+
+
+class UserRemovedFromGroup(GroupMemberEvent):
+    __slots__ = ()
+    event_name = "user_remove_from_group"
+
+
+# Groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvent(Event):
+    """The owner is null: a group has several."""
+
+    created_at: str
+    updated_at: str
+    group_id: int
+    name: str
+    path: str
+    owner_name: None = None
+    owner_email: None = None
+
+    @classmethod
+    async def of(cls, context: Context, group: tables.Namespace) -> Self:
+        return cls(**dates(group), group_id=group.id, name=group.name, path=group.path)
+
+
+class GroupCreated(GroupEvent):
+    __slots__ = ()
+    event_name = "group_create"
+
+
+class GroupDestroyed(GroupEvent):
+    __slots__ = ()
+    event_name = "group_destroy"
+
+
+# What happens inside a project, for hooks whose switch is on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    name: str
+    username: str
+    avatar_url: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The project that it happened in."""
+
+    id: int
+    name: str
+    description: str | None
+    path_with_namespace: str
+    visibility_level: int
+    default_branch: str | None
+    web_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectEvent(Event):
+    """`user` is who did it. A subclass adds `object_attributes`."""
+
+    user: Person
+    project: Place
+
+    def body(self) -> dict[str, Any]:
+        return {"object_kind": self.event_name, **asdict(self)}
+
+
+async def person(context: Context, user: tables.User) -> Person:
+    return Person(name=user.name, username=user.username, avatar_url=await accounts.avatar_url(context, user))
+
+
+async def place(context: Context, project_id: int) -> Place:
+    project: tables.Project = await _existing(context, tables.Project, project_id)
+    path = await full_path(context, project)
+    return Place(
+        id=project.id,
+        name=project.name,
+        description=project.description,
+        path_with_namespace=path,
+        visibility_level=project.visibility_level,
+        default_branch=project.default_branch,
+        web_url=f"{context.services.external_url}/{path}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueAttributes:
+    id: int
+    iid: int
+    project_id: int
+    title: str
+    description: str | None
+    state: str
+    action: str
+    author_id: int
+    assignee_id: int | None
+    milestone_id: int | None
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueChanged(ObjectEvent):
+    """`action` is what was done: `open`, `update`, `close` or `reopen`."""
+
+    event_name = "issue"
+    switch = "issues_events"
+
+    object_attributes: IssueAttributes
+
+    @classmethod
+    async def of(cls, context: Context, issue: tables.Issue, action: str = "update") -> Self:
+        attributes = IssueAttributes(
+            **dates(issue),
+            id=issue.id,
+            iid=issue.iid,
+            project_id=issue.project_id,
+            title=issue.title,
+            description=issue.description,
+            state=str(issue.state),
+            action=action,
+            author_id=issue.author_id,
+            assignee_id=issue.assignee_id,
+            milestone_id=issue.milestone_id,
+        )
+        user = await person(context, context.viewer)
+        return cls(user=user, project=await place(context, issue.project_id), object_attributes=attributes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteAttributes:
+    """`noteable_type` is Issue, MergeRequest, Snippet or Commit; a commit has its `commit_id`, the others a `noteable_id`."""
+
+    id: int
+    note: str
+    noteable_type: str
+    noteable_id: int | None
+    commit_id: str | None
+    project_id: int
+    author_id: int
+    attachment: str | None
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteEvent(ObjectEvent):
+    event_name = "note"
+    switch = "note_events"
+
+    object_attributes: NoteAttributes
+
+
+NOTEABLES = {"Issue": "issue_id", "MergeRequest": "merge_request_id", "Snippet": "snippet_id"}
+
+
+class NoteWritten(NoteEvent):
+    """A note of a person's; those that the service itself writes are not told."""
+
+    __slots__ = ()
+
+    @classmethod
+    async def of(cls, context: Context, note: tables.Note) -> Self:
+        found = {kind: getattr(note, key, None) for kind, key in NOTEABLES.items()}
+        kind, noteable_id = next((kind, key) for kind, key in found.items() if key is not None)
+        attributes = NoteAttributes(
+            **dates(note),
+            id=note.id,
+            note=note.body,
+            noteable_type=kind,
+            noteable_id=noteable_id,
+            commit_id=None,
+            project_id=note.project_id,
+            author_id=note.author_id,
+            attachment=note.attachment,
+        )
+        user = await person(context, context.viewer)
+        return cls(user=user, project=await place(context, note.project_id), object_attributes=attributes)
+
+
+class CommitCommented(NoteEvent):
+    __slots__ = ()
+
+    @classmethod
+    async def of(cls, context: Context, comment: tables.CommitComment) -> Self:
+        written = instant(comment.created_at)
+        attributes = NoteAttributes(
+            id=comment.id,
+            note=comment.note,
+            noteable_type="Commit",
+            noteable_id=None,
+            commit_id=comment.sha,
+            project_id=comment.project_id,
+            author_id=comment.author_id,
+            attachment=None,
+            created_at=written,
+            updated_at=written,
+        )
+        user = await person(context, context.viewer)
+        return cls(user=user, project=await place(context, comment.project_id), object_attributes=attributes)
+
+
+# The test of a hook
+
+
+SAMPLE_NAME = ProjectCreated.event_name
+SAMPLE = {
+    "event_name": SAMPLE_NAME,
+    "name": "Ruby",
+    "path": "ruby",
+    "project_id": 1,
+    "owner_name": "Someone",
+    "owner_email": "example@gitlabhq.com",
+}
+"""What the test of a hook sends and answers."""
