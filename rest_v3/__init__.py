@@ -27,9 +27,9 @@ def application(
     and, for an operation that is not valid, what graph.execute raises.
     """
     if routes is None:
-        from rest_v3.routes import ROUTES
+        from rest_v3.routes import EXTRA, ROUTES
 
-        routes = ROUTES
+        routes = (*ROUTES, *EXTRA)
     if operations is None:
         operations = Operations.read(ROUTES_FOLDER, _prepare())
     base_url = external_url.rstrip("/") + "/api/v3"

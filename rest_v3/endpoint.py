@@ -23,6 +23,7 @@ from rest_v3.errors import (
     not_found,
     not_given,
     refusal,
+    unreadable,
 )
 from rest_v3.guard import Guard
 from rest_v3.operations import BadOperationError, Operation, Operations, Selected, Variable, guard_of
@@ -163,9 +164,9 @@ class Endpoint:
             elif parameter.required and missing is None:
                 missing = parameter.name
         if missing is not None:
-            return variables, refusal(400, not_given(missing))
+            return variables, unreadable(self.route, "REQUIRED", not_given(missing))
         if wrong:
-            return variables, refusal(400, message or wrong)
+            return variables, unreadable(self.route, "INVALID", message or wrong)
         one_of = self.route.needs_one_of
         if one_of and not any(name in variables for name in one_of):
             listed = " or ".join(f'"{name}"' for name in one_of)

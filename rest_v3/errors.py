@@ -114,9 +114,15 @@ def forbidden(route: Route) -> Refusal:
 def not_found_text(route: Route, subject: str | None) -> str:
     if subject in NAMED:
         return f"404 {subject} Not Found"
-    if route.missing is None:
+    missing = route.missing.get(subject or "") if isinstance(route.missing, Mapping) else route.missing
+    if missing is None:
         return "404 Not found"
-    return " ".join(("404", route.missing, "Not Found")) if route.missing else "404 Not Found"
+    return " ".join(("404", missing, "Not Found")) if missing else "404 Not Found"
+
+
+def unreadable(route: Route, code: str, message: object) -> Refusal:
+    """The answer for parameters that are missing (REQUIRED) or cannot be read (INVALID), before the graph is asked."""
+    return _overridden(route, code, 400, message, {})
 
 
 def from_user_errors(route: Route, errors: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Refusal:
@@ -137,7 +143,8 @@ def from_user_errors(route: Route, errors: Sequence[Mapping[str, Any]], fields: 
         message = first["message"]
     else:
         message = standard_text(status)
-    return _overridden(route, code, status, message, {})
+    words = {"Field": field_name(route, first.get("field"), fields).capitalize(), "message": str(first["message"])}
+    return _overridden(route, code, status, message, {}, words)
 
 
 def field_name(route: Route, name: str | None, fields: Mapping[str, str]) -> str:
@@ -157,12 +164,16 @@ def _messages(route: Route, errors: Sequence[Mapping[str, Any]], fields: Mapping
     return gathered
 
 
-def _overridden(route: Route, code: str, status: int, message: object, headers: Mapping[str, str]) -> Refusal:
+def _overridden(
+    route: Route, code: str, status: int, message: object, headers: Mapping[str, str], words: Mapping[str, str] | None = None
+) -> Refusal:
     override = route.errors.get(code)
     if override is None:
         return Refusal(status, {"message": message}, headers)
     if isinstance(override, tuple):
         status, said = override
+        if words is not None and isinstance(said, str):
+            said = said.format_map(words)
         return Refusal(status, said if status < 400 else {"message": said}, headers)
     if override < 400:
         return Refusal(override, None, headers)

@@ -114,6 +114,19 @@ class Nothing:
 nothing = Nothing()
 
 
+class Yes:
+    """The body `true`, for what was done to a thing that is not answered."""
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return True
+
+    def describe(self, schema: Schema) -> Schema:
+        return {"const": True}
+
+
+yes = Yes()
+
+
 class ForAdministrators:
     """Drops keys from each object unless the operation's `viewer { isAdmin }` is true."""
 

@@ -10,7 +10,8 @@ Reshape = Callable[[Any, Mapping[str, Any]], Any]
 """From what the row gives, and the operation's whole data beside it, to the body."""
 
 Answer = int | tuple[int, object]
-"""A status, or a status and its text (below 400: its whole body)."""
+"""A status, or a status and its text (below 400: its whole body). In the text for a user error, `{Field}` stands for the field it is
+about, capitalized, and `{message}` for what is wrong with it."""
 
 ALIASES: Mapping[str, str] = {
     "/projects/:id/merge_request/:merge_request_id": "/projects/:id/merge_requests/:merge_request_id",
@@ -43,8 +44,9 @@ class Route:
     """Whether a connection is answered in full, unpaged."""
     guard: str | None = None
     """The operation that says whether the caller may do this at all, asked before a 400 is answered."""
-    missing: str | None = None
-    """The noun of the 404 text, as in "404 Label Not Found"; "" gives "404 Not Found", None "404 Not found"."""
+    missing: str | Mapping[str, str] | None = None
+    """The noun of the 404 text, as in "404 Label Not Found", for all or by the noun that the graph did not find; "" gives
+    "404 Not Found", None "404 Not found"."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Names of fields in validation messages where they are not the parameter's: `{"name": "title"}`."""
     needs_one_of: tuple[str, ...] = ()
