@@ -140,12 +140,14 @@ def integer(
     default: Value = NOT_SENT,
     clears: bool = False,
     null_clears: bool = False,
+    lenient: bool = False,
     means: Mapping[int, Value] | None = None,
     among: tuple[int, ...] = (),
     about: str = "",
 ) -> Parameter:
     """A 32-bit number. With `clears`, 0 and a blank are sent as null (`assignee_id=0`).
 
+    With `lenient`, what is no such number is as if it had not been sent.
     `means` replaces some numbers (`{10: 1, 20: 2}` for the visibility levels of other versions); `among` lists the
     numbers that are accepted, after that replacement.
     """
@@ -168,6 +170,7 @@ def integer(
         default=default,
         cleared=None if clears else NOT_SENT,
         null=None if null_clears else NOT_SENT,
+        lenient=lenient,
         about=about,
     )
 
