@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Update, select, update
+from sqlalchemy import ColumnElement, Select, Update, delete, select, update
 from sqlmodel import Field, col
 
 from storage.database import Timestamp
@@ -66,3 +66,8 @@ def disable(hook_ids: list[int], moment: datetime, reason: str, *, failing_befor
     if failing_before is not None:
         conditions.append(col(Hook.failing_since) <= failing_before)
     return update(Hook).where(*conditions).values(disabled_at=moment, disabled_reason=reason).returning(col(Hook.id))
+
+
+def remove(hook_id: int) -> Any:
+    """Deletes a hook with its delivery log; returns its id, and nothing when another did so first."""
+    return delete(Hook).where(col(Hook.id) == hook_id).returning(col(Hook.id)).execution_options(synchronize_session=False)

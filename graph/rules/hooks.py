@@ -1,0 +1,94 @@
+"""What a hook may be given, and what its test and its deliveries leave behind."""
+
+from typing import Any
+
+import httpx
+
+from graph.context import Context
+from graph.errors import Invalid, NotFound, Required
+from graph.events import payloads
+from graph.events.deliver import message_for
+from graph.events.guard import BadAddress, Refused, Target, read_url
+from graph.events.publish import new_mark
+from graph.events.sending import Result, key_of
+from graph.rules import naming
+from storage import tables
+from storage.secrets import Undecipherable
+from storage.tables import DeliveryState, events, hooks
+from storage.tables.hooks import LONGEST_URL
+
+LOOK_SECONDS = 2.0
+"""For the name of a new hook's host, which may as well be unknown yet."""
+TEST_SECONDS = 8.0
+"""For the receiver of a test; less than an operation has."""
+
+
+async def address(context: Context, url: str) -> Target:
+    """Raises Required, Invalid for what is no address, or one that hooks may not call.
+
+    To be called before the first statement of the operation: a name server may be slow, and a transaction would wait with it.
+    """
+    text = naming.clean("url", url.strip())
+    if not text:
+        raise Required("url")
+    try:
+        target = read_url(text, longest=LONGEST_URL)
+        await context.services.outbox.sender.guard.look(httpx.URL(target.url), seconds=LOOK_SECONDS)
+    except (BadAddress, Refused) as error:
+        raise Invalid("url", str(error)) from None
+    return target
+
+
+def secret(text: str) -> str:
+    """A signing secret of the Standard Webhooks form. Raises Invalid."""
+    try:
+        key_of(text)
+    except ValueError as error:
+        raise Invalid("secret", str(error)) from None
+    return text
+
+
+async def send_test(context: Context, hook: tables.Hook) -> tables.Delivery:
+    """Sends the sample event now, and writes down how that ended.
+
+    No statement of the operation may have been run before: on SQLite its transaction would keep all writers waiting for the receiver.
+    """
+    moment = context.now()
+    webhook_id = f"{new_mark()}-{hook.id}"
+    try:
+        message = message_for(context.services.cipher, hook, webhook_id, payloads.SAMPLE)
+        result = await context.services.outbox.sender.send(message, moment, seconds=TEST_SECONDS)
+    except Undecipherable:
+        result = Result(error="the hook's credentials cannot be read with this instance's key; make the hook anew")
+    ended = context.now()
+    # The hook may have been deleted while the receiver was thinking.
+    if await context.value(tables.lock(tables.Hook, hook.id)) is None:
+        raise NotFound("Hook")
+    if result.ok:
+        await context.session.execute(hooks.succeeded([hook.id], ended))
+        context.after_commit.append(context.services.outbox.hooks_changed)
+    event_id = await context.value(events.write(payloads.SAMPLE_NAME, payloads.SAMPLE, moment))
+    delivery = tables.Delivery(
+        event_id=event_id or 0,
+        hook_id=hook.id,
+        webhook_id=webhook_id,
+        event_name=payloads.SAMPLE_NAME,
+        state=DeliveryState.DELIVERED if result.ok else DeliveryState.FAILED,
+        attempts=1,
+        response_code=result.code,
+        error=result.error,
+        created_at=moment,
+        delivered_at=ended if result.ok else None,
+    )
+    return await context.add(delivery)
+
+
+def send_again(context: Context, delivery: tables.Delivery) -> None:
+    """Makes a delivery due now, with all its attempts before it. Its webhook id stays, so the receiver can tell that it had it."""
+    values: dict[str, Any] = {"state": DeliveryState.PENDING, "attempts": 0, "error": None, "response_code": None, "delivered_at": None}
+    for name, value in values.items():
+        setattr(delivery, name, value)
+    # Whoever is at it still has lost it, so that the outcome is not written over this.
+    delivery.claimed_by = delivery.claimed_until = None
+    delivery.next_attempt_at = context.now()
+    context.after_commit.append(context.services.outbox.wake)

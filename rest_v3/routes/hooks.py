@@ -1,0 +1,52 @@
+"""The section System hooks of the interface document."""
+
+from rest_v3.params import integer, text
+from rest_v3.reshape import in_a_list, with_keys
+from rest_v3.route import Route
+
+HOOK = (integer("id", required=True),)
+
+HOOKS = (
+    Route(
+        call="GET /hooks",
+        operation="Hooks",
+        gives="hooks",
+        shape="Hook",
+        section="System hooks",
+        summary="The system hooks",
+    ),
+    Route(
+        call="POST /hooks",
+        params=(text("url", required=True),),
+        operation="CreateHook",
+        gives="createHook.hook",
+        guard="MaySeeHooks",
+        errors={"INVALID": (404, "404 Not Found")},
+        reshape=in_a_list,
+        shape="Hook",
+        section="System hooks",
+        summary="Make a system hook",
+    ),
+    Route(
+        call="GET /hooks/:id",
+        params=HOOK,
+        operation="TestHook",
+        gives="testHook.delivery.payload",
+        guard="MaySeeHooks",
+        shape="HookTest",
+        section="System hooks",
+        summary="Send a sample event to a system hook, and answer it",
+    ),
+    Route(
+        call="DELETE /hooks/:id",
+        params=HOOK,
+        operation="DeleteHook",
+        gives="deleteHook.hook",
+        guard="MaySeeHooks",
+        errors={"NOT_FOUND": 200},
+        reshape=with_keys(project_id=None, service_id=None),
+        shape="DeletedHook",
+        section="System hooks",
+        summary="Delete a system hook, if it is there",
+    ),
+)

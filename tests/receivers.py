@@ -1,0 +1,91 @@
+"""Receivers of hooks on loopback, as quick, slow or wrong as a test wants."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+
+
+@dataclass
+class Received:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+
+class Receiver:
+    """`async with Receiver() as receiver:` answers every request with `status`; not at all while `silent`.
+
+    `requests` are those that arrived whole; `connected` counts the open connections, `most_connected` their highest number.
+    """
+
+    def __init__(self, status: int = 200, *, headers: dict[str, str] | None = None, silent: bool = False, port: int = 0) -> None:
+        self.status = status
+        self.headers = headers or {}
+        self.silent = silent
+        self.requests: list[Received] = []
+        self.connected = self.most_connected = 0
+        self._port = port
+        self._arrived = asyncio.Condition()
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/told"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, backlog=1024)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def until(self, number: int, seconds: float = 10.0) -> list[Received]:
+        """Waits for so many requests."""
+        async with asyncio.timeout(seconds), self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= number)
+        return self.requests
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        self.connected += 1
+        self.most_connected = max(self.most_connected, self.connected)
+        try:
+            await self._answer(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.connected -= 1
+            self._connections.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        method, path, _ = head[0].split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        async with self._arrived:
+            self.requests.append(Received(method, path, headers, body))
+            self._arrived.notify_all()
+        if self.silent:
+            await reader.read()
+            return
+        lines = [f"HTTP/1.1 {self.status} Said", "Content-Length: 2", *(f"{name}: {value}" for name, value in self.headers.items())]
+        writer.write("\r\n".join([*lines, "", "ok"]).encode())
+        await writer.drain()
