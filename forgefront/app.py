@@ -14,10 +14,13 @@ from forgefront.engine import Engine
 from forgefront.health import Readiness, database_answers, folder_is_writable
 from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
+from forgefront.worker import Worker, every
+from graph.events.deliver import Deliverer
 from graph.http import door
 from storage.database import is_unavailable
 
 REST = "/api/v3"
+SWEEP_SECONDS = 3600.0
 
 
 class App(Engine):
@@ -38,6 +41,17 @@ class App(Engine):
             self._exact["/-/metrics"] = metrics
         self._rest = rest_v3.application(self.graph, external_url=config.base_url, profile=config.v3_profile)
         self._attended = Attend(self._dispatch, metrics, is_unavailable)
+        self._deliverer = Deliverer(self.graph.services, on_attempt=metrics.count_delivery)
+        self._worker = Worker({"deliveries": self._deliverer.run, "old events": every(SWEEP_SECONDS, self._deliverer.sweep)})
+
+    async def start(self) -> None:
+        await super().start()
+        self._worker.start()
+
+    async def stop(self) -> None:
+        await self._in_time("worker", self._worker.stop())
+        await self._in_time("deliveries", self._deliverer.close())
+        await super().stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -12,6 +12,7 @@ import structlog
 from forgefront.config import Config, ConfigError
 from forgefront.instance import Instance
 from graph.context import Services
+from graph.events.outbox import Outbox
 from graph.execute import Graph
 from storage import migrations
 from storage.database import Database, now
@@ -48,6 +49,7 @@ class Engine:
                 avatar_url_template=config.avatar_url_template,
                 clock=clock,
                 progress=progress,
+                outbox=Outbox(allow_local=config.hooks_allow_local),
             )
         )
         self._instance = Instance(config.data)
@@ -65,6 +67,7 @@ class Engine:
 
     async def stop(self) -> None:
         """Closes everything; what does not close in time is left to the end of the process."""
+        await self._in_time("outbox", self.graph.services.outbox.close())
         await self._in_time("database", self.database.close())
         await self._in_time("repositories", asyncio.to_thread(self.repositories.close))
         await self._in_time("passwords", asyncio.to_thread(self.passwords.close))

@@ -48,6 +48,9 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
+        self._deliveries = Counter(
+            "forgefront_hook_deliveries", "Attempts to deliver an event to a hook.", ("outcome",), registry=self._registry
+        )
         running = Gauge(
             "forgefront_http_requests_in_flight",
             "Requests and streams that run now.",
@@ -80,6 +83,10 @@ class Metrics:
             self._series[key] = series
         series[0].inc()
         series[1].observe(seconds)
+
+    def count_delivery(self, outcome: str) -> None:
+        """Adds one attempt: `delivered` or `failed`."""
+        self._deliveries.labels(outcome).inc()
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""

@@ -1,0 +1,203 @@
+"""Whether a data folder is whole: the folder, the database, the repositories; what is wrong, and what to do. It changes nothing."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from forgefront import demo
+from forgefront.config import Config
+from storage import migrations, soundness
+from storage.database import Database, is_unavailable
+from storage.git import program
+from storage.git.repositories import Repositories
+from storage.git.repository import NotARepository, Repository
+from storage.secrets import KEY_FILE, BadKey, TokenCipher, Undecipherable, load_key
+from storage.soundness import KeptProject
+
+LEAST_FREE = 64 * 1024 * 1024
+"""Bytes; below it the next push or artifact may fail."""
+FSCK_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong. `subject` is where: a path, a table, a project."""
+
+    area: str
+    subject: str
+    problem: str
+    remedy: str
+
+
+@dataclass
+class Report:
+    """`looked_at` says in words what was checked, `notes` what is unusual and not wrong."""
+
+    problems: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    looked_at: list[str] = field(default_factory=list)
+
+    def add(self, area: str, subject: object, problem: str, remedy: str) -> None:
+        self.problems.append(Finding(area, str(subject), problem, remedy))
+
+    def as_json(self) -> dict[str, Any]:
+        problems = [
+            {"area": finding.area, "subject": finding.subject, "problem": finding.problem, "remedy": finding.remedy}
+            for finding in self.problems
+        ]
+        return {"ok": not self.problems, "problems": problems, "notes": self.notes, "looked_at": self.looked_at}
+
+
+async def check(config: Config, *, full: bool = False) -> Report:
+    """Looks at everything that can be looked at; `full` also has git follow every object of every repository."""
+    report = Report()
+    if not await asyncio.to_thread(_folder, config, report):
+        return report
+    cipher = await asyncio.to_thread(_key, config, report)
+    if not await asyncio.to_thread(_revision, config, report):
+        return report
+    database = Database(config.database_url)
+    try:
+        await _database(database, cipher, report)
+        projects = await soundness.projects(database)
+    except Exception as error:
+        report.add("database", "rows", f"it cannot be read: {_first_line(error)}", "restore it from a backup, or see the text")
+        return report
+    finally:
+        await database.close()
+    await asyncio.to_thread(_repositories, config, projects, full, report)
+    return report
+
+
+def _folder(config: Config, report: Report) -> bool:
+    """Whether there is a folder to go on with."""
+    report.looked_at.append(f"data folder {config.data}")
+    if not config.data.is_dir():
+        problem = "it is no folder" if config.data.exists() else "it is not there"
+        report.add("folder", config.data, problem, "name the right one with --data, or start the service once to make it")
+        return False
+    for folder in (config.data, config.repositories):
+        if not folder.exists():
+            report.add("folder", folder, "it is not there", "restore it from a backup; a service that starts makes an empty one")
+            continue
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"x" * 4096)
+        except OSError as error:
+            report.add("folder", folder, f"it cannot be written: {error.strerror}", "give it to the user who runs the service")
+    if config.data.stat().st_mode & 0o077:
+        report.notes.append(f"{config.data} can be entered by other users of this machine; chmod 700 keeps them out")
+    free = shutil.disk_usage(config.data).free
+    if free < LEAST_FREE:
+        report.add("folder", config.data, f"only {free // 2**20} MB are free on its disk", "make room")
+    if demo.is_unfinished(config.data):
+        report.add("folder", config.data, "it holds a demo that was never finished", "run `forgefront demo` again, which starts anew")
+    return True
+
+
+def _key(config: Config, report: Report) -> TokenCipher | None:
+    """The cipher of the instance's key, or None where the key cannot be used."""
+    report.looked_at.append("secret key")
+    path = config.data / KEY_FILE
+    if config.secret_key is None:
+        if not path.is_file():
+            report.add("key", path, "it is not there", "restore it from a backup; without it no stored token can be shown again")
+            return None
+        mode = path.stat().st_mode & 0o777
+        if mode & 0o077:
+            report.add("key", path, f"others may read it (mode {mode:o})", f"chmod 600 {path}")
+        if not os.access(path, os.R_OK):
+            report.add("key", path, "it cannot be read", "give it to the user who runs the service")
+            return None
+    try:
+        return TokenCipher(load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None))
+    except BadKey as error:
+        report.add("key", path if config.secret_key is None else "FORGEFRONT_SECRET_KEY", str(error), "restore the key from a backup")
+        return None
+
+
+def _revision(config: Config, report: Report) -> bool:
+    """Whether the database is there and as this program knows it."""
+    report.looked_at.append("SQLite database" if config.on_sqlite else "PostgreSQL database")
+    try:
+        found = migrations.current(config.database_url)
+    except Exception as error:
+        text = "it cannot be reached" if is_unavailable(error) or isinstance(error, OSError) else "it cannot be read"
+        remedy = "restore it from a backup" if config.on_sqlite else "start it, and see whether FORGEFRONT_DATABASE_URL is right"
+        report.add("database", "connection", f"{text}: {_first_line(error)}", remedy)
+        return False
+    if found == (wanted := migrations.head()):
+        return True
+    if found is None:
+        report.add(
+            "database", "revision", "it is empty or not there", "start the service once, which makes it, or restore it from a backup"
+        )
+    else:
+        remedy = f"start the service once, which brings it to {wanted}; if it is newer than this program, upgrade the program"
+        report.add("database", "revision", f"it is at {found}, this program wants {wanted}", remedy)
+    return False
+
+
+async def _database(database: Database, cipher: TokenCipher | None, report: Report) -> None:
+    for line in await soundness.broken_pages(database):
+        report.add("database", "integrity", line, "stop the service and restore the database from a backup")
+    for line in await soundness.broken_references(database):
+        report.add("database", "references", line, "restore the database from a backup, or delete those rows")
+    sealed = await soundness.some_sealed_token(database)
+    if cipher is not None and sealed is not None:
+        try:
+            cipher.decrypt(sealed)
+        except Undecipherable:
+            report.add(
+                "key", KEY_FILE, "the stored tokens were encrypted with another key", "restore the key that belongs to this database"
+            )
+    if not await soundness.has_administrator(database):
+        report.notes.append("there is no active administrator; `forgefront admin user create NAME --admin` makes one")
+
+
+def _repositories(config: Config, projects: list[KeptProject], full: bool, report: Report) -> None:
+    report.looked_at.append(f"{len(projects)} repositories" + (", with every object" if full else ""))
+    repositories = Repositories(config.repositories)
+    try:
+        for project in projects:
+            _repository(repositories.path_of(project.id), project, full, report)
+        expected = {repositories.path_of(project.id).name for project in projects}
+    finally:
+        repositories.close()
+    if not config.repositories.is_dir():
+        return
+    for folder in sorted(config.repositories.iterdir()):
+        # What begins with a dot is on its way in or out; a start of the service sweeps what a kill left of it.
+        if folder.name not in expected and not folder.name.startswith("."):
+            report.add("repositories", folder, "no project has it", "move it away, after a look at what it holds")
+
+
+def _repository(path: Path, project: KeptProject, full: bool, report: Report) -> None:
+    subject = f"{project.full_path} ({path})"
+    try:
+        repository = Repository.open(path)
+        repository.branches()
+        repository.tags()
+        head = repository.default_branch()
+    except NotARepository as error:
+        problem = "it is not there" if not path.exists() else f"it cannot be read: {error}"
+        report.add("repositories", subject, problem, "restore it from a backup")
+        return
+    if head != project.default_branch:
+        problem = f"its HEAD is {head or 'no branch'}, the project's default branch is {project.default_branch or 'none'}"
+        remedy = f"`forgefront admin project change {project.full_path} --default-branch NAME` sets both"
+        report.add("repositories", subject, problem, remedy)
+    if full:
+        try:
+            program.run(path, "fsck", "--connectivity-only", "--no-dangling", "--no-progress", seconds=FSCK_SECONDS)
+        except program.GitFailed as error:
+            report.add("repositories", subject, f"git fsck: {_first_line(error)}", "restore it from a backup")
+
+
+def _first_line(error: BaseException) -> str:
+    """The text of an error without the driver's statement and parameters."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,46 @@
+"""The command line: `forgefront serve`, `demo`, `admin …`, `schema`, `check`."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from forgefront.commands import checking, demo, groups, members, projects, schema, serving, tokens, users
+
+main = typer.Typer(
+    name="forgefront",
+    no_args_is_help=True,
+    # A traceback with the values of all variables would show secrets.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A self-hosted forge. Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration.",
+)
+
+admin = typer.Typer(
+    no_args_is_help=True, help="What administrators do: users, tokens, groups, projects, members. May run beside the service."
+)
+for name, noun in (("user", users), ("token", tokens), ("group", groups), ("project", projects), ("member", members)):
+    admin.add_typer(noun.app, name=name)
+
+main.command("serve")(serving.serve)
+main.command("demo")(demo.demo)
+main.add_typer(admin, name="admin")
+main.command("check")(checking.check)
+main.command("schema")(schema.schema)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"forgefront {version('forgefront')}")
+        raise typer.Exit
+
+
+@main.callback()
+def options(
+    shown: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Takes the options that stand before the command."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,420 @@
+"""Fills an empty data folder with a forge to look at: a real history, the people who wrote it, and what stands around it.
+
+Everything is done through the graph, as the users whom it is about. A folder is filled whole or not at all: a run that was killed
+leaves a mark, and the next one starts anew.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from forgefront import demo_content as content
+from forgefront.config import FILE_NAME as CONFIG_FILE
+from forgefront.config import Config
+from forgefront.demo_content import Written
+from forgefront.engine import Engine
+from forgefront.instance import FILE_NAME as LOCK_FILE
+from forgefront.operator import Forge, Refused
+from forgefront.people import Person, people
+from graph.errors import UserError
+from graph.rules import accounts, naming
+from storage.database import now
+from storage.git.authors import authors
+from storage.git.importing import Progress
+from storage.git.repository import NotARepository, Repository
+from storage.secrets import KEY_FILE
+
+DOCUMENT = Path(__file__).with_suffix(".graphql")
+MARK = "demo.unfinished"
+ALLOWED = frozenset((CONFIG_FILE, "lost+found"))
+"""What an empty data folder may hold."""
+ROLES = {
+    "root": "administrator",
+    "dev": "master of the project, owner of the group demo",
+    "reporter": "reporter of the project",
+    "outsider": "member of nothing",
+}
+GROUP = "demo"
+MEMBERS = 8
+"""How many of the busiest authors are developers of the project, and so write issues in it."""
+CLOSED_BY_COMMITS = 5
+DIFFS = 10
+"""How many diffs are looked at to find a line to comment on."""
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
+
+
+class NotEmpty(Exception):
+    """The data folder, or its database, holds something already. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    role: str
+    token: str
+
+
+@dataclass(slots=True)
+class Demo:
+    """What was made. `password` is that of all four accounts."""
+
+    password: str
+    accounts: dict[str, Account] = field(default_factory=dict)
+    group_id: int = 0
+    project_id: int = 0
+    project_path: str = ""
+    other_project_id: int = 0
+    private_project_id: int = 0
+    repository_path: str = ""
+    external_url: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        found = {
+            "admin_token": self.accounts["root"].token,
+            "user_token": self.accounts["dev"].token,
+            "reporter_token": self.accounts["reporter"].token,
+            "outsider_token": self.accounts["outsider"].token,
+            "password": self.password,
+            "group_id": self.group_id,
+            "project_id": self.project_id,
+            "project_path": self.project_path,
+            "other_project_id": self.other_project_id,
+            "private_project_id": self.private_project_id,
+            "repository_path": self.repository_path,
+        }
+        return {**found, "external_url": self.external_url} if self.external_url else found
+
+
+def is_unfinished(data: Path) -> bool:
+    return (data / MARK).exists()
+
+
+def can_fill(config: Config) -> bool:
+    """Whether the folder is empty, absent, or holds what a killed run left. Raises OSError."""
+    if not config.data.exists():
+        return True
+    return is_unfinished(config.data) or not _contents(config.data)
+
+
+def _contents(data: Path) -> list[str]:
+    return sorted(entry.name for entry in data.iterdir() if entry.name not in ALLOWED)
+
+
+@contextlib.contextmanager
+def claimed(config: Config) -> Iterator[None]:
+    """The empty data folder, for this process alone. What goes wrong inside leaves it as it was. Raises NotEmpty, OSError."""
+    data = config.data
+    if not can_fill(config):
+        names = ", ".join(_contents(data)[:3])
+        raise NotEmpty(f"{data} is not empty (it holds {names}); name another folder with --data, nothing was changed")
+    was_there = data.exists()
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mark = os.open(data / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NotEmpty(f"another process is filling {data} right now; nothing was changed") from None
+        _empty(config)
+        try:
+            yield
+        except BaseException:
+            _empty(config)
+            (data / MARK).unlink(missing_ok=True)
+            if not was_there:
+                with contextlib.suppress(OSError):
+                    data.rmdir()
+            raise
+        (data / MARK).unlink()
+    finally:
+        os.close(mark)
+
+
+def _empty(config: Config) -> None:
+    """Removes what a run makes in the folder. A database that lies elsewhere is left alone."""
+    shutil.rmtree(config.repositories, ignore_errors=True)
+    for name in (KEY_FILE, LOCK_FILE, *(f"forgefront.db{end}" for end in ("", "-wal", "-shm", "-journal", ".lock"))):
+        (config.data / name).unlink(missing_ok=True)
+
+
+class Clock:
+    """What the graph takes for the present while the demo's past is written; it never shows the future."""
+
+    def __init__(self, moment: datetime) -> None:
+        self._moment = moment
+
+    def __call__(self) -> datetime:
+        return min(self._moment, now())
+
+    def go_on(self, by: timedelta) -> None:
+        self._moment += by
+
+
+def clock_of(repository: Path | None) -> Clock:
+    """A clock that stands some weeks before the last commit of the default branch. Raises NotARepository."""
+    last = now()
+    if repository is not None:
+        opened = Repository.open(repository)
+        oid = opened.resolve(opened.default_branch() or "") or _detached(opened)
+        if oid is not None:
+            last = min(last, opened.commit(oid).committed_at.astimezone(UTC))
+    return Clock(max(last, datetime(1971, 1, 1, tzinfo=UTC)) - content.WEEKS)
+
+
+def _detached(repository: Repository) -> str | None:
+    return str(repository.handle.head.target) if repository.handle.head_is_detached else None
+
+
+def has_history(repository: Path) -> bool:
+    """Whether there is a repository with at least one commit."""
+    try:
+        opened = Repository.open(repository)
+        return not opened.is_empty() or _detached(opened) is not None
+    except NotARepository:
+        return False
+
+
+def name_of(repository: Path) -> str:
+    """The name that a project gets from the folder of its repository: `/src/Linux.git` gives `Linux`."""
+    name = re.sub(r"[^\w.-]+", "-", repository.resolve().name.removesuffix(".git")).strip("-.")
+    try:
+        naming.project_name("name", name)
+        return naming.project_path("path", name)
+    except UserError:
+        return "project"
+
+
+@dataclass(slots=True)
+class Builder:
+    """Builds the demo over a started engine whose clock is `clock`."""
+
+    engine: Engine
+    clock: Clock
+    repository: Path | None
+    name: str
+    tell: Progress
+    _forge: Forge = field(init=False)
+    _members: list[str] = field(init=False, default_factory=list)
+    _newest: dict[str, Any] = field(init=False, default_factory=dict)
+
+    async def build(self) -> Demo:
+        """Raises NotEmpty for a database with users, Refused for what the graph refuses."""
+        self._forge = Forge(self.engine.graph, DOCUMENT)
+        if (await self._forge.run("Users"))["totalCount"]:
+            raise NotEmpty("the database holds users already; empty it or name another one, nothing was changed")
+        demo = Demo(secrets.token_urlsafe(12), external_url=self.engine.config.external_url)
+        await self._accounts(demo)
+        written_by = await self._authors()
+        demo.group_id = (await self._do("dev", "CreateGroup", name="Demo", path=GROUP, description="Everything of the demo."))["id"]
+        project = await self._project(demo)
+        await self._join(project, written_by)
+        await self._around(project)
+        await self._others(demo)
+        demo.repository_path = str(self.engine.repositories.path_of(demo.project_id))
+        return demo
+
+    async def _do(self, by: str | None, operation: str, **values: Any) -> Any:
+        """Runs a mutation with these input fields, and lets a little time pass."""
+        self.clock.go_on(timedelta(minutes=7))
+        return await self._forge.run(operation, by=by, input={key: value for key, value in values.items() if value is not None})
+
+    async def _accounts(self, demo: Demo) -> None:
+        ids = {}
+        for username, role in ROLES.items():
+            made = await self._do(
+                None,
+                "CreateUser",
+                username=username,
+                name=username.title(),
+                email=f"{username}@example.com",
+                password=demo.password,
+                admin=True if username == "root" else None,
+                confirm=False,
+            )
+            ids[username] = made["id"]
+            demo.accounts[username] = Account(role, (await self._forge.run("Token", by=username))["token"])
+        profile = {
+            "bio": "Looks after the demo.",
+            "messenger": "dev.example",
+            "professionalProfile": "dev-example",
+            "microblog": "@dev_example",
+            "websiteUrl": "https://dev.example.com",
+            "provider": "ldapmain",
+            "externUid": "uid=dev,ou=people,dc=example,dc=com",
+            "twoFactorEnabled": True,
+            "themeId": 3,
+            "colorSchemeId": 2,
+            "currentSignInAt": self.clock().isoformat(),
+        }
+        await self._do(None, "UpdateUser", databaseId=ids["dev"], **profile)
+
+    async def _authors(self) -> list[Person]:
+        """Makes a user of every author; gives them, the busiest first."""
+        if self.repository is None:
+            return []
+        taken = {f"{username}@example.com" for username in ROLES}
+
+        def lawful(address: str) -> bool:
+            try:
+                return address not in taken and bool(accounts.email("email", address))
+            except UserError:
+                return False
+
+        found = people(authors(Repository.open(self.repository)), [*ROLES, GROUP], lawful)
+        for number, person in enumerate(found, 1):
+            first, *more = person.emails or [f"{person.username}@unknown.example.com"]
+            user = await self._do(None, "CreateUser", username=person.username, name=person.name, email=first, confirm=False)
+            for address in more:
+                await self._forge.run("AddEmail", user_id=user["id"], email=address)
+            if number % 20 == 0 or number == len(found):
+                self.tell("users", number, len(found))
+        return sorted(found, key=lambda person: -person.commits)
+
+    async def _project(self, demo: Demo) -> str:
+        made = await self._do(
+            None,
+            "CreateProject",
+            name=self.name,
+            path=self.name,
+            groupPath=GROUP,
+            repositoryPath=str(self.repository.absolute()) if self.repository else None,
+            visibility="PRIVATE",
+            description="The history that this demo was filled from." if self.repository else "An empty project.",
+            tagList=["demo"],
+        )
+        demo.project_id, demo.project_path = made["id"], made["path"]
+        return demo.project_path
+
+    async def _join(self, project: str, written_by: list[Person]) -> None:
+        self._members = [person.username for person in written_by[:MEMBERS]]
+        levels = {"dev": "MASTER", "reporter": "REPORTER", **dict.fromkeys(self._members, "DEVELOPER")}
+        for username, level in levels.items():
+            await self._do("dev", "AddProjectMember", projectPath=project, username=username, accessLevel=level)
+
+    async def _around(self, project: str) -> None:
+        for name, color in content.LABELS.items():
+            await self._do("dev", "CreateLabel", projectPath=project, name=name, color=color)
+        due = (self.clock() + 2 * content.WEEKS).date().isoformat()
+        milestone = await self._do(
+            "dev", "CreateMilestone", projectPath=project, title=content.MILESTONE, description=content.MILESTONE_TEXT, dueDate=due
+        )
+        commits = ((await self._forge.run("Commits", by="dev", path=project))["commits"] or {"nodes": []})["nodes"]
+        self._newest = commits[0] if commits else {}
+        plain = [commit for commit in commits if len(commit["parents"]) == 1 and commit["title"].strip()]
+        step = content.WEEKS / (len(content.ISSUES) + CLOSED_BY_COMMITS + 1)
+        for commit in reversed(plain[:CLOSED_BY_COMMITS]):
+            self.clock.go_on(step)
+            await self._issue_of(project, commit)
+        for written in content.ISSUES:
+            self.clock.go_on(step)
+            await self._issue(project, written, milestone["id"])
+        await self._comments(project, commits, plain)
+
+    async def _issue(self, project: str, written: Written, milestone_id: int | None = None) -> None:
+        author = self._who(written.author)
+        made = await self._do(
+            author,
+            "CreateIssue",
+            projectPath=project,
+            title=written.title,
+            description=self._filled(written.description),
+            labels=list(written.labels) or None,
+            assigneeId=await self._id_of(written.assignee),
+            milestoneId=milestone_id if written.planned else None,
+        )
+        for who, body in written.notes:
+            await self._note(project, made["id"], who, body)
+        if written.closed:
+            await self._forge.run("CloseIssue", by=author, project=project, id=made["id"])
+
+    async def _issue_of(self, project: str, commit: dict[str, Any]) -> None:
+        """An issue that a commit has closed."""
+        author = (commit["author"] or {}).get("username")
+        writer = author if author in self._members else "dev"
+        _, _, body = commit["message"].partition("\n")
+        title = commit["title"][: naming.LONGEST_NAME]
+        made = await self._do("reporter", "CreateIssue", projectPath=project, title=title, description=body.strip()[:10_000] or None)
+        await self._note(project, made["id"], writer, content.DONE.format(commit=commit["short_oid"]))
+        await self._forge.run("CloseIssue", by=writer, project=project, id=made["id"])
+
+    async def _note(self, project: str, issue_id: int, who: str | int, body: str) -> None:
+        self.clock.go_on(timedelta(minutes=40))
+        await self._forge.run("CreateNote", by=self._who(who), project=project, issue_id=issue_id, body=self._filled(body))
+
+    async def _comments(self, project: str, commits: list[dict[str, Any]], plain: list[dict[str, Any]]) -> None:
+        for who, text in content.COMMENTS_ON_COMMIT if commits else ():
+            await self._do(who, "CreateCommitComment", projectPath=project, rev=commits[0]["oid"], note=self._filled(text))
+        for commit in plain[:DIFFS]:
+            diff = (await self._forge.run("Diff", by="dev", path=project, rev=commit["oid"]))["commit"]["diff"] or []
+            places = ((entry["path"], first_added_line(entry["diff"])) for entry in diff)
+            for path, line in places:
+                if line is not None:
+                    place = {"path": path, "line": line, "lineType": "NEW"}
+                    await self._do(
+                        "reporter", "CreateCommitComment", projectPath=project, rev=commit["oid"], note=content.COMMENT_ON_LINE, **place
+                    )
+                    return
+
+    async def _others(self, demo: Demo) -> None:
+        handbook = "handbook" if self.name.lower() != "handbook" else "guide"
+        description = "What everybody may read."
+        made = await self._do("dev", "CreateProject", name=handbook, groupPath=GROUP, visibility="PUBLIC", description=description)
+        demo.other_project_id = made["id"]
+        for written in content.OTHER_ISSUES:
+            await self._issue(made["path"], written)
+        made = await self._do("root", "CreateProject", name="vault", visibility="PRIVATE", description="For the administrator alone.")
+        demo.private_project_id = made["id"]
+        for written in content.PRIVATE_ISSUES:
+            await self._issue(made["path"], written)
+
+    def _who(self, who: str | int) -> str:
+        if isinstance(who, str):
+            return who
+        return self._members[who % len(self._members)] if self._members else "dev"
+
+    async def _id_of(self, who: str | int | None) -> int | None:
+        if who is None:
+            return None
+        found: int = (await self._forge.run("UserId", username=self._who(who)))["id"]
+        return found
+
+    def _filled(self, text: str) -> str:
+        commit = self._newest.get("short_oid", "the last commit")
+        return text.format(name=self.name, branch="the default branch", commit=commit)
+
+
+def first_added_line(diff: str) -> int | None:
+    """The number, in the new file, of the first line that a unified diff adds; None when it adds none."""
+    number = 0
+    for line in diff.splitlines():
+        if match := _HUNK.match(line):
+            number = int(match[1])
+        elif number and line.startswith("+"):
+            return number
+        elif number and not line.startswith(("-", "\\")):
+            number += 1
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The demo that a folder holds from an earlier start."""
+
+    project_id: int
+
+
+async def kept(engine: Engine) -> Kept | None:
+    """The demo in this folder; None when it holds something else."""
+    try:
+        group = await Forge(engine.graph, DOCUMENT).run("Kept", by="dev")
+    except Refused:
+        return None
+    nodes = group["projects"]["nodes"]
+    return Kept(nodes[0]["id"]) if nodes else None
