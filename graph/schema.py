@@ -6,20 +6,37 @@ from strawberry.schema.config import StrawberryConfig
 from graph.declare import install
 from graph.scalars import SCALARS
 from graph.types.commit_comments import CommitCommentMutations
+from graph.types.emails import EmailMutations, EmailQueries
+from graph.types.groups import GroupMutations, GroupQueries
+from graph.types.hooks import HookMutations, HookQueries
 from graph.types.issues import IssueMutations, IssueQueries
+from graph.types.members import MemberMutations
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
+from graph.types.project_changes import ProjectMutations
 from graph.types.projects import ProjectQueries
-from graph.types.users import UserQueries
+from graph.types.ssh_keys import SshKeyMutations, SshKeyQueries
+from graph.types.users import UserMutations, UserQueries
 
 
 @strawberry.type(description="Everything that can be asked. A thing that the viewer may not see is not found.")
-class Query(NodeQueries, UserQueries, ProjectQueries, IssueQueries):
+class Query(NodeQueries, UserQueries, SshKeyQueries, EmailQueries, GroupQueries, ProjectQueries, IssueQueries, HookQueries):
     pass
 
 
 @strawberry.type(description="Everything that can be changed; one field an operation, one transaction.")
-class Mutation(IssueMutations, NoteMutations, CommitCommentMutations):
+class Mutation(
+    UserMutations,
+    SshKeyMutations,
+    EmailMutations,
+    GroupMutations,
+    ProjectMutations,
+    MemberMutations,
+    IssueMutations,
+    NoteMutations,
+    CommitCommentMutations,
+    HookMutations,
+):
     pass
 
 
