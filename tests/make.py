@@ -1,11 +1,13 @@
 """Builds rows for tests: `make.project(owner=user)`. What is not given is made up, and differs from call to call."""
 
-from collections.abc import AsyncIterator, Mapping
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from argon2 import PasswordHasher
 
 from graph.context import Services
 from storage import tables
@@ -19,6 +21,9 @@ from tests.history import make_history
 
 R = TypeVar("R", bound=Row)
 
+QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+"""Hashes in microseconds what takes the service a tenth of a second on purpose."""
+
 EXTERNAL_URL = "http://forge.example"
 
 
@@ -28,8 +33,11 @@ def token_of(user: tables.User) -> str:
 
 
 class Make:
-    def __init__(self, services: Services) -> None:
+    imports: dict[str, Path] = {}
+
+    def __init__(self, services: Services, folder: Path) -> None:
         self.services = services
+        self.folder = folder
         self._numbers = count(1)
 
     async def save(self, *rows: Any) -> None:
@@ -110,15 +118,25 @@ class Make:
         for user, level in _pairs(members):
             await self.member(project, user, level)
         if history is not None:
-            source = self.services.repositories.root / f"source{next(self._numbers)}"
-            make_history(source, **history)
-        if source is None:
-            self.services.repositories.create(project.id)
-        else:
+            shutil.copytree(self.imported(history), self.services.repositories.path_of(project.id))
+        elif source is not None:
             self.services.repositories.adopt(project.id, source, None)
+        else:
+            self.services.repositories.create(project.id)
+        if history is not None or source is not None:
             project.default_branch = await self.services.repositories.read(project.id, lambda repository: repository.default_branch())
             await self.save(project)
         return project
+
+    def imported(self, history: Mapping[str, Any]) -> Path:
+        """A repository with this history as the service imports it; made once a run, to be copied."""
+        key = repr(sorted(history.items()))
+        if key not in self.imports:
+            folder = self.folder / f"history{len(self.imports)}"
+            make_history(folder / "source", **history)
+            Repositories(folder).adopt(1, folder / "source").handle.free()
+            self.imports[key] = folder / "1.git"
+        return self.imports[key]
 
     async def member(self, project: tables.Project, user: tables.User, level: int) -> tables.ProjectMember:
         member = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=int(level))
@@ -184,12 +202,19 @@ def _pairs(members: Any) -> list[tuple[tables.User, int]]:
 @pytest.fixture
 async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services]:
     repositories = Repositories(tmp_path / "repositories")
-    yield Services(database, repositories, Passwords(), TokenCipher(load_key(tmp_path, None)), external_url=EXTERNAL_URL)
+    yield Services(database, repositories, Passwords(QUICK), TokenCipher(load_key(tmp_path, None)), external_url=EXTERNAL_URL)
     close = getattr(repositories, "close", None)
     if close is not None:
         close()
 
 
+@pytest.fixture(scope="session")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the histories of a run are kept."""
+    yield tmp_path_factory.mktemp("histories")
+    Make.imports.clear()
+
+
 @pytest.fixture
-def make(services: Services) -> Make:
-    return Make(services)
+def make(services: Services, histories: Path) -> Make:
+    return Make(services, histories)

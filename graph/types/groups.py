@@ -141,7 +141,9 @@ class GroupQueries:
     )
 
     @strawberry.field(description="The group of a path, or of a v3 id in digits.")
-    async def group(self, info: Info, path: Annotated[str, strawberry.argument(description="The path, or the v3 id in digits.")]) -> Group:
+    async def group(
+        self, info: Info, path: Annotated[str, strawberry.argument(description="The path, or the v3 id in digits.")]
+    ) -> Group | None:
         return await finding.group(info.context, path)  # type: ignore[return-value]
 
 

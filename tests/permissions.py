@@ -1,0 +1,99 @@
+"""The permission matrix, as data: what each operation answers to each kind of caller, on a private project unless said.
+
+    AN anonymous   OU outsider   GU guest   RE reporter   DE developer   MA master   OW owner   AD administrator   BL blocked
+    PU the outsider again, on a public project (where the operation is about one)
+
+A row of v3 gives statuses, a mutation gives `ok` or the code of its error. A test fails for an operation without a row.
+"""
+
+ROLES = ("AN", "OU", "GU", "RE", "DE", "MA", "OW", "AD", "BL", "PU")
+
+V3 = """
+                                                              AN  OU  GU  RE  DE  MA  OW  AD  BL  PU
+GET /issues                                                   401 200 200 200 200 200 200 200 401 200
+GET /projects/:id/issues                                      401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/issues/:issue_id                            401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/issues                                     401 404 200 200 200 200 200 200 401 200
+PUT /projects/:id/issues/:issue_id                            401 404 403 200 200 200 200 200 401 403
+DELETE /projects/:id/issues/:issue_id                         401 405 405 405 405 405 405 405 401 405
+GET /projects/:id/repository/commits                          401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha                     401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha/diff                401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha/comments            401 404 403 200 200 200 200 200 401 200
+POST /projects/:id/repository/commits/:sha/comments           401 404 403 201 201 201 201 201 401 201
+GET /projects/:id/issues/:issue_id/notes                      401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/issues/:issue_id/notes/:note_id             401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/issues/:issue_id/notes                     401 404 201 201 201 201 201 201 401 201
+PUT /projects/:id/issues/:issue_id/notes/:note_id             401 404 403 403 403 200 200 200 401 403
+GET /users                                                    401 200 200 200 200 200 200 200 401 200
+GET /users/:id                                                401 200 200 200 200 200 200 200 401 200
+POST /users                                                   401 403 403 403 403 403 403 201 401 403
+PUT /users/:id                                                401 403 403 403 403 403 403 200 401 403
+DELETE /users/:id                                             401 403 403 403 403 403 403 200 401 403
+GET /user                                                     401 200 200 200 200 200 200 200 401 200
+GET /user/keys                                                401 200 200 200 200 200 200 200 401 200
+GET /users/:uid/keys                                          401 403 403 403 403 403 403 200 401 403
+GET /user/keys/:id                                            401 404 404 404 404 404 404 404 401 404
+POST /user/keys                                               401 201 201 201 201 201 201 201 401 201
+POST /users/:id/keys                                          401 403 403 403 403 403 403 201 401 403
+DELETE /user/keys/:id                                         401 200 200 200 200 200 200 200 401 200
+DELETE /users/:uid/keys/:id                                   401 403 403 403 403 403 403 200 401 403
+GET /user/emails                                              401 200 200 200 200 200 200 200 401 200
+GET /users/:uid/emails                                        401 403 403 403 403 403 403 200 401 403
+GET /user/emails/:id                                          401 404 404 404 404 404 404 404 401 404
+POST /user/emails                                             401 201 201 201 201 201 201 201 401 201
+POST /users/:id/emails                                        401 403 403 403 403 403 403 201 401 403
+DELETE /user/emails/:id                                       401 200 200 200 200 200 200 200 401 200
+DELETE /users/:uid/emails/:id                                 401 403 403 403 403 403 403 200 401 403
+PUT /users/:uid/block                                         401 403 403 403 403 403 403 200 401 403
+PUT /users/:uid/unblock                                       401 403 403 403 403 403 403 200 401 403
+"""
+"""A key or an address of somebody else's in `/user/…` is not found, and deleting it answers 200 without an effect."""
+
+MUTATIONS = """
+                     AN   OU        GU        RE        DE        MA        OW        AD BL   PU
+createUser           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+updateUser           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+deleteUser           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+blockUser            401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+unblockUser          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+resetPrivateToken    401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+addSshKey            401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+deleteSshKey         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+addEmail             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+deleteEmail          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+createGroup          401  ok        ok        ok        ok        ok        ok        ok 401  ok
+updateGroup          401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+deleteGroup          401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+addGroupMember       401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+updateGroupMember    401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+removeGroupMember    401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+createProject        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateProject        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteProject        401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+transferProject      401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+addProjectMember     401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateProjectMember  401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+removeProjectMember  401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createIssue          401  not_found ok        ok        ok        ok        ok        ok 401  ok
+updateIssue          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+closeIssue           401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+reopenIssue          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+createNote           401  not_found ok        ok        ok        ok        ok        ok 401  ok
+updateNote           401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok
+signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+"""
+"""The users of `updateUser` … `deleteEmail` are somebody else. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in."""
+
+OPEN_V3 = {"POST /session"}
+"""Calls that need no credential, so that no caller differs from another."""
+
+
+def rows(table: str) -> dict[str, dict[str, str]]:
+    """The operation → role → what it answers."""
+    found = {}
+    for line in table.strip().splitlines()[1:]:
+        words = line.split()
+        found[" ".join(words[: -len(ROLES)])] = dict(zip(ROLES, words[-len(ROLES) :], strict=True))
+    return found

@@ -1,0 +1,230 @@
+"""Every operation answers every kind of caller as the permission matrix (tests/permissions.py) says."""
+
+import base64
+import re
+import struct
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pytest
+
+from graph.schema import graphql_schema
+from rest_v3.routes import ROUTES
+from storage import tables
+from storage.tables import AccessLevel, UserState, Visibility
+from tests.forge import Api, Ask
+from tests.make import Make
+from tests.permissions import MUTATIONS, OPEN_V3, ROLES, V3, rows
+
+V3_ROWS, MUTATION_ROWS = rows(V3), rows(MUTATIONS)
+LEVELS = {
+    "GU": AccessLevel.GUEST,
+    "RE": AccessLevel.REPORTER,
+    "DE": AccessLevel.DEVELOPER,
+    "MA": AccessLevel.MASTER,
+    "OW": AccessLevel.OWNER,
+}
+
+
+class TestTheMatrix:
+    def test_has_a_row_for_every_v3_route(self) -> None:
+        assert {route.call for route in ROUTES} - OPEN_V3 == V3_ROWS.keys(), "add the row to tests/permissions.py"
+
+    def test_has_a_row_for_every_mutation(self) -> None:
+        assert graphql_schema.mutation_type is not None
+        assert graphql_schema.mutation_type.fields.keys() == MUTATION_ROWS.keys(), "add the row to tests/permissions.py"
+
+
+@dataclass
+class World:
+    """A private and a public project of one group, with a member of each level, and somebody else who wrote what is in them."""
+
+    make: Make
+    users: dict[str, tables.User | None]
+    somebody: tables.User
+    group: tables.Namespace
+    public_group: tables.Namespace
+    private: tables.Project
+    public: tables.Project
+    sha: str
+    numbers: Any = field(default_factory=lambda: count(1))
+
+    def project(self, role: str) -> tables.Project:
+        return self.public if role == "PU" else self.private
+
+    def group_of(self, role: str) -> tables.Namespace:
+        return self.public_group if role == "PU" else self.group
+
+    async def target(self, name: str, role: str, call: str) -> Any:
+        """Something for this call alone, so that no caller meets what the one before left."""
+        make, project = self.make, self.project(role)
+        match name:
+            case "project":
+                return project.id
+            case "issue":
+                return (await make.issue(project, author=self.somebody)).id
+            case "note":
+                return await make.note(await make.issue(project, author=self.somebody))
+            case "user":
+                return (await make.user(state=UserState.BLOCKED if "unblock" in call else UserState.ACTIVE)).id
+            case "key":
+                number = next(self.numbers)
+                key = tables.SshKey(user_id=self.somebody.id, title="k", key="ssh-rsa AAAA", fingerprint=f"{number}")
+                await make.save(key)
+                return key
+            case "email":
+                email = tables.Email(user_id=self.somebody.id, email=f"more{next(self.numbers)}@example.org")
+                await make.save(email)
+                return email
+        raise KeyError(name)
+
+
+@pytest.fixture
+async def world(make: Make) -> World:
+    users: dict[str, tables.User | None] = {role: await make.user() for role in ("OU", "GU", "RE", "DE", "MA", "OW")}
+    blocked = await make.user(state=UserState.BLOCKED)
+    users |= {"AN": None, "AD": await make.admin(), "BL": blocked, "PU": users["OU"]}
+    members = [(users[role], level) for role, level in LEVELS.items()] + [(blocked, AccessLevel.MASTER)]
+    # A second owner, so that the first is not the last one.
+    somebody = await make.user()
+    group = await make.group(members=[*members, (somebody, AccessLevel.OWNER)])
+    public_group = await make.group(members=members)
+    private = await make.project(group=group, history={"commits": 4})
+    public = await make.project(group=public_group, visibility=Visibility.PUBLIC, history={"commits": 4})
+    sha = await make.services.repositories.read(private.id, lambda repository: repository.resolve("master"))
+    assert sha is not None
+    return World(make, users, somebody, group, public_group, private, public, sha)
+
+
+async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict[str, Any]]:
+    """The method, the path, and the parameters of a lawful call."""
+    method, path = call.split(" ")
+    number = next(world.numbers)
+    parameters: dict[str, Any] = {}
+    keys: dict[str, Any] = {"sha": world.sha}
+    if path.startswith("/projects/"):
+        keys["id"] = await world.target("project", role, call)
+        if ":note_id" in path:
+            note = await world.target("note", role, call)
+            keys |= {"issue_id": note.issue_id, "note_id": note.id}
+        elif ":issue_id" in path:
+            keys["issue_id"] = await world.target("issue", role, call)
+        parameters = {"title": "T", "body": "B", "note": "N"}
+    elif "/keys" in path or "/emails" in path:
+        noun = "key" if "/keys" in path else "email"
+        thing = await world.target(noun, role, call)
+        mine = path.startswith("/user/")
+        last = ":id" if path.endswith("/:id") else ""
+        keys = {"uid": world.somebody.id, "id": thing.id if mine or last else world.somebody.id}
+        parameters = {"title": "k", "key": ssh_key(number), "email": f"new{number}@example.org"}
+    else:
+        person = await world.target("user", role, call)
+        keys = {"id": person, "uid": person}
+        parameters = {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+    filled = re.sub(r":(\w+)", lambda match: str(keys[match[1]]), path)
+    return method, filled, parameters
+
+
+def ssh_key(number: int) -> str:
+    """A key that no other call uses: made of a counted modulus, which is quicker than making real ones."""
+
+    def part(data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + data
+
+    blob = part(b"ssh-rsa") + part(b"\x01\x00\x01") + part(b"\x00\xc1" + number.to_bytes(4, "big") * 63 + b"\x01\x01\x01")
+    return f"ssh-rsa {base64.b64encode(blob).decode()}"
+
+
+class TestV3:
+    @pytest.mark.parametrize("call", V3_ROWS)
+    async def test_answers_each_caller_as_the_matrix_says(self, api: Api, world: World, call: str) -> None:
+        answered = {}
+        for role in ROLES:
+            method, path, parameters = await v3_request(world, call, role)
+            settings = {"params": parameters} if method in ("GET", "DELETE") else {"json": parameters}
+            answered[role] = str((await api.request(method, path, world.users[role], **settings)).status_code)
+
+        assert answered == V3_ROWS[call]
+
+
+async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
+    number = next(world.numbers)
+    make, project, group = world.make, world.project(role), world.group_of(role)
+    path, group_path = str(project.id), str(group.id)
+    fresh = (await make.user(state=UserState.BLOCKED if name == "unblockUser" else UserState.ACTIVE)).id
+    match name:
+        case "createUser":
+            return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+        case "updateUser":
+            return {"databaseId": fresh, "name": "New"}
+        case "deleteUser" | "blockUser" | "unblockUser" | "resetPrivateToken":
+            return {"databaseId": fresh}
+        case "addSshKey":
+            return {"userId": fresh, "title": "k", "key": ssh_key(number)}
+        case "addEmail":
+            return {"userId": fresh, "email": f"more{number}@example.org"}
+        case "deleteSshKey" | "deleteEmail":
+            thing = await world.target("key" if name == "deleteSshKey" else "email", role, name)
+            return {"userId": world.somebody.id, "databaseId": thing.id}
+        case "createGroup":
+            return {"name": f"G{number}", "path": f"g{number}"}
+        case "updateGroup":
+            return {"groupPath": group_path, "description": "new"}
+        case "deleteGroup":
+            doomed = await make.group(members=[(world.users[key], level) for key, level in LEVELS.items()])
+            visibility = Visibility.PUBLIC if role == "PU" else Visibility.PRIVATE
+            await make.project(group=doomed, visibility=visibility)
+            return {"groupPath": str(doomed.id)}
+        case "addGroupMember":
+            return {"groupPath": group_path, "userId": fresh, "accessLevel": "GUEST"}
+        case "updateGroupMember" | "removeGroupMember":
+            await make.save(tables.GroupMember(group_id=group.id, user_id=fresh, access_level=int(AccessLevel.GUEST)))
+            return {"groupPath": group_path, "userId": fresh} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
+        case "createProject":
+            return {"groupPath": group_path, "name": f"P{number}"}
+        case "updateProject":
+            return {"projectPath": path, "description": "new"}
+        case "deleteProject" | "transferProject":
+            doomed_project = await make.project(group=group, visibility=Visibility(project.visibility_level))
+            elsewhere = {"groupPath": str((await make.group(owner=world.users["OW"])).id)} if name == "transferProject" else {}
+            return {"projectPath": str(doomed_project.id), **elsewhere}
+        case "addProjectMember":
+            return {"projectPath": path, "userId": fresh, "accessLevel": "GUEST"}
+        case "updateProjectMember" | "removeProjectMember":
+            await make.member(project, await make.fetch(tables.User, fresh) or world.somebody, AccessLevel.GUEST)
+            return {"projectPath": path, "userId": fresh} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
+        case "createIssue":
+            return {"projectPath": path, "title": "T"}
+        case "updateIssue" | "closeIssue" | "reopenIssue":
+            return {"projectPath": path, "databaseId": await world.target("issue", role, name)}
+        case "createNote":
+            return {"projectPath": path, "issueDatabaseId": await world.target("issue", role, name), "body": "B"}
+        case "updateNote":
+            return {"projectPath": path, "databaseId": (await world.target("note", role, name)).id, "body": "B"}
+        case "createCommitComment":
+            return {"projectPath": path, "rev": "master", "note": "N"}
+        case "signIn":
+            hashed = await make.services.passwords.hash("12345678")
+            await make.user(f"signer{number}", password_hash=hashed)
+            return {"login": f"signer{number}", "password": "12345678"}
+    raise KeyError(name)
+
+
+class TestMutations:
+    @pytest.mark.parametrize("name", MUTATION_ROWS)
+    async def test_answers_each_caller_as_the_matrix_says(self, ask: Ask, world: World, name: str) -> None:
+        assert graphql_schema.mutation_type is not None
+        kind = str(graphql_schema.mutation_type.fields[name].args["input"].type)
+        query = f"mutation ($input: {kind}) {{ {name}(input: $input) {{ userErrors {{ field message code }} }} }}"
+        answered = {}
+        for role in ROLES:
+            outcome = await ask(query, world.users[role], input=await mutation_input(world, name, role))
+            if outcome.errors:
+                answered[role] = {"UNAUTHENTICATED": "401"}.get(str(outcome.errors[0].code), str(outcome.errors[0].code).lower())
+            else:
+                assert outcome.data is not None
+                errors = outcome.data[name]["userErrors"]
+                answered[role] = f"{errors}" if errors else "ok"
+
+        assert answered == MUTATION_ROWS[name]
