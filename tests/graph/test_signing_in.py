@@ -1,0 +1,164 @@
+"""Signing in through the graph."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from argon2 import PasswordHasher
+
+from graph.context import Services
+from graph.execute import Outcome
+from graph.rules.throttling import Failures
+from storage import tables
+from storage.secrets import Passwords
+from storage.tables import UserState
+from tests.forge import Ask
+from tests.make import Make, token_of
+from tests.statements import Statements
+
+SIGN_IN = """mutation ($login: String!, $password: String!) { signIn(input: {login: $login, password: $password}) {
+    user { username email privateToken currentSignInAt } userErrors { code } } }"""
+PASSWORD = "correct horse"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def services(services: Services, clock: Clock) -> Services:
+    """Hashes that cost next to nothing, and a clock that stands still."""
+    passwords = Passwords(PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
+    return replace(services, passwords=passwords, sign_in_failures=Failures(clock=clock))
+
+
+@pytest.fixture
+async def ada(make: Make, services: Services) -> tables.User:
+    return await make.user("Ada", email="ada@example.org", password_hash=await services.passwords.hash(PASSWORD))
+
+
+async def sign_in(ask: Ask, login: str, password: str = PASSWORD, viewer: tables.User | None = None) -> Outcome:
+    return await ask(SIGN_IN, viewer, login=login, password=password)
+
+
+def codes(outcome: Outcome) -> list[str]:
+    return [str(problem.code) for problem in outcome.errors]
+
+
+@pytest.mark.parametrize("login", ["Ada", "ADA", " ada ", "ada@example.org", "Ada@Example.org"])
+async def test_gives_the_token_for_a_username_or_the_primary_address(ask: Ask, ada: tables.User, login: str) -> None:
+    outcome = await sign_in(ask, login)
+
+    assert outcome.errors == []
+    payload: dict[str, Any] = (outcome.data or {})["signIn"]
+    assert payload["user"]["username"] == "Ada"
+    assert payload["user"]["email"] == "ada@example.org"
+    assert payload["user"]["privateToken"] == token_of(ada)
+    assert payload["user"]["currentSignInAt"] is not None
+
+
+async def test_keeps_when_it_was(ask: Ask, make: Make, ada: tables.User) -> None:
+    await sign_in(ask, "ada")
+
+    found = await make.fetch(tables.User, ada.id)
+    assert found is not None and found.current_sign_in_at is not None
+
+
+@pytest.mark.parametrize(
+    ("login", "password"),
+    [("ada", "wrong"), ("ada", ""), ("", PASSWORD), ("", ""), ("nobody", PASSWORD), ("second@example.org", PASSWORD), ("ada", "x" * 2000)],
+)
+async def test_refuses_all_else_alike(ask: Ask, make: Make, ada: tables.User, login: str, password: str) -> None:
+    await make.save(tables.Email(user_id=ada.id, email="second@example.org"))
+
+    outcome = await sign_in(ask, login, password)
+
+    assert [(str(problem.code), problem.message) for problem in outcome.errors] == [
+        ("UNAUTHENTICATED", "There is no active user of this login and password.")
+    ]
+
+
+async def test_refuses_blocked_users_and_those_without_a_password(ask: Ask, make: Make, services: Services) -> None:
+    await make.user("bob", state=UserState.BLOCKED, password_hash=await services.passwords.hash(PASSWORD))
+    await make.user("eve")
+
+    assert codes(await sign_in(ask, "bob")) == ["UNAUTHENTICATED"]
+    assert codes(await sign_in(ask, "eve")) == ["UNAUTHENTICATED"]
+    assert codes(await sign_in(ask, "eve", "")) == ["UNAUTHENTICATED"]
+
+
+async def test_is_for_whom_the_password_is_of_whoever_asks(ask: Ask, make: Make, ada: tables.User) -> None:
+    outcome = await sign_in(ask, "ada", viewer=await make.admin())
+
+    assert (outcome.data or {})["signIn"]["user"]["privateToken"] == token_of(ada)
+
+
+async def test_can_be_switched_off(ask: Ask, make: Make, ada: tables.User) -> None:
+    await make.save(tables.Settings(id=1, signin_enabled=False))
+
+    assert codes(await sign_in(ask, "ada")) == ["FORBIDDEN"]
+
+
+async def test_throttles_an_account_after_ten_failures(ask: Ask, clock: Clock, ada: tables.User) -> None:
+    for number in range(10):
+        login = ("ada", "ADA", "ada@example.org")[number % 3]
+        assert codes(await sign_in(ask, login, "wrong")) == ["UNAUTHENTICATED"]
+
+    outcome = await sign_in(ask, "ada")
+    assert [(str(problem.code), problem.retry_after) for problem in outcome.errors] == [("LIMIT_EXCEEDED", 60)]
+    clock.now += 61
+    assert codes(await sign_in(ask, "ada")) == []
+
+
+async def test_throttles_names_that_nobody_has_too(ask: Ask, make: Make) -> None:
+    for _ in range(10):
+        assert codes(await sign_in(ask, "nobody")) == ["UNAUTHENTICATED"]
+
+    assert codes(await sign_in(ask, "NOBODY")) == ["LIMIT_EXCEEDED"]
+    assert codes(await sign_in(ask, "somebody")) == ["UNAUTHENTICATED"]
+
+
+async def test_never_throttles_success(ask: Ask, ada: tables.User) -> None:
+    outcomes = await asyncio.gather(*(sign_in(ask, "ada") for _ in range(32)))
+
+    assert [codes(outcome) for outcome in outcomes] == [[]] * 32
+
+
+async def test_gives_guesses_at_once_no_more_tries(ask: Ask, ada: tables.User) -> None:
+    outcomes = await asyncio.gather(*(sign_in(ask, "ada", f"guess {number}") for number in range(50)))
+
+    assert sorted(code for outcome in outcomes for code in codes(outcome)) == ["LIMIT_EXCEEDED"] * 40 + ["UNAUTHENTICATED"] * 10
+
+
+async def test_holds_up_no_writer_while_it_hashes(ask: Ask, make: Make, services: Services, ada: tables.User) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Passwords):
+        async def verify(self, hash: str | None, password: str) -> bool:
+            began.set()
+            await go_on.wait()
+            return True
+
+    slow = Ask(type(ask.graph)(replace(services, passwords=Slow())))
+    signing = asyncio.create_task(sign_in(slow, "ada"))
+    await began.wait()
+    await asyncio.wait_for(make.user("bob"), 2)
+    go_on.set()
+
+    assert codes(await signing) == []
+
+
+async def test_writes_nothing_for_a_failure(ask: Ask, ada: tables.User, statements: Statements) -> None:
+    with statements.counted() as seen:
+        await sign_in(ask, "ada", "wrong")
+
+    assert {statement.split()[0] for statement in seen} == {"SELECT"}
