@@ -1,5 +1,6 @@
 """What an issue may be given, and what follows from it."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import delete, insert
@@ -8,6 +9,7 @@ from sqlmodel import col
 from graph.context import Context
 from graph.errors import Invalid
 from graph.rules import finding, naming
+from graph.rules.policy import Action, may
 from graph.rules.states import ISSUE, IssueEvent
 from storage import tables
 from storage.tables import IssueState, Visibility, counters, labels, members
@@ -57,6 +59,23 @@ async def set_labels(context: Context, issue: tables.Issue, names: list[str]) ->
     await context.session.execute(labels.create_missing(context.services.database.dialect, rows))
     found = await context.all(labels.named(issue.project_id, titles))
     await context.session.execute(insert(tables.IssueLabel), [{"issue_id": issue.id, "label_id": label.id} for label in found])
+
+
+async def counts(context: Context, thing: Any, statement: Callable[[list[int]], Any]) -> Mapping[IssueState, int] | None:
+    """How many issues of each state a thing of a project has; None where the viewer may not see issues.
+
+    `statement(ids)` selects (id of the thing, state, number); it is run once for all things of a level.
+    """
+    if not await may(context, Action.READ_ISSUE, thing):
+        return None
+
+    async def fetch(ids: list[int]) -> dict[int, dict[IssueState, int]]:
+        counted: dict[int, dict[IssueState, int]] = {}
+        for key, state, number in await context.tuples(statement(ids)):
+            counted.setdefault(key, {})[state] = number
+        return counted
+
+    return await context.loader(statement, fetch).get(thing.id) or {}
 
 
 def change_state(context: Context, issue: tables.Issue, event: IssueEvent) -> bool:

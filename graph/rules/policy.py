@@ -32,7 +32,9 @@ class Action(StrEnum):
     READ_CODE = "code:read"
     COMMENT_COMMIT = "commit:comment"
     READ_LABEL = "label:read"
+    ADMIN_LABEL = "label:admin"
     READ_MILESTONE = "milestone:read"
+    ADMIN_MILESTONE = "milestone:admin"
     READ_PROJECT_MEMBER = "project_member:read"
     ADMIN_PROJECT_MEMBER = "project_member:admin"
     READ_GROUP = "group:read"
@@ -50,13 +52,18 @@ class Action(StrEnum):
 @dataclass(frozen=True)
 class Rule:
     """`least` is the least access level of a member. `shared`: any signed-in viewer of an internal or public project may as well.
-    `own`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that must be on."""
+    `own`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that must be on,
+    `features` those of which one must be on."""
 
     least: AccessLevel
     shared: bool = False
     own: bool = False
     feature: str | None = None
+    features: tuple[str, ...] = ()
 
+
+TRACKING = ("issues_enabled", "merge_requests_enabled")
+"""What labels and milestones are for: they go only where both are switched off."""
 
 RULES: dict[Action, Rule] = {
     Action.READ_PROJECT: Rule(AccessLevel.GUEST, shared=True),
@@ -71,8 +78,10 @@ RULES: dict[Action, Rule] = {
     Action.UPDATE_NOTE: Rule(AccessLevel.MASTER, own=True),
     Action.READ_CODE: Rule(AccessLevel.REPORTER, shared=True),
     Action.COMMENT_COMMIT: Rule(AccessLevel.REPORTER, shared=True),
-    Action.READ_LABEL: Rule(AccessLevel.GUEST, shared=True),
-    Action.READ_MILESTONE: Rule(AccessLevel.GUEST, shared=True),
+    Action.READ_LABEL: Rule(AccessLevel.GUEST, shared=True, features=TRACKING),
+    Action.ADMIN_LABEL: Rule(AccessLevel.REPORTER, features=TRACKING),
+    Action.READ_MILESTONE: Rule(AccessLevel.GUEST, shared=True, features=TRACKING),
+    Action.ADMIN_MILESTONE: Rule(AccessLevel.MASTER, features=TRACKING),
     Action.READ_PROJECT_MEMBER: Rule(AccessLevel.GUEST, shared=True),
     Action.ADMIN_PROJECT_MEMBER: Rule(AccessLevel.MASTER),
     Action.READ_GROUP: Rule(AccessLevel.GUEST, shared=True),
@@ -114,6 +123,8 @@ async def may(context: Context, action: Action, subject: Any = None) -> bool:
         return level >= rule.least or (rule.shared and await sees_group(context, subject))
     project = await project_of(context, subject)
     if rule.feature is not None and not getattr(project, rule.feature):
+        return False
+    if rule.features and not any(getattr(project, feature) for feature in rule.features):
         return False
     level = await project_level(context, project)
     if level >= rule.least or (rule.shared and _is_shared(project)):

@@ -44,6 +44,11 @@ def named(project_id: int, titles: list[str]) -> Select[Label]:
     return select(Label).where(col(Label.project_id) == project_id, col(Label.title).in_(titles))
 
 
+def held(label_id: int) -> Select[Label]:
+    """The label as it is now, held until the transaction ends, so that nobody deletes or renames it meanwhile."""
+    return select(Label).where(col(Label.id) == label_id).with_for_update().execution_options(populate_existing=True)
+
+
 def create_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
     """The statement that creates the labels that their projects do not have yet."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert

@@ -4,8 +4,8 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import UniqueConstraint
-from sqlmodel import Field
+from sqlalchemy import Select, UniqueConstraint, select
+from sqlmodel import Field, col
 
 from storage.database import words
 from storage.tables.base import Dated, refers
@@ -30,3 +30,7 @@ class Milestone(Dated, table=True):
     description: str = Field(default="")
     due_date: date | None = None
     state: MilestoneState = Field(default=MilestoneState.ACTIVE, sa_type=words(MilestoneState))
+
+
+def of_title(project_id: int, title: str) -> Select[Milestone]:
+    return select(Milestone).where(col(Milestone.project_id) == project_id, col(Milestone.title) == title)
