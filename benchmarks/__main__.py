@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
 
 
 def _measure(database: str, options: argparse.Namespace, *, pinned: bool) -> Rows:
-    with _folder() as folder, _database(database, folder) as url:
+    with temporary_folder() as folder, fresh_database(database, folder) as url:
         _say(f"{database}: making the data set")
         data = asyncio.run(seed(url, options.scale))
         _say(f"{database}: making two git histories")
@@ -134,7 +134,7 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="forgefront-bench-"))
     try:
         yield folder
@@ -143,7 +143,7 @@ def _folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _database(name: str, folder: Path) -> Iterator[str]:
+def fresh_database(name: str, folder: Path) -> Iterator[str]:
     if name == "sqlite":
         yield f"sqlite:///{folder / 'forgefront.db'}"
         return

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import strawberry
 from sqlalchemy import Select, select
-from sqlmodel import col
 
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
@@ -18,7 +17,7 @@ from storage import tables
 from storage.database import Database, Session, now
 from storage.git.repositories import Repositories
 from storage.secrets import Passwords, TokenCipher
-from storage.tables.base import Row
+from storage.tables.base import Row, rows_of_ids
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
@@ -83,27 +82,28 @@ class Context:
 
     def rows_by_id(self, table: type[R]) -> Loader[int, R]:
         async def fetch(ids: list[int]) -> Mapping[int, R]:
-            return {row.id: row for row in await self.all(select(table).where(col(table.id).in_(ids)))}
+            return {row.id: row for (row,) in await self.session.read(*rows_of_ids(table, ids))}
 
         return self.loader(table, fetch)
 
     async def all(self, statement: Select[T]) -> list[T]:
-        """The rows of a statement that selects one table or column."""
-        return list((await self.session.execute(statement)).scalars().all())
+        """The rows of a statement that selects one table or column. In a query they are plain rows, which nobody can change."""
+        return [row[0] for row in await self.session.read(statement)]
 
     async def first(self, statement: Select[T]) -> T | None:
-        result: T | None = (await self.session.execute(statement.limit(1))).scalars().first()
-        return result
+        rows = await self.session.read(statement.limit(1))
+        return rows[0][0] if rows else None
 
-    async def tuples(self, statement: Any) -> list[Any]:
-        return list((await self.session.execute(statement)).all())
+    async def tuples(self, statement: Any, **values: Any) -> list[Any]:
+        """The rows of a statement; `values` are those of its named parameters."""
+        return list(await self.session.read(statement, values or None))
 
     async def value(self, statement: Select[T]) -> T | None:
-        result: T | None = await self.session.scalar(statement)
-        return result
+        rows = await self.session.read(statement)
+        return rows[0][0] if rows else None
 
     async def exists(self, condition: Any) -> bool:
-        return bool(await self.session.scalar(select(condition)))
+        return bool(await self.value(select(condition)))
 
     async def add(self, row: R) -> R:
         """Writes a new row now, so that its id is known. Raises IntegrityError where a constraint is hit."""

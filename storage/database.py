@@ -6,7 +6,8 @@ writers wait for each other instead of failing with "database is locked"; writer
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -15,12 +16,14 @@ import orjson
 from sqlalchemy import URL, DateTime, Dialect, MetaData, event, make_url
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeDecorator
 from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
+
+from storage.reading import Plans, PostgresReader, Reader, Readers, SqliteReader
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -36,6 +39,12 @@ WAIT_SECONDS = 5.0
 """How long a writer waits for its turn on SQLite before it gives up with `Busy`."""
 CONNECT_SECONDS = 3.0
 STATEMENT_SECONDS = 15.0
+PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY")
+POSTGRESQL: dict[str, Any] = {
+    "timeout": CONNECT_SECONDS,
+    "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off"},
+}
+"""What every connection is opened with."""
 
 
 class Busy(Exception):
@@ -102,14 +111,16 @@ def is_unavailable(error: BaseException) -> bool:
     """Whether the database itself could not answer (gone, restarting, busy, over its time limit), so that a later try may succeed."""
     if isinstance(error, Busy | ConnectionError | TimeoutError):
         return True
-    if not isinstance(error, DBAPIError):
-        return False
-    if error.connection_invalidated or isinstance(error.orig, OSError):
+    if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error.orig, OSError)):
         return True
-    state = str(getattr(error.orig, "sqlstate", None) or "")
+    # What a reader raises is the driver's error itself.
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    state = str(getattr(cause, "sqlstate", None) or "")
     if state[:2] in ("08", "53", "57") or state in ("40001", "40P01"):
         return True
-    return isinstance(error, OperationalError) and ("locked" in str(error.orig) or "busy" in str(error.orig))
+    if isinstance(error, OperationalError | sqlite3.OperationalError):
+        return "locked" in str(cause) or "busy" in str(cause)
+    return type(cause).__module__.startswith("asyncpg.") and type(cause).__name__ == "InterfaceError"
 
 
 class Session(AsyncSession):
@@ -118,6 +129,10 @@ class Session(AsyncSession):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._turn = asyncio.Lock()
+
+    async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """The rows of a statement that selects; `values` are those of its named parameters."""
+        return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
 
     async def execute(self, *args: Any, **settings: Any) -> Any:
         async with self._turn:
@@ -140,6 +155,40 @@ class Session(AsyncSession):
             await super().delete(instance)
 
 
+class ReadingSession(Session):
+    """A session for statements that change nothing. What `read` gives are plain rows, which belong to no session and cannot be changed."""
+
+    def __init__(self, database: "Database") -> None:
+        super().__init__(database.engine, expire_on_commit=False, autoflush=False)
+        self._database = database
+        self._reader: Reader | None = None
+        self._closed = False
+
+    async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        bound = self._database.plans.bind(statement, values)
+        if bound is None:
+            return await super().read(statement, values)
+        text, parameters, make = bound
+        async with self._turn:
+            if self._closed:
+                # A loader that the end of its operation overtook.
+                raise InvalidRequestError("this session is closed")
+            if self._reader is None:
+                self._reader = await self._database.readers.take()
+            # Whoever counts or times the engine's statements hears of these as well.
+            for listener in self._database.engine.sync_engine.dispatch.before_cursor_execute:
+                listener(None, None, text, parameters, None, False)
+            found = await self._reader.fetch(text, parameters)
+        return [make(row) for row in found]
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._reader is not None:
+            self._database.readers.give_back(self._reader)
+            self._reader = None
+        await super().close()
+
+
 class Database:
     """One database: `sqlite+aiosqlite:///path` or `postgresql+asyncpg://…` (the plain names `sqlite`, `postgresql` mean these drivers)."""
 
@@ -150,28 +199,28 @@ class Database:
             "json_serializer": lambda value: orjson.dumps(value).decode(),
             "json_deserializer": orjson.loads,
             "pool_size": pool_size,
-            "max_overflow": pool_size,
+            # As many again are the readers'.
+            "max_overflow": 0,
             "pool_timeout": WAIT_SECONDS,
         }
         if self.dialect == "sqlite":
             settings["connect_args"] = {"timeout": WAIT_SECONDS, "isolation_level": None}
         else:
             settings["pool_pre_ping"] = True
-            settings["connect_args"] = {
-                "async_creator_fn": _connect_to_postgresql,
-                "timeout": CONNECT_SECONDS,
-                "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off"},
-            }
+            settings["connect_args"] = {"async_creator_fn": _connect_to_postgresql, **POSTGRESQL}
         self.engine = create_async_engine(self.url, **settings)
         self._writing = self.engine.execution_options(writing=True)
         self._queue = asyncio.Lock()
+        self.plans = Plans(self.engine.dialect)
+        self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="sqlite") if self.dialect == "sqlite" else None
+        self.readers = Readers(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._prepare_sqlite()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Session]:
         """A session for statements that change nothing; what it did is rolled back at the end."""
-        async with Session(self.engine, expire_on_commit=False, autoflush=False) as session:
+        async with ReadingSession(self) as session:
             yield session
 
     @asynccontextmanager
@@ -181,7 +230,21 @@ class Database:
             yield session
 
     async def close(self) -> None:
+        await self.readers.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
         await self.engine.dispose()
+
+    async def _connect_reader(self) -> Reader:
+        if self._threads is not None:
+            return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._threads)
+        arguments, settings = self.engine.dialect.create_connect_args(self.url)
+        settings = {name: value for name, value in settings.items() if not name.startswith("prepared_statement_")}
+        connection = await _connect_to_postgresql(*arguments, **settings, **POSTGRESQL)
+        # As SQLAlchemy's dialect does on its own connections.
+        for name in ("json", "jsonb"):
+            await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=orjson.loads)
+        return PostgresReader(connection)
 
     def _prepare_sqlite(self) -> None:
         engine = self.engine.sync_engine
@@ -189,7 +252,7 @@ class Database:
         @event.listens_for(engine, "connect")
         def connect(connection: Any, entry: ConnectionPoolEntry) -> None:
             cursor = connection.cursor()
-            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY"):
+            for pragma in PRAGMAS:
                 cursor.execute(f"PRAGMA {pragma}")
             cursor.close()
 

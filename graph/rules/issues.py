@@ -32,7 +32,7 @@ async def assignee(context: Context, project: tables.Project, user_id: int | Non
     if user is None:
         raise Invalid("assigneeId", "is not a user")
     if project.visibility_level == Visibility.PRIVATE and not user.admin:
-        levels = await context.tuples(members.levels_in_projects(user.id, [project.id]))
+        levels = await context.tuples(members.LEVELS_IN_PROJECTS, user_id=user.id, project_ids=[project.id])
         if not levels:
             raise Invalid("assigneeId", "is not a member of this private project")
     return user.id

@@ -203,7 +203,7 @@ def _is_shared(project: tables.Project) -> bool:
 
 def _project_levels(context: Context) -> Loader[int, int]:
     async def fetch(ids: list[int]) -> Mapping[int, int]:
-        return dict(map(tuple, await context.tuples(members.levels_in_projects(context.viewer.id, ids))))
+        return dict(map(tuple, await context.tuples(members.LEVELS_IN_PROJECTS, user_id=context.viewer.id, project_ids=ids)))
 
     return context.loader("project levels", fetch)
 

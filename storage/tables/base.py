@@ -1,12 +1,15 @@
 """What every table shares: the integer id, and how a column is spelled."""
 
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, ForeignKey, Integer, Select, Text, exists, select
+from sqlalchemy import ColumnElement, ForeignKey, Integer, Select, Text, bindparam, exists, select
 from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp, now
+
+R = TypeVar("R", bound="Row")
 
 
 class Row(SQLModel):
@@ -41,3 +44,13 @@ def lock(table: type[Row], id: int | None) -> Select[int]:
 def any_row(table: type[Row], *conditions: ColumnElement[bool]) -> Any:
     """Whether there is a row that meets the conditions, as a condition."""
     return exists().where(*conditions).select_from(table)
+
+
+@cache
+def _rows_of_ids(table: type[Row]) -> Select[Any]:
+    return select(table).where(col(table.id).in_(bindparam("ids", expanding=True)))
+
+
+def rows_of_ids(table: type[R], ids: list[int]) -> tuple[Select[R], dict[str, Any]]:
+    """The statement for the rows with these ids, and the values of its parameters; made once a table, since nothing is asked more often."""
+    return _rows_of_ids(table), {"ids": ids}

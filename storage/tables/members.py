@@ -3,7 +3,20 @@
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, SmallInteger, UniqueConstraint, exists, func, literal, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    SmallInteger,
+    UniqueConstraint,
+    bindparam,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
+)
 from sqlmodel import Field, col
 
 from storage.tables.base import Dated, refers
@@ -39,8 +52,9 @@ class ProjectMember(Dated, table=True):
     access_level: int = Field(sa_type=SmallInteger)
 
 
-def levels_in_projects(user_id: int, project_ids: list[int]) -> Select[int, int]:
-    """(project id, level) for the projects where the user has one: the highest of project, group and own personal namespace."""
+def _levels_in_projects() -> Select[int, int]:
+    user_id: Any = bindparam("user_id", type_=Integer)
+    project_ids: Any = bindparam("project_ids", expanding=True)
     in_project: Select[int, int] = select(
         col(ProjectMember.project_id).label("project_id"), col(ProjectMember.access_level).label("level")
     ).where(col(ProjectMember.user_id) == user_id, col(ProjectMember.project_id).in_(project_ids))
@@ -56,6 +70,11 @@ def levels_in_projects(user_id: int, project_ids: list[int]) -> Select[int, int]
     )
     levels = union_all(in_project, in_group, as_owner).subquery()
     return select(levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.project_id)
+
+
+LEVELS_IN_PROJECTS = _levels_in_projects()
+"""(project id, level) for the projects of `project_ids` where the user `user_id` has a level: the highest of project, group and own
+personal namespace. Made once, since nearly every operation asks it and making it costs more than running it."""
 
 
 def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:

@@ -1,0 +1,238 @@
+"""Reads rows on the driver's own connection, beside the ORM, whose bookkeeping costs more than a small statement itself.
+
+A statement is compiled once for its structure and kept; a call then binds its values, asks the driver, and makes plain rows: instances of
+the table's class that belong to no session, so they can be read and passed on like others, and any change of one raises.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlalchemy import Dialect, Select
+from sqlalchemy.inspection import inspect
+from sqlalchemy.orm import Mapper
+
+MOST_KEPT = 2_000
+"""Compiled statements. There are few structures, but the number of sort and filter arguments that callers combine is theirs."""
+
+Values = Sequence[Any]
+Make = Callable[[Values], Any]
+
+
+class Reader(Protocol):
+    """A connection of a driver, of one session at a time."""
+
+    async def fetch(self, text: str, parameters: Values) -> Sequence[Values]: ...
+
+    def rest(self) -> bool:
+        """Ends what the session began. False: it is broken, or was still at work and is thrown away, and cannot be used again."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class SqliteReader:
+    """Its statements run in threads, all of one session on one snapshot."""
+
+    def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, threads: ThreadPoolExecutor) -> None:
+        self._connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False, cached_statements=256)
+        for pragma in (*pragmas, "query_only = ON"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._threads = threads
+        self._running: asyncio.Future[list[Values]] | None = None
+
+    async def fetch(self, text: str, parameters: Values) -> Sequence[Values]:
+        self._running = asyncio.get_running_loop().run_in_executor(self._threads, self._fetch, text, parameters)
+        # Shielded, since a thread cannot be cancelled: `rest` sees whether it still runs.
+        return await asyncio.shield(self._running)
+
+    def _fetch(self, text: str, parameters: Values) -> list[Values]:
+        if not self._connection.in_transaction:
+            self._connection.execute("BEGIN")
+        return self._connection.execute(text, parameters).fetchall()
+
+    def rest(self) -> bool:
+        if self._running is not None and not self._running.done():
+            self._connection.interrupt()
+            self._running.add_done_callback(self._abandon)
+            return False
+        # No hop to a thread: there is nothing to undo, so this only lets the snapshot go.
+        self._connection.rollback()
+        return True
+
+    def _abandon(self, running: "asyncio.Future[list[Values]]") -> None:
+        if not running.cancelled():
+            running.exception()
+        self._connection.close()
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+class PostgresReader:
+    """Each statement is a transaction of its own, which shows what READ COMMITTED shows within a longer one."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._unfinished = False
+
+    async def fetch(self, text: str, parameters: Values) -> Sequence[Values]:
+        self._unfinished = True
+        found: Sequence[Values]
+        try:
+            found = await self._connection.fetch(text, *parameters)
+        except Exception:
+            # The server has answered; only a cancelled call leaves an answer behind that nobody waits for.
+            self._unfinished = False
+            raise
+        self._unfinished = False
+        return found
+
+    def rest(self) -> bool:
+        if self._unfinished:
+            self._connection.terminate()
+        return not self._connection.is_closed()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class Readers:
+    """At most `size` connections, opened when they are first needed. Raises TimeoutError when none gets free in time."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Reader]], size: int, wait_seconds: float) -> None:
+        self._connect = connect
+        self._free = asyncio.Semaphore(size)
+        self._wait_seconds = wait_seconds
+        self._idle: list[Reader] = []
+
+    async def take(self) -> Reader:
+        if self._free.locked():
+            await asyncio.wait_for(self._free.acquire(), self._wait_seconds)
+        else:
+            await self._free.acquire()
+        try:
+            # The one that rested last; what broke while it rested is dropped.
+            while self._idle:
+                if (connection := self._idle.pop()).rest():
+                    return connection
+            return await self._connect()
+        except BaseException:
+            self._free.release()
+            raise
+
+    def give_back(self, connection: Reader) -> None:
+        try:
+            if connection.rest():
+                self._idle.append(connection)
+        finally:
+            self._free.release()
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A compiled statement: its text and the order of its parameters, unless a list of values must be spelled out at each call."""
+
+    compiled: Any
+    text: str | None
+    names: Sequence[str]
+    processors: dict[str, Any]
+    make: Make
+
+
+class Plans:
+    """The compiled statements of one database."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._kept: dict[Any, _Plan | None] = {}
+
+    def bind(self, statement: Select[Any], given: Mapping[str, Any] | None) -> tuple[str, list[Any], Make] | None:
+        """The text for the driver, its parameters, and what makes a row of the statement out of the driver's; None: leave it to the ORM.
+
+        `given` holds the values of the statement's named parameters, if it has any.
+        """
+        key = statement._generate_cache_key()
+        if key is None:
+            return None
+        if key.key not in self._kept:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[key.key] = self._compile(statement, key)
+        plan = self._kept[key.key]
+        if plan is None:
+            return None
+        text, names, processors = plan.text, plan.names, plan.processors
+        values = plan.compiled.construct_params(given, extracted_parameters=key.bindparams, escape_names=False)
+        if text is None:
+            expanded = plan.compiled.construct_expanded_state(values, escape_names=False)
+            text, names, values = expanded.statement, expanded.positiontup, expanded.parameters
+            processors = {**processors, **expanded.processors}
+        return text, [processors[name](values[name]) if name in processors else values[name] for name in names], plan.make
+
+    def _compile(self, statement: Select[Any], key: Any) -> _Plan | None:
+        compiled: Any = statement.compile(dialect=self._dialect, cache_key=key)
+        make = self._maker(statement, compiled)
+        if make is None:
+            return None
+        processors = {}
+        for parameter, name in compiled.bind_names.items():
+            processor = parameter.type.dialect_impl(self._dialect).bind_processor(self._dialect)
+            if processor is not None:
+                processors[name] = processor
+        spelled = bool(compiled.post_compile_params or compiled.literal_execute_params)
+        return _Plan(compiled, None if spelled else compiled.string, compiled.positiontup or (), processors, make)
+
+    def _maker(self, statement: Select[Any], compiled: Any) -> Make | None:
+        """What makes a tuple with a plain row for each table and a value for each column that the statement selects."""
+        entries = compiled._result_columns
+        processors = [entry.type.dialect_impl(self._dialect).result_processor(self._dialect, None) for entry in entries]
+        parts: list[Make] = []
+        place = 0
+        for description in statement.column_descriptions:
+            mapper = inspect(description["expr"], raiseerr=False)
+            if not isinstance(mapper, Mapper):
+                parts.append(_value_at(place))
+                place += 1
+                continue
+            end = place + len(mapper.columns)
+            columns = [entry.objects[0] for entry in entries[place:end]]
+            if set(columns) != set(mapper.columns):
+                return None
+            parts.append(_row_from(mapper.class_, [mapper.get_property_by_column(column).key for column in columns], place))
+            place = end
+        return _all_of(parts, processors) if place == len(entries) else None
+
+
+def _row_from(table: type, keys: list[str], start: int) -> Make:
+    end = start + len(keys)
+
+    def make(values: Values) -> Any:
+        row: Any = object.__new__(table)
+        row.__dict__.update(zip(keys, values[start:end], strict=True))
+        return row
+
+    return make
+
+
+def _value_at(place: int) -> Make:
+    return lambda values: values[place]
+
+
+def _all_of(parts: list[Make], processors: list[Callable[[Any], Any] | None]) -> Make:
+    read = [(place, processor) for place, processor in enumerate(processors) if processor is not None]
+
+    def make(given: Values) -> tuple[Any, ...]:
+        values = list(given)
+        for place, processor in read:
+            values[place] = processor(values[place])
+        return tuple([part(values) for part in parts])
+
+    return make
