@@ -10,7 +10,9 @@ from graph.types.emails import EmailMutations, EmailQueries
 from graph.types.groups import GroupMutations, GroupQueries
 from graph.types.hooks import HookMutations, HookQueries
 from graph.types.issues import IssueMutations, IssueQueries
+from graph.types.labels import LabelMutations
 from graph.types.members import MemberMutations
+from graph.types.milestones import MilestoneMutations
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
 from graph.types.project_changes import ProjectMutations
@@ -33,7 +35,9 @@ class Mutation(
     ProjectMutations,
     MemberMutations,
     IssueMutations,
+    LabelMutations,
     NoteMutations,
+    MilestoneMutations,
     CommitCommentMutations,
     HookMutations,
 ):

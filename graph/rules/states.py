@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from storage.tables import IssueState, UserState
+from storage.tables import IssueState, MilestoneState, UserState
 
 
 class IssueEvent(StrEnum):
@@ -13,6 +13,17 @@ class IssueEvent(StrEnum):
 ISSUE: dict[tuple[IssueState, IssueEvent], IssueState] = {
     (IssueState.OPENED, IssueEvent.CLOSE): IssueState.CLOSED,
     (IssueState.CLOSED, IssueEvent.REOPEN): IssueState.OPENED,
+}
+
+
+class MilestoneEvent(StrEnum):
+    CLOSE = "close"
+    ACTIVATE = "activate"
+
+
+MILESTONE: dict[tuple[MilestoneState, MilestoneEvent], MilestoneState] = {
+    (MilestoneState.ACTIVE, MilestoneEvent.CLOSE): MilestoneState.CLOSED,
+    (MilestoneState.CLOSED, MilestoneEvent.ACTIVATE): MilestoneState.ACTIVE,
 }
 
 

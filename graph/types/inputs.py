@@ -43,8 +43,11 @@ class NumberedInProject(InProject):
     iid: int | None = given("The number of the thing within its project, beside `projectPath`.")
 
 
-async def find(context: Context, table: type[R], input: InProject) -> tuple[tables.Project, R]:
-    """The project and the row that an input names. Raises NotFound for what is absent or may not be seen."""
+async def find(context: Context, table: type[R], input: InProject, *, action: policy.Action | None = None) -> tuple[tables.Project, R]:
+    """The project and the row that an input names. Raises NotFound for what is absent or may not be seen.
+
+    `action` is required of the viewer in the project before the row is looked for there. Raises Forbidden.
+    """
     name = ENTITIES[table].name
     if sent(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")
@@ -55,8 +58,12 @@ async def find(context: Context, table: type[R], input: InProject) -> tuple[tabl
         project = await policy.project_of(context, row)
         if not await policy.sees_project(context, project):
             raise NotFound(name)
+        if action is not None:
+            await policy.require(context, action, project)
         return project, row
     project = await finding.project(context, value_or(input.project_path, ""))
+    if action is not None:
+        await policy.require(context, action, project)
     return project, await finding.within(
         context,
         table,

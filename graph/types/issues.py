@@ -16,7 +16,6 @@ from graph.rules.policy import Action, may, require, visible_projects
 from graph.rules.states import IssueEvent
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
 from graph.types.labels import Label
-from graph.types.milestones import Milestone
 from graph.types.notes import IssueNotes
 from graph.types.users import User
 from storage import tables
@@ -25,6 +24,7 @@ from storage.tables import labels as label_statements
 from storage.tables import members
 
 if TYPE_CHECKING:
+    from graph.types.milestones import Milestone
     from graph.types.projects import Project
 
 IssueState = strawberry.enum(tables.IssueState, description="Whether an issue is open.")
@@ -95,7 +95,9 @@ class Issue(Node, IssueNotes):
     closed_at: datetime | None = column(description="When it was closed, if it is.")
     author: User = to_one(tables.Issue.author_id, description="Who wrote it.")
     assignee: User | None = to_one(tables.Issue.assignee_id, description="Who shall do it.")
-    milestone: Milestone | None = to_one(tables.Issue.milestone_id, description="The goal that it counts to.")
+    milestone: Annotated["Milestone", strawberry.lazy("graph.types.milestones")] | None = to_one(
+        tables.Issue.milestone_id, description="The goal that it counts to."
+    )
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.Issue.project_id, description="Where it belongs."
     )

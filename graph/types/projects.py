@@ -16,7 +16,9 @@ from graph.rules.policy import Action, may, project_level, visible_projects
 from graph.types.branches import ProjectBranches
 from graph.types.commits import ProjectCommits
 from graph.types.issues import ProjectIssues
+from graph.types.labels import ProjectLabels
 from graph.types.members import AccessLevel, ProjectMember
+from graph.types.milestones import ProjectMilestones
 from graph.types.namespaces import Namespace
 from graph.types.users import User
 from storage import tables
@@ -37,10 +39,12 @@ class ProjectAbilities:
     read_code: bool = strawberry.field(description="See the repository.")
     create_issue: bool = strawberry.field(description="Write issues.")
     triage_issues: bool = strawberry.field(description="Assign and label issues.")
+    admin_labels: bool = strawberry.field(description="Create, change and delete labels.")
+    admin_milestones: bool = strawberry.field(description="Create and change milestones.")
 
 
 @entity(tables.Project, description="A repository and what is kept around it.", project_key="id")
-class Project(Node, ProjectIssues, ProjectCommits, ProjectBranches):
+class Project(Node, ProjectIssues, ProjectLabels, ProjectMilestones, ProjectCommits, ProjectBranches):
     database_id: int = column(tables.Project.id, description="The v3 id.")
     name: str = column(description="The name, in words.")
     path: str = column(description="The last segment of the full path.")
@@ -141,6 +145,8 @@ class Project(Node, ProjectIssues, ProjectCommits, ProjectBranches):
             read_code=await may(context, Action.READ_CODE, row),
             create_issue=await may(context, Action.CREATE_ISSUE, row),
             triage_issues=await may(context, Action.TRIAGE_ISSUE, row),
+            admin_labels=await may(context, Action.ADMIN_LABEL, row),
+            admin_milestones=await may(context, Action.ADMIN_MILESTONE, row),
         )
 
 

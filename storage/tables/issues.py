@@ -63,5 +63,24 @@ def open_in_projects(project_ids: list[int]) -> Select[int, int]:
     )
 
 
+def by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:
+    """(label id, state, number of issues) for what there is."""
+    return (
+        select(col(IssueLabel.label_id), col(Issue.state), func.count())
+        .join(Issue, col(Issue.id) == col(IssueLabel.issue_id))
+        .where(col(IssueLabel.label_id).in_(label_ids))
+        .group_by(col(IssueLabel.label_id), col(Issue.state))
+    )
+
+
+def by_milestone_and_state(milestone_ids: list[int]) -> Select[int | None, IssueState, int]:
+    """(milestone id, state, number of issues) for what there is."""
+    return (
+        select(col(Issue.milestone_id), col(Issue.state), func.count())
+        .where(col(Issue.milestone_id).in_(milestone_ids))
+        .group_by(col(Issue.milestone_id), col(Issue.state))
+    )
+
+
 def ids_of_users(usernames: list[str]) -> Select[int]:
     return select(col(User.id)).where(func.lower(col(User.username)).in_([name.lower() for name in usernames]))
