@@ -179,9 +179,7 @@ class Endpoint:
             return None
         asked = {name: variables[name] for name in self._guard.operation.variables if name in variables}
         outcome = await self._graph.run(self._guard.operation.prepared, asked, credential, request_id=request_id)
-        if outcome.errors:
-            return from_problem(self.route, outcome.errors[0])
-        return self._guard.judge(self.route, outcome.data)
+        return self._guard.judge(self.route, outcome)
 
     async def _run(self, variables: dict[str, Any], credential: str | None, request_id: str) -> Any:
         return await self._graph.run(self.operation.prepared, variables, credential, request_id=request_id)

@@ -4,10 +4,12 @@ from rest_v3.route import Route
 from rest_v3.routes.commits import COMMITS
 from rest_v3.routes.hooks import HOOKS
 from rest_v3.routes.issues import ISSUES
+from rest_v3.routes.labels import LABELS
+from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import NOTES
 from rest_v3.routes.users import SESSION, USERS
 
-ROUTES: tuple[Route, ...] = (*ISSUES, *COMMITS, *HOOKS, *NOTES, *USERS)
+ROUTES: tuple[Route, ...] = (*ISSUES, *COMMITS, *HOOKS, *LABELS, *NOTES, *MILESTONES, *USERS)
 
 EXTRA: tuple[Route, ...] = (SESSION,)
 """Rows that the document does not show."""

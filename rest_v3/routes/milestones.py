@@ -1,0 +1,58 @@
+"""The section Milestones of the interface document."""
+
+from rest_v3.params import choice, date, integer, integers, text
+from rest_v3.route import Route
+
+PROJECT = text("id", required=True)
+MILESTONE = (PROJECT, integer("milestone_id", required=True))
+CONTENT = (text("description"), date("due_date"))
+
+MILESTONES = (
+    Route(
+        call="GET /projects/:id/milestones",
+        params=(PROJECT, integers("iid")),
+        operation="ProjectMilestones",
+        gives="project.milestones",
+        shape="Milestone",
+        section="Milestones",
+        summary="The milestones of a project",
+    ),
+    Route(
+        call="GET /projects/:id/milestones/:milestone_id",
+        params=MILESTONE,
+        operation="ProjectMilestone",
+        gives="project.milestone",
+        shape="Milestone",
+        section="Milestones",
+        summary="One milestone",
+    ),
+    Route(
+        call="POST /projects/:id/milestones",
+        params=(PROJECT, text("title", required=True), *CONTENT),
+        operation="CreateMilestone",
+        gives="createMilestone.milestone",
+        guard="MayAdminMilestones",
+        shape="Milestone",
+        section="Milestones",
+        summary="Create a milestone",
+    ),
+    Route(
+        call="PUT /projects/:id/milestones/:milestone_id",
+        params=(*MILESTONE, text("title"), *CONTENT, choice("state_event", "close", "activate")),
+        operation="UpdateMilestone",
+        gives="updateMilestone.milestone",
+        guard="MayUpdateMilestone",
+        shape="Milestone",
+        section="Milestones",
+        summary="Change, close or activate a milestone",
+    ),
+    Route(
+        call="GET /projects/:id/milestones/:milestone_id/issues",
+        params=MILESTONE,
+        operation="MilestoneIssues",
+        gives="project.milestone.issues",
+        shape="Issue",
+        section="Milestones",
+        summary="The issues that count to a milestone",
+    ),
+)
