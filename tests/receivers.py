@@ -1,6 +1,7 @@
 """Receivers of hooks on loopback, as quick, slow or wrong as a test wants."""
 
 import asyncio
+import ssl
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -25,27 +26,32 @@ class Receiver:
     `requests` are those that arrived whole; `connected` counts the open connections, `most_connected` their highest number.
     """
 
-    def __init__(self, status: int = 200, *, headers: dict[str, str] | None = None, silent: bool = False, port: int = 0) -> None:
+    def __init__(
+        self,
+        status: int = 200,
+        *,
+        headers: dict[str, str] | None = None,
+        silent: bool = False,
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.status = status
         self.headers = headers or {}
         self.silent = silent
         self.requests: list[Received] = []
         self.connected = self.most_connected = 0
-        self._port = port
+        self.port = port
+        self._ssl = tls
         self._arrived = asyncio.Condition()
         self._connections: set[asyncio.Task[None]] = set()
-
-    @property
-    def port(self) -> int:
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/told"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, backlog=1024)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=1024, ssl=self._ssl)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -53,6 +59,11 @@ class Receiver:
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def until_left(self, seconds: float = 10.0) -> None:
+        """Waits until no connection is open."""
+        async with asyncio.timeout(seconds), self._arrived:
+            await self._arrived.wait_for(lambda: self.connected == 0)
 
     async def until(self, number: int, seconds: float = 10.0) -> list[Received]:
         """Waits for so many requests."""
@@ -74,6 +85,8 @@ class Receiver:
             self.connected -= 1
             self._connections.discard(task)
             writer.close()
+            async with self._arrived:
+                self._arrived.notify_all()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
