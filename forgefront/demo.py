@@ -203,6 +203,7 @@ class Builder:
     _forge: Forge = field(init=False)
     _members: list[str] = field(init=False, default_factory=list)
     _newest: dict[str, Any] = field(init=False, default_factory=dict)
+    _branch: str = field(init=False, default="master")
 
     async def build(self) -> Demo:
         """Raises NotEmpty for a database with users, Refused for what the graph refuses."""
@@ -270,7 +271,8 @@ class Builder:
         found = people(authors(Repository.open(self.repository)), [*ROLES, GROUP], lawful)
         for number, person in enumerate(found, 1):
             first, *more = person.emails or [f"{person.username}@unknown.example.com"]
-            user = await self._do(None, "CreateUser", username=person.username, name=person.name, email=first, confirm=False)
+            values = {"username": person.username, "name": person.name, "email": first, "confirm": False}
+            user = await self._forge.run("CreateUser", input=values)
             for address in more:
                 await self._forge.run("AddEmail", user_id=user["id"], email=address)
             if number % 20 == 0 or number == len(found):
@@ -290,6 +292,7 @@ class Builder:
             tagList=["demo"],
         )
         demo.project_id, demo.project_path = made["id"], made["path"]
+        self._branch = made["branch"] or "master"
         return demo.project_path
 
     async def _join(self, project: str, written_by: list[Person]) -> None:
@@ -387,7 +390,7 @@ class Builder:
 
     def _filled(self, text: str) -> str:
         commit = self._newest.get("short_oid", "the last commit")
-        return text.format(name=self.name, branch="the default branch", commit=commit)
+        return text.format(name=self.name, branch=self._branch, commit=commit)
 
 
 def first_added_line(diff: str) -> int | None:

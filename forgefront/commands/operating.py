@@ -19,7 +19,6 @@ from forgefront.operator import Forge, Refused
 from storage.database import is_unavailable, now
 from storage.git.importing import Progress
 from storage.migrations import TooNew
-from storage.secrets import BadKey
 
 T = TypeVar("T")
 
@@ -91,8 +90,10 @@ def run(
         return asyncio.run(all_of_it())
     except Refused as error:
         fail(str(error))
-    except (BadKey, TooNew) as error:
-        fail(f"{config.data}: {error}")
+    except ConfigError as error:
+        fail("\n".join(error.problems), WRONG)
+    except TooNew as error:
+        fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted", 130)
     except Exception as error:

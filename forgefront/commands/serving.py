@@ -53,7 +53,7 @@ def _greeting(filled: Demo | None, kept: demo.Kept | None) -> Callable[[Config],
         lines = [
             f"Forgefront answers at {base}",
             f"  GraphQL   {base}/graphql",
-            f"  REST v3   {base}/api/v3  (described at {base}/api/v3/openapi.json)",
+            f"  REST v3   {base}/api/v3  (described at {base}/api/v3/docs)",
             f"  data      {config.data}",
         ]
         show = f"{_program()} admin token show dev --data {_quoted(config.data)}"

@@ -1,0 +1,40 @@
+"""What tests of commands stand on."""
+
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from tests.forgefront.running import Cli
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Commands see no configuration of the machine, and give back the logging that they set up: it ends with their standard error."""
+    for name in list(os.environ):
+        if name.startswith("FORGEFRONT_") and name != "FORGEFRONT_TEST_DATABASE_URL":
+            monkeypatch.delenv(name)
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def folder_with_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with an administrator `root`, to be copied."""
+    data = tmp_path_factory.mktemp("cli") / "data"
+    Cli(data)("admin", "user", "create", "root", "--email", "root@example.org", "--admin", "--no-password")
+    return data
+
+
+@pytest.fixture
+def cli(apart: None, folder_with_root: Path, tmp_path: Path) -> Cli:
+    """The commands over a copy of that folder."""
+    shutil.copytree(folder_with_root, tmp_path / "data")
+    return Cli(tmp_path / "data")

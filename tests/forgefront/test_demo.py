@@ -1,0 +1,317 @@
+"""The demo: what a folder holds when it was filled, which folders are refused, and who becomes a user."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forgefront import demo
+from forgefront.config import Config
+from forgefront.demo import Builder
+from forgefront.engine import Engine
+from forgefront.people import people
+from storage.git.authors import authors
+from storage.git.repository import Repository
+from tests.forgefront.running import Cli
+from tests.history import git, make_history
+
+pytestmark = pytest.mark.usefixtures("apart")
+
+KEYS = {
+    "admin_token",
+    "user_token",
+    "reporter_token",
+    "outsider_token",
+    "password",
+    "group_id",
+    "project_id",
+    "project_path",
+    "other_project_id",
+    "private_project_id",
+    "repository_path",
+}
+
+
+class Filled:
+    """A folder that `forgefront demo --json` filled from the repository `source`."""
+
+    def __init__(self, data: Path, source: Path) -> None:
+        self.source = source
+        self.data = data
+        result = Cli(data)("demo", "--repository", source, "--json")
+        self.told: dict[str, Any] = json.loads(result.stdout)
+        self.said = result.stderr
+
+    def ask(self, query: str, who: str = "admin_token", **variables: str) -> Any:
+        """The data that a caller with this token is given; None where there was an error. `$project` is the demo's own."""
+        if "$project" in query:
+            variables.setdefault("project", str(self.told["project_id"]))
+        head = ", ".join(f"${name}: String!" for name in variables)
+        text = f"query({head}) {query}" if head else query
+
+        async def work() -> Any:
+            engine = Engine(Config.load(data=self.data))
+            await engine.start()
+            try:
+                outcome = await engine.graph.run_text(text, variables, None, self.told[who], request_id="test")
+            finally:
+                await engine.stop()
+            return None if outcome.errors else outcome.data
+
+        return asyncio.run(work())
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_history(tmp_path_factory.mktemp("history") / "Great Tools.git", commits=60, authors=12).path
+
+
+@pytest.fixture(scope="session")
+def kept_environment() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("FORGEFRONT_DATABASE_URL", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory, source: Path, kept_environment: None) -> Filled:
+    """Filled once; tests only look."""
+    return Filled(tmp_path_factory.mktemp("demo") / "data", source)
+
+
+class TestFilled:
+    def test_says_what_callers_need(self, filled: Filled) -> None:
+        assert set(filled.told) == KEYS
+        assert len({filled.told[key] for key in filled.told if key.endswith("_token")}) == 4
+        assert filled.told["project_path"] == "demo/Great-Tools"
+
+    def test_tells_how_far_it_is(self, filled: Filled) -> None:
+        assert "users: 12 of 12" in filled.said
+        assert "receiving objects: " in filled.said
+
+    def test_history_is_whole(self, filled: Filled) -> None:
+        made, wanted = Repository.open(Path(filled.told["repository_path"])), Repository.open(filled.source)
+        assert made.branches() == wanted.branches()
+        assert made.tags() == wanted.tags()
+        project = filled.ask("{ project(path: $project) { defaultBranch commits(first: 3) { nodes { oid author { username } } } } }")
+        assert project["project"]["defaultBranch"] == "master"
+        nodes = project["project"]["commits"]["nodes"]
+        assert [node["oid"] for node in nodes] == git(filled.source, "log", "--format=%H", "-3", "master").split()
+        assert all(node["author"] for node in nodes)
+
+    def test_every_author_is_a_user(self, filled: Filled) -> None:
+        found = filled.ask("{ users(first: 100) { nodes { username name email } } }")["users"]["nodes"]
+        emails = {user["email"] for user in found}
+        assert set(git(filled.source, "log", "--all", "--format=%ae").split()) <= emails
+        assert {"root", "dev", "reporter", "outsider", "author-0"} <= {user["username"] for user in found}
+
+    @pytest.mark.parametrize(
+        ("who", "level"),
+        [("admin_token", "OWNER"), ("user_token", "OWNER"), ("reporter_token", "REPORTER"), ("outsider_token", None)],
+    )
+    def test_who_sees_the_project(self, filled: Filled, who: str, level: str | None) -> None:
+        found = filled.ask("{ project(path: $project) { viewerAccessLevel visibility } }", who)
+        assert found == ({"project": {"viewerAccessLevel": level, "visibility": "PRIVATE"}} if level else None)
+
+    def test_dev_is_master_and_owns_the_group(self, filled: Filled) -> None:
+        members = "members(first: 1) { nodes { user { username } accessLevel } }"
+        group = 'group(path: "demo") { databaseId viewerAccessLevel }'
+        found = filled.ask(f"{{ project(path: $project) {{ {members} }} {group} }}", "user_token")
+        assert found["project"]["members"]["nodes"] == [{"user": {"username": "dev"}, "accessLevel": "MASTER"}]
+        assert found["group"] == {"databaseId": filled.told["group_id"], "viewerAccessLevel": "OWNER"}
+
+    def test_other_projects(self, filled: Filled) -> None:
+        query = "{ project(path: $project) { visibility issues { totalCount } } }"
+        found = filled.ask(query, "outsider_token", project=str(filled.told["other_project_id"]))
+        assert found == {"project": {"visibility": "PUBLIC", "issues": {"totalCount": 2}}}
+        private = str(filled.told["private_project_id"])
+        assert filled.ask(query, "user_token", project=private) is None
+        assert filled.ask(query, project=private) == {"project": {"visibility": "PRIVATE", "issues": {"totalCount": 1}}}
+
+    def test_what_stands_around_the_history(self, filled: Filled) -> None:
+        issues = (
+            "issues(first: 50) { nodes { state title createdAt labels milestone { title } assignee { username } notes { totalCount } } }"
+        )
+        found = filled.ask(f"{{ project(path: $project) {{ {issues} }} }}", "reporter_token")
+        nodes = found["project"]["issues"]["nodes"]
+        assert {node["state"] for node in nodes} == {"OPENED", "CLOSED"}
+        assert {label for node in nodes for label in node["labels"]} == set(demo.content.LABELS)
+        assert {node["milestone"]["title"] for node in nodes if node["milestone"]} == {demo.content.MILESTONE}
+        assert any(node["assignee"] for node in nodes)
+        assert sum(node["notes"]["totalCount"] for node in nodes) > 10
+        # Dated by the history, whose last commit is of 2014.
+        assert {node["createdAt"][:4] for node in nodes} == {"2014"}
+
+    def test_commits_have_comments(self, filled: Filled) -> None:
+        query = "{ project(path: $project) { commits(first: 20) { nodes { comments(first: 5) { nodes { path line note } } } } } }"
+        nodes = filled.ask(query)["project"]["commits"]["nodes"]
+        comments = [comment for node in nodes for comment in node["comments"]["nodes"]]
+        assert len([comment for comment in comments if comment["line"] is None]) == 2
+        assert len([comment for comment in comments if comment["line"] is not None]) == 1
+
+    def test_accounts_sign_in(self, filled: Filled) -> None:
+        sign_in = 'mutation($password: String!) { signIn(input: {login: "dev", password: $password}) { user { username } } }'
+
+        async def work() -> Any:
+            engine = Engine(Config.load(data=filled.data))
+            await engine.start()
+            try:
+                return await engine.graph.run_text(sign_in, {"password": filled.told["password"]}, None, None, request_id="test")
+            finally:
+                await engine.stop()
+
+        assert asyncio.run(work()).data == {"signIn": {"user": {"username": "dev"}}}
+
+    def test_is_whole(self, filled: Filled) -> None:
+        assert Cli(filled.data).json("check", "--full")["problems"] == []
+
+    def test_lists_tokens_for_people(self, tmp_path: Path, source: Path) -> None:
+        said = Cli(tmp_path / "data")("demo", "--repository", source).stdout
+        assert all(name in said for name in demo.ROLES)
+
+
+def test_both_databases(tmp_path: Path, source: Path, new_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGEFRONT_DATABASE_URL", new_database())
+    filled = Filled(tmp_path / "data", source)
+    assert filled.told["project_id"] == 1
+    assert Cli(tmp_path / "data").json("check")["problems"] == []
+    # The folder alone does not tell: the database has users already.
+    again = Cli(tmp_path / "other")("demo", "--repository", source, code=1)
+    assert "the database holds users already" in again.stderr
+    assert not (tmp_path / "other").exists()
+    assert filled.ask("{ viewer { username } }") == {"viewer": {"username": "root"}}
+
+
+class TestFolder:
+    def test_another_than_an_empty_one_is_refused(self, cli: Cli, source: Path) -> None:
+        before = {path: path.stat().st_mtime_ns for path in cli.data.rglob("*")}
+        result = cli("demo", "--repository", source, code=1)
+        assert "is not empty" in result.stderr
+        assert "nothing was changed" in result.stderr
+        assert {path: path.stat().st_mtime_ns for path in cli.data.rglob("*")} == before
+
+    def test_a_stray_file_is_enough(self, tmp_path: Path, source: Path) -> None:
+        (tmp_path / "letter").write_text("Dear")
+        assert "(it holds letter)" in Cli(tmp_path)("demo", "--repository", source, code=1).stderr
+
+    def test_failure_leaves_it_as_it_was(self, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def fails(self: Builder, made: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Builder, "_others", fails)
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "forgefront.toml").write_text("port = 1\n")
+        assert Cli(tmp_path / "data")("demo", "--repository", source, code=130).stderr.endswith("interrupted\n")
+        assert [path.name for path in (tmp_path / "data").iterdir()] == ["forgefront.toml"]
+        Cli(tmp_path / "new")("demo", "--repository", source, code=130)
+        assert not (tmp_path / "new").exists()
+
+    def test_what_a_kill_left_is_begun_anew(self, filled: Filled, tmp_path: Path, source: Path) -> None:
+        data = tmp_path / "data"
+        shutil.copytree(filled.data, data)
+        (data / demo.MARK).touch()
+        assert "never finished" in Cli(data)("check", code=1).stdout
+        told = Cli(data).json("demo", "--repository", source)
+        assert told["admin_token"] != filled.told["admin_token"]
+        assert Cli(data).json("check")["problems"] == []
+
+    def test_two_at_once(self, tmp_path: Path) -> None:
+        config = Config.load(data=tmp_path / "data")
+        with demo.claimed(config):
+            (tmp_path / "data" / "forgefront.db").touch()
+            with pytest.raises(demo.NotEmpty, match="another process"), demo.claimed(config):
+                pass
+            assert (tmp_path / "data" / "forgefront.db").exists()
+
+    def test_without_a_history(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        Cli(tmp_path / "data")("demo", "--repository", tmp_path, code=2)
+        monkeypatch.setattr("forgefront.commands.demo.CHECKOUT", tmp_path)
+        result = Cli(tmp_path / "data")("demo", code=1)
+        assert "is no git checkout; name a repository with --repository PATH" in result.stderr
+        git(tmp_path, "init", "-q")
+        assert "has no commit yet" in Cli(tmp_path / "data")("demo", code=1).stderr
+        assert not (tmp_path / "data").exists()
+
+    def test_project_may_be_empty(self, tmp_path: Path) -> None:
+        from forgefront.commands.demo import fill
+
+        made = fill(Config.load(data=tmp_path / "data"), None)
+        assert made.project_path == "demo/forgefront"
+        assert Cli(tmp_path / "data").json("check")["problems"] == []
+
+
+class TestPeople:
+    @staticmethod
+    def made(*entries: tuple[str, str, int], taken: tuple[str, ...] = ()) -> list[tuple[str, str, list[str]]]:
+        found = people(entries, taken, lambda address: "@" in address and "." in address.rpartition("@")[2])
+        return [(person.username, person.name, person.emails) for person in found]
+
+    def test_addresses_of_one_name_belong_together(self) -> None:
+        entries = [("Jane Doe", "jane@home.org", 1), ("Bob", "bob@x.org", 1), ("jane doe", "Jane@Work.org", 5)]
+        assert self.made(*entries) == [("jane-doe", "jane doe", ["jane@work.org", "jane@home.org"]), ("bob", "Bob", ["bob@x.org"])]
+
+    def test_names_of_one_address_belong_together(self) -> None:
+        entries = [("jd", "jane@x.org", 1), ("Jane", "jane@y.org", 1), ("Jane", "JANE@x.org", 2)]
+        assert self.made(*entries) == [("jane", "Jane", ["jane@x.org", "jane@y.org"])]
+
+    def test_usernames_are_lawful_and_unique(self) -> None:
+        entries = [
+            ("Root", "a@x.org", 1),
+            ("admin", "b@x.org", 1),
+            ("Ünï Çode", "c@x.org", 1),
+            ("山田太郎", "taro@x.org", 1),
+            ("山田", "12+yamada@users.noreply.github.com", 1),
+            ("42", "42@x.org", 1),
+            ("Uni Code", "d@x.org", 1),
+            ("-.-", "e@x.org", 1),
+            ("x" * 300, "f@x.org", 1),
+        ]
+        usernames = [username for username, _, _ in self.made(*entries, taken=("root",))]
+        assert usernames == ["root-2", "admin-2", "uni-code", "taro", "yamada", "author", "uni-code-2", "e", "x" * 40]
+
+    def test_unlawful_addresses_are_left_out(self) -> None:
+        assert self.made(("Jane", "jane@host.(none)", 1), ("Jane", "nothing", 1)) == [("jane", "Jane", ["jane@host.(none)"])]
+        assert self.made(("Jane", "nothing", 1), ("", "", 1)) == [("jane", "Jane", []), ("unknown-author", "Unknown author", [])]
+
+    def test_entries_without_a_name(self) -> None:
+        assert self.made(("", "ann@x.org", 1), ("  ", "ann@x.org", 1)) == [("ann", "ann", ["ann@x.org"])]
+
+    def test_authors_of_a_history(self, source: Path) -> None:
+        found = authors(Repository.open(source))
+        assert sum(count for _, _, count in found) == 60
+        assert {email for _, email, _ in found} == set(git(source, "log", "--all", "--format=%ae").split())
+
+    def test_authors_of_nothing(self, tmp_path: Path) -> None:
+        assert authors(Repository.create(tmp_path / "empty.git")) == []
+
+
+class TestParts:
+    @pytest.mark.parametrize(
+        ("diff", "line"),
+        [
+            ("--- a/f\n+++ b/f\n@@ -1,2 +1,3 @@\n one\n+two\n three\n", 2),
+            ("--- a/f\n+++ b/f\n@@ -5 +5,2 @@ def f():\n-x\n+y\n", 5),
+            ("--- a/f\n+++ b/f\n@@ -1,2 +1 @@\n one\n-two\n\\ No newline at end of file\n", None),
+            ("--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+++ x\n", 1),
+            ("", None),
+        ],
+    )
+    def test_first_added_line(self, diff: str, line: int | None) -> None:
+        assert demo.first_added_line(diff) == line
+
+    @pytest.mark.parametrize(
+        ("folder", "name"), [("Linux.git", "Linux"), ("a b", "a-b"), (".hidden", "hidden"), ("…", "project"), ("x.atom", "project")]
+    )
+    def test_name_of(self, tmp_path: Path, folder: str, name: str) -> None:
+        assert demo.name_of(tmp_path / folder) == name
+
+    def test_clock_of_a_detached_history(self, source: Path, tmp_path: Path) -> None:
+        git(source.parent, "clone", "-q", str(source), str(tmp_path / "clone"))
+        git(tmp_path / "clone", "checkout", "-q", "--detach", "v1")
+        git(tmp_path / "clone", "branch", "-D", "master")
+        assert demo.has_history(tmp_path / "clone")
+        assert demo.clock_of(tmp_path / "clone")().year == 2014
