@@ -177,6 +177,11 @@ class Config(BaseSettings):
         return self.data / "repositories"
 
     @property
+    def uploads(self) -> Path:
+        """The folder of the files attached to notes."""
+        return self.data / "uploads"
+
+    @property
     def base_url(self) -> str:
         """The address that links begin with, without a slash at its end."""
         if self.external_url:

@@ -19,6 +19,7 @@ from storage.database import Database, now
 from storage.git.importing import Progress
 from storage.git.repositories import Repositories
 from storage.secrets import BadKey, Passwords, TokenCipher, load_key
+from storage.uploads import Uploads
 
 CLOSING_SECONDS = 3.0
 
@@ -38,6 +39,7 @@ class Engine:
             raise ConfigError([str(error)]) from error
         self.database = Database(config.database_url, pool_size=config.database_connections)
         self.repositories = Repositories(config.repositories)
+        self.uploads = Uploads(config.uploads)
         self.passwords = Passwords()
         self.graph = Graph(
             Services(
@@ -45,6 +47,7 @@ class Engine:
                 repositories=self.repositories,
                 passwords=self.passwords,
                 cipher=TokenCipher(key),
+                uploads=self.uploads,
                 external_url=config.base_url,
                 avatar_url_template=config.avatar_url_template,
                 clock=clock,
@@ -57,13 +60,17 @@ class Engine:
 
     async def start(self) -> None:
         """Brings the database up to date and tidies up after a process that was killed. Raises what the migrations raise."""
-        await asyncio.to_thread(self._instance.enter, self.repositories.sweep)
+        await asyncio.to_thread(self._instance.enter, self._sweep)
         try:
             applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
         except OSError as error:
             raise ConnectionError(str(error)) from error
         if applied:
             self._log.info("migrated", revisions=applied)
+
+    def _sweep(self) -> None:
+        self.repositories.sweep()
+        self.uploads.sweep()
 
     async def stop(self) -> None:
         """Closes everything; what does not close in time is left to the end of the process."""

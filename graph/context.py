@@ -18,6 +18,7 @@ from storage.database import Database, Session, now
 from storage.git.repositories import Repositories
 from storage.secrets import Passwords, TokenCipher
 from storage.tables.base import Row, rows_of_ids
+from storage.uploads import Uploads
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class Services:
     repositories: Repositories
     passwords: Passwords
     cipher: TokenCipher
+    uploads: Uploads
     external_url: str = "http://localhost:8080"
     avatar_url_template: str | None = None
     clock: Callable[[], datetime] = now

@@ -17,7 +17,9 @@ from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
 from graph.types.project_changes import ProjectMutations
 from graph.types.projects import ProjectQueries
+from graph.types.snippets import SnippetMutations
 from graph.types.ssh_keys import SshKeyMutations, SshKeyQueries
+from graph.types.uploads import UploadMutations
 from graph.types.users import UserMutations, UserQueries
 
 
@@ -37,6 +39,8 @@ class Mutation(
     IssueMutations,
     LabelMutations,
     NoteMutations,
+    SnippetMutations,
+    UploadMutations,
     MilestoneMutations,
     CommitCommentMutations,
     HookMutations,

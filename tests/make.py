@@ -17,6 +17,7 @@ from storage.secrets import Passwords, TokenCipher, digest, load_key
 from storage.tables import AccessLevel, CounterKind, IssueState, NamespaceKind, Visibility
 from storage.tables.base import Row
 from storage.tables.users import PRIVATE_TOKEN
+from storage.uploads import Uploads, new_secret
 from tests.history import make_history
 
 R = TypeVar("R", bound=Row)
@@ -166,13 +167,33 @@ class Make:
         await self.save(*(tables.IssueLabel(issue_id=issue.id, label_id=label.id) for label in labels or ()))
         return issue
 
-    async def note(self, issue: tables.Issue, *, author: tables.User | None = None, **columns: Any) -> tables.Note:
-        author_id = author.id if author else issue.author_id
-        note = tables.Note(
-            project_id=issue.project_id, issue_id=issue.id, author_id=author_id, **{"body": f"Note {next(self._numbers)}", **columns}
-        )
+    async def snippet(self, project: tables.Project, *, author: tables.User | None = None, **columns: Any) -> tables.Snippet:
+        """One that everybody sees who sees the project, unless `visibility_level` says otherwise."""
+        author_id = author.id if author else project.creator_id or (await self.user()).id
+        given = {"title": f"Snippet {next(self._numbers)}", "file_name": "a.rb", "content": "puts 1", "visibility_level": 2, **columns}
+        snippet = tables.Snippet(project_id=project.id, author_id=author_id, **given)
+        await self.save(snippet)
+        return snippet
+
+    async def note(self, parent: tables.Issue | tables.Snippet, *, author: tables.User | None = None, **columns: Any) -> tables.Note:
+        author_id = author.id if author else parent.author_id
+        columns["issue_id" if isinstance(parent, tables.Issue) else "snippet_id"] = parent.id
+        note = tables.Note(project_id=parent.project_id, author_id=author_id, **{"body": f"Note {next(self._numbers)}", **columns})
         await self.save(note)
         return note
+
+    async def upload(
+        self, project: tables.Project, content: bytes = b"bytes", *, author: tables.User | None = None, **columns: Any
+    ) -> tables.Upload:
+        incoming = self.services.uploads.receive()
+        await incoming.write(content)
+        await incoming.finish()
+        author_id = author.id if author else project.creator_id or (await self.user()).id
+        given = {"name": f"file{next(self._numbers)}.txt", "secret": new_secret(), "size": len(content), **columns}
+        upload = tables.Upload(project_id=project.id, author_id=author_id, **given)
+        self.services.uploads.keep(incoming.ticket, project.id, upload.secret)
+        await self.save(upload)
+        return upload
 
     async def commit_comment(self, project: tables.Project, sha: str, *, author: tables.User, **columns: Any) -> tables.CommitComment:
         given = {"note": f"Comment {next(self._numbers)}", **columns}
@@ -202,7 +223,14 @@ def _pairs(members: Any) -> list[tuple[tables.User, int]]:
 @pytest.fixture
 async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services]:
     repositories = Repositories(tmp_path / "repositories")
-    yield Services(database, repositories, Passwords(QUICK), TokenCipher(load_key(tmp_path, None)), external_url=EXTERNAL_URL)
+    yield Services(
+        database,
+        repositories,
+        Passwords(QUICK),
+        TokenCipher(load_key(tmp_path, None)),
+        Uploads(tmp_path / "uploads"),
+        external_url=EXTERNAL_URL,
+    )
     close = getattr(repositories, "close", None)
     if close is not None:
         close()

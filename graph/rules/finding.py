@@ -7,7 +7,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import NotFound
-from graph.rules.policy import sees_group, sees_project
+from graph.rules.policy import Action, may, project_of, require, sees_group, sees_project
 from storage import tables
 from storage.tables import namespaces, projects
 from storage.tables.base import Row
@@ -72,6 +72,13 @@ async def find_within(
     else:
         return None
     return await context.first(statement)
+
+
+async def require_seen(context: Context, action: Action, thing: Row) -> None:
+    """`action` is that of seeing such things. Raises Forbidden where the project shows none, NotFound for one that is hidden."""
+    await require(context, action, await project_of(context, thing))
+    if not await may(context, action, thing):
+        raise NotFound(type(thing).__name__)
 
 
 async def user(context: Context, database_id: int) -> tables.User:

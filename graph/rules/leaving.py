@@ -4,7 +4,7 @@
 2. Personal projects go, with all that is in them.
 3. What the user wrote elsewhere is given to the ghost, so that nobody else's discussion loses its half.
 4. The user goes, and with the row the keys, addresses, tokens and memberships.
-5. After the commit, the repositories of the personal projects are removed. A crash before that leaves files without a row, never a
+5. After the commit, the files of the personal projects are removed. A crash before that leaves files without a row, never a
    row without its repository.
 """
 
@@ -14,7 +14,7 @@ from sqlmodel import col
 from graph.context import Context
 from graph.errors import Conflict, Forbidden
 from graph.rules import accounts
-from graph.rules.projects import remove_repositories
+from graph.rules.projects import remove_files
 from storage import tables
 from storage.tables import NamespaceKind, members, users
 
@@ -33,7 +33,7 @@ async def remove(context: Context, user: tables.User) -> None:
         await session.execute(statement)
     await session.execute(delete(tables.User).where(col(tables.User.id) == user.id))
     context.loaders.clear()
-    remove_repositories(context, projects)
+    remove_files(context, projects)
 
 
 async def _require_other_owners(context: Context, user: tables.User) -> None:

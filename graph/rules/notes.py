@@ -1,14 +1,74 @@
-"""What a note may be, and what a note that is only a thumb means."""
+"""What notes stand under, what a note may be, and what a note that is only a thumb means."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import Required, Taken
-from graph.rules import naming
+from graph.rules import finding, naming, uploads
+from graph.rules.policy import Action, may, seen_projects
 from storage import tables
+from storage.tables.base import Row
 
 VOTES = {":thumbsup:": "thumbsup", ":+1:": "thumbsup", ":thumbsdown:": "thumbsdown", ":-1:": "thumbsdown"}
 """A body that is exactly one of these is a vote, kept as the bare name (wire facts of notes)."""
+
+
+@dataclass(frozen=True)
+class Noteable:
+    """A kind of thing that notes stand under: its noun, the v3 path of such things below a project, the action of seeing one, and
+    whether a thumb under it is a vote."""
+
+    table: type[Row]
+    noun: str
+    path: str
+    read: Action
+    votes: bool
+
+    @property
+    def key(self) -> str:
+        """The foreign key of `Note` that names such a thing."""
+        return f"{self.noun}_id"
+
+
+NOTEABLES = (
+    Noteable(tables.Issue, "issue", "issues", Action.READ_ISSUE, votes=True),
+    Noteable(tables.Snippet, "snippet", "snippets", Action.READ_SNIPPET, votes=False),
+)
+
+
+def kind_of(note: tables.Note) -> Noteable:
+    return next(kind for kind in NOTEABLES if getattr(note, kind.key) is not None)
+
+
+def noteable_id(note: tables.Note) -> int:
+    """The v3 id of what the note stands under."""
+    return int(getattr(note, kind_of(note).key))
+
+
+async def parent_of(context: Context, note: tables.Note) -> Any:
+    parent = await context.rows_by_id(kind_of(note).table).get(noteable_id(note))
+    assert parent is not None, "a foreign key keeps what a note stands under"  # noqa: S101
+    return parent
+
+
+async def require_seen(context: Context, note: tables.Note) -> None:
+    """Raises what speaks against seeing what the note stands under: Forbidden, NotFound."""
+    await finding.require_seen(context, kind_of(note).read, await parent_of(context, note))
+
+
+async def seen(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
+    """Those that the viewer may see: a few statements for each kind of parent, whatever the number of notes."""
+    notes = list(notes)
+    projects = await seen_projects(context, [note.project_id for note in notes])
+    for kind in NOTEABLES:
+        await context.rows_by_id(kind.table).get_many(key for note in notes if (key := getattr(note, kind.key)) is not None)
+    return [
+        note for note in notes if note.project_id in projects and await may(context, kind_of(note).read, await parent_of(context, note))
+    ]
 
 
 def body(text: str) -> str:
@@ -19,16 +79,22 @@ def body(text: str) -> str:
     return cleaned
 
 
+async def write(context: Context, note: tables.Note, text: str) -> None:
+    """Gives the note its text, and the attachment that the text links to. Raises Required, Invalid."""
+    note.body = body(text)
+    note.attachment = await uploads.linked(context, note.project_id, note.body)
+
+
 async def vote(context: Context, note: tables.Note) -> None:
-    """Makes the note a vote where its body is one. Raises Taken for the same vote by the same author on the same issue."""
-    name = VOTES.get(note.body.strip())
-    if name is None:
+    """Makes the note a vote where its body is one. Raises Taken for the same vote by the same author on the same thing."""
+    kind, name = kind_of(note), VOTES.get(note.body.strip())
+    if name is None or not kind.votes:
         return
     note.body, note.upvote, note.downvote = name, name == "thumbsup", name == "thumbsdown"
-    # Two at once wait for each other on the issue's row, so that one of them sees the other's vote.
-    await context.session.execute(tables.lock(tables.Issue, note.issue_id))
+    # Two at once wait for each other on the thing's row, so that one of them sees the other's vote.
+    await context.session.execute(tables.lock(kind.table, noteable_id(note)))
     same = (
-        col(tables.Note.issue_id) == note.issue_id,
+        col(getattr(tables.Note, kind.key)) == noteable_id(note),
         col(tables.Note.author_id) == note.author_id,
         col(tables.Note.upvote) == note.upvote,
         col(tables.Note.downvote) == note.downvote,

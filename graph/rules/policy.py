@@ -13,7 +13,7 @@ from graph.context import Context
 from graph.errors import Forbidden
 from graph.loading import Loader
 from storage import tables
-from storage.tables import AccessLevel, members
+from storage.tables import AccessLevel, members, snippets
 
 
 class Action(StrEnum):
@@ -29,6 +29,10 @@ class Action(StrEnum):
     READ_NOTE = "note:read"
     CREATE_NOTE = "note:create"
     UPDATE_NOTE = "note:update"
+    READ_SNIPPET = "snippet:read"
+    CREATE_SNIPPET = "snippet:create"
+    UPDATE_SNIPPET = "snippet:update"
+    CREATE_UPLOAD = "upload:create"
     READ_CODE = "code:read"
     COMMENT_COMMIT = "commit:comment"
     READ_LABEL = "label:read"
@@ -44,6 +48,7 @@ class Action(StrEnum):
     CREATE_PROJECT = "group:create_project"
     CREATE_GROUP = "instance:create_group"
     ADMIN_USERS = "instance:admin_users"
+    ADMIN_HOOKS = "instance:admin_hooks"
     READ_ACCOUNT = "account:read"
     TRANSFER_PROJECT = "instance:transfer_project"
     IMPORT_REPOSITORY = "instance:import_repository"
@@ -51,7 +56,8 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """`least` is the least access level of a member. `shared`: any signed-in viewer of an internal or public project may as well.
+    """`least` is the least access level of a member. `shared`: any signed-in viewer of an internal or public project may as well,
+    unless the thing itself is private.
     `own`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that must be on,
     `features` those of which one must be on."""
 
@@ -76,6 +82,10 @@ RULES: dict[Action, Rule] = {
     Action.READ_NOTE: Rule(AccessLevel.GUEST, shared=True),
     Action.CREATE_NOTE: Rule(AccessLevel.GUEST, shared=True),
     Action.UPDATE_NOTE: Rule(AccessLevel.MASTER, own=True),
+    Action.READ_SNIPPET: Rule(AccessLevel.GUEST, shared=True, feature="snippets_enabled"),
+    Action.CREATE_SNIPPET: Rule(AccessLevel.REPORTER, feature="snippets_enabled"),
+    Action.UPDATE_SNIPPET: Rule(AccessLevel.MASTER, own=True, feature="snippets_enabled"),
+    Action.CREATE_UPLOAD: Rule(AccessLevel.GUEST, shared=True),
     Action.READ_CODE: Rule(AccessLevel.REPORTER, shared=True),
     Action.COMMENT_COMMIT: Rule(AccessLevel.REPORTER, shared=True),
     Action.READ_LABEL: Rule(AccessLevel.GUEST, shared=True, features=TRACKING),
@@ -95,6 +105,7 @@ RULES: dict[Action, Rule] = {
 INSTANCE_RULES: dict[Action, str] = {
     Action.CREATE_GROUP: "can_create_group",
     Action.ADMIN_USERS: "admin",
+    Action.ADMIN_HOOKS: "admin",
     Action.TRANSFER_PROJECT: "admin",
     Action.IMPORT_REPOSITORY: "admin",
 }
@@ -127,7 +138,7 @@ async def may(context: Context, action: Action, subject: Any = None) -> bool:
     if rule.features and not any(getattr(project, feature) for feature in rule.features):
         return False
     level = await project_level(context, project)
-    if level >= rule.least or (rule.shared and _is_shared(project)):
+    if level >= rule.least or (rule.shared and _is_shared(project) and _is_shared(subject)):
         return True
     return rule.own and viewer.id in (subject.author_id, getattr(subject, "assignee_id", None)) and await sees_project(context, project)
 
@@ -197,8 +208,14 @@ def visible_groups(context: Context) -> list[Any]:
     return [] if context.viewer.admin else [members.visible_groups(context.viewer.id)]
 
 
-def _is_shared(project: tables.Project) -> bool:
-    return project.visibility_level >= tables.Visibility.INTERNAL
+def visible_snippets(context: Context) -> list[Any]:
+    """The SQL conditions on `Snippet` for lists of the snippets of projects that the viewer sees."""
+    return [] if context.viewer.admin else [snippets.visible_to(context.viewer.id)]
+
+
+def _is_shared(thing: Any) -> bool:
+    """Whether who is no member may see it, as far as the thing itself says; most are as visible as their project."""
+    return getattr(thing, "visibility_level", tables.Visibility.INTERNAL) >= tables.Visibility.INTERNAL
 
 
 def _project_levels(context: Context) -> Loader[int, int]:

@@ -59,10 +59,13 @@ async def namespace(context: Context, group_path: str | None) -> tables.Namespac
     return personal
 
 
-async def visibility(context: Context, wanted: tables.Visibility | None) -> int:
-    """The visibility to set, None meaning the instance's default. Raises Invalid for one that administrators keep to themselves."""
+async def visibility(context: Context, wanted: tables.Visibility | None, *, default: str = "default_project_visibility") -> int:
+    """The visibility to set, None meaning the instance's default: the setting of this name.
+
+    Raises Invalid for one that administrators keep to themselves.
+    """
     rules = await context.first(settings.current()) or tables.Settings()
-    level = tables.Visibility(rules.default_project_visibility if wanted is None else wanted)
+    level = tables.Visibility(getattr(rules, default) if wanted is None else wanted)
     if level in (rules.restricted_visibility_levels or ()) and not context.viewer.admin:
         raise Invalid("visibility", f"{level.name.title()} visibility has been restricted by your administrator")
     return int(level)
@@ -185,16 +188,17 @@ async def settle(context: Context, project: tables.Project, folder: Path) -> Non
     await asyncio.to_thread(services.repositories.settle, project_id, folder)
 
 
-def remove_repositories(context: Context, project_ids: list[int]) -> None:
-    """Lets the repositories go once the change is kept. One that cannot be removed is logged; nobody can reach it."""
+def remove_files(context: Context, project_ids: list[int]) -> None:
+    """Lets repositories and uploads go once the change is kept. What cannot be removed is logged; nobody can reach it."""
     services = context.services
 
     async def remove() -> None:
         for project_id in project_ids:
-            try:
-                await asyncio.to_thread(services.repositories.remove, project_id)
-            except OSError as error:
-                log.error("repository not removed", project_id=project_id, error=str(error))
+            for part, erase in (("repository", services.repositories.remove), ("uploads", services.uploads.remove_all)):
+                try:
+                    await asyncio.to_thread(erase, project_id)
+                except OSError as error:
+                    log.error(f"{part} not removed", project_id=project_id, error=str(error))
 
     context.after_commit.append(remove)
 

@@ -241,7 +241,7 @@ async def delete_group(info: Info, input: DeleteGroupInput) -> tables.Namespace:
     await context.session.delete(group)
     await context.session.flush()
     context.loaders.clear()
-    projects.remove_repositories(context, project_ids)
+    projects.remove_files(context, project_ids)
     return group
 
 

@@ -9,10 +9,10 @@ import strawberry
 from graph.connections import Connection, Order
 from graph.context import Context, Info
 from graph.declare import Node, column, entity, to_many, to_one
-from graph.errors import NotFound
+from graph.errors import Invalid, NotFound
 from graph.mutations import mutation
 from graph.rules import finding, notes
-from graph.rules.policy import Action, may, require
+from graph.rules.policy import Action, may, project_of, require
 from graph.types.inputs import InProject, NumberedInProject, find, given, value_or
 from graph.types.users import User
 from storage import tables
@@ -20,11 +20,13 @@ from storage import tables
 if TYPE_CHECKING:
     from graph.types.issues import Issue
     from graph.types.projects import Project
+    from graph.types.snippets import Snippet
 
 
 @strawberry.enum(description="What a note stands under.")
 class NoteableType(Enum):
     ISSUE = "Issue"
+    SNIPPET = "Snippet"
 
 
 @strawberry.type(description="What the viewer may do with a note.")
@@ -32,101 +34,140 @@ class NoteAbilities:
     update: bool = strawberry.field(description="Rewrite it.")
 
 
-@entity(tables.Note, description="What somebody, or the service itself, wrote under a thing.", project_key="project_id")
+async def _nodes(context: Context, keys: list[str]) -> dict[str, Any]:
+    numbers = {number: key for key in keys if (number := finding.as_id(key)) is not None}
+    rows = await context.rows_by_id(tables.Note).get_many(numbers)
+    return {numbers[note.id]: note for note in await notes.seen(context, [row for row in rows.values() if row is not None])}
+
+
+@entity(tables.Note, description="What somebody, or the service itself, wrote under a thing.", project_key="project_id", nodes=_nodes)
 class Note(Node):
     database_id: int = column(tables.Note.id, description="The v3 id.")
     body: str = column(description="The text.")
-    attachment: str | None = column(description="The name of the file attached to it.")
+    attachment: str | None = column(description="The name of the uploaded file that the text links to, of several the first.")
     system: bool = column(description="Whether the service wrote it.")
     upvote: bool = column(description="Whether it is only a thumb up.")
     downvote: bool = column(description="Whether it is only a thumb down.")
     created_at: datetime = column(description="When it was written.")
     updated_at: datetime = column(description="When it was last changed.")
     author: User = to_one(tables.Note.author_id, description="Who wrote it.")
-    noteable_id: int = column(tables.Note.issue_id, description="The v3 id of what it stands under.")
     issue: Annotated["Issue", strawberry.lazy("graph.types.issues")] | None = to_one(
         tables.Note.issue_id, description="The issue that it stands under."
     )
-    project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
-        tables.Note.project_id, description="Where it belongs."
+    snippet: Annotated["Snippet", strawberry.lazy("graph.types.snippets")] | None = to_one(
+        tables.Note.snippet_id, description="The snippet that it stands under."
     )
+    project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(tables.Note.project_id, description="Where it belongs.")
+
+    @strawberry.field(description="The v3 id of what it stands under.")
+    def noteable_id(self) -> int:
+        return notes.noteable_id(_row(self))
 
     @strawberry.field(description="What it stands under.")
     def noteable_type(self) -> NoteableType:
-        return NoteableType.ISSUE
+        return NoteableType(notes.kind_of(_row(self)).table.__name__)
 
     @strawberry.field(description="The v3 word for what it stands under, as `Issue`.")
     def noteable_type_name(self) -> str:
-        return NoteableType.ISSUE.value
+        return notes.kind_of(_row(self)).table.__name__
 
     @strawberry.field(description="The path of the same thing in v3.")
     def rest_path(self) -> str:
-        row: Any = self
-        return f"/api/v3/projects/{row.project_id}/issues/{row.issue_id}/notes/{row.id}"
+        row = _row(self)
+        return f"/api/v3/projects/{row.project_id}/{notes.kind_of(row).path}/{notes.noteable_id(row)}/notes/{row.id}"
 
     @strawberry.field(description="What the viewer may do with it.")
     async def viewer_can(self, info: Info) -> NoteAbilities:
-        row: Any = self
+        row = _row(self)
         return NoteAbilities(update=not notes.is_fixed(row) and await may(info.context, Action.UPDATE_NOTE, row))
+
+
+def _row(note: Any) -> tables.Note:
+    return note  # type: ignore[no-any-return]
+
+
+def _notes_of(key: Any) -> Any:
+    return to_many(key, order_by=Order(tables.Note.id), action=Action.READ_NOTE, description="The notes under it, oldest first.")
+
+
+def _note_of(key: Any) -> Any:
+    """The field of one note under what the foreign key `key` names. NotFound also for a note under another thing."""
+
+    async def note(self: Any, info: Info, database_id: Annotated[int, strawberry.argument(description="The v3 id.")]) -> Note | None:
+        context = info.context
+        await require(context, Action.READ_NOTE, self)
+        found = await finding.within(context, tables.Note, await project_of(context, self), database_id=database_id)
+        if getattr(found, key.key) != self.id:
+            raise NotFound("Note")
+        return found  # type: ignore[return-value]
+
+    return strawberry.field(note, description="A note under it, by its v3 id.")
 
 
 @strawberry.type
 class IssueNotes:
     """The part of an issue that is about its notes."""
 
-    notes: Connection[Note] = to_many(
-        tables.Note.issue_id, order_by=Order(tables.Note.id), action=Action.READ_NOTE, description="The notes under it, oldest first."
-    )
-
-    @strawberry.field(description="A note under this issue, by its v3 id.")
-    async def note(self, info: Info, database_id: Annotated[int, strawberry.argument(description="The v3 id.")]) -> Note | None:
-        issue: Any = self
-        await require(info.context, Action.READ_NOTE, issue)
-        return await _note_of(info.context, issue, database_id)  # type: ignore[return-value]
+    notes: Connection[Note] = _notes_of(tables.Note.issue_id)
+    note: Note | None = _note_of(tables.Note.issue_id)
 
 
-async def _note_of(context: Context, issue: tables.Issue, note_id: int) -> tables.Note:
-    """A note under this very issue. Raises NotFound, also for a note under another one."""
-    project = await context.rows_by_id(tables.Project).get(issue.project_id)
-    assert project is not None  # noqa: S101 - a foreign key keeps it
-    note = await finding.within(context, tables.Note, project, database_id=note_id)
-    if note.issue_id != issue.id:
-        raise NotFound("Note")
-    return note
+@strawberry.type
+class SnippetNotes:
+    """The part of a snippet that is about its notes."""
+
+    notes: Connection[Note] = _notes_of(tables.Note.snippet_id)
+    note: Note | None = _note_of(tables.Note.snippet_id)
 
 
-@strawberry.input(description="A new note.")
+@strawberry.input(description="A new note. One thing to write under has to be named.")
 class CreateNoteInput:
     project_path: str | None = given("The full path of the project, or its v3 id in digits.")
     issue_id: strawberry.ID | None = given("The id of the issue to write under; nothing else names it then.")
     issue_database_id: int | None = given("The v3 id of the issue, beside `projectPath`.")
     issue_iid: int | None = given("The number of the issue, beside `projectPath`.")
-    body: str = strawberry.field(description="The text. A single `:+1:` or `:-1:` is a vote.")
+    snippet_id: strawberry.ID | None = given("The id of the snippet to write under; nothing else names it then.")
+    snippet_database_id: int | None = given("The v3 id of the snippet, beside `projectPath`.")
+    body: str = strawberry.field(description="The text. Under an issue, a single `:+1:` or `:-1:` is a vote.")
 
 
 @strawberry.input(description="A new text of a note.")
 class UpdateNoteInput(InProject):
     issue_database_id: int | None = given("The v3 id of the issue under which the note must stand.")
+    snippet_database_id: int | None = given("The v3 id of the snippet under which the note must stand.")
     body: str = strawberry.field(description="The new text.")
 
 
-@mutation(entity="note", returns=Note, entity_description="The new note.", description="Writes a note under an issue.")
+async def _parent(context: Context, input: CreateNoteInput) -> tuple[notes.Noteable, Any]:
+    """The one thing to write under, which the viewer sees. Raises Invalid where none or several are named, NotFound, Forbidden."""
+
+    def named(kind: notes.Noteable) -> NumberedInProject:
+        fields = {name: getattr(input, f"{kind.noun}_{name}", strawberry.UNSET) for name in ("id", "database_id", "iid")}
+        return NumberedInProject(project_path=input.project_path, **fields)
+
+    asked = [(kind, parent) for kind in notes.NOTEABLES if _is_named(parent := named(kind))]
+    if len(asked) != 1:
+        raise Invalid(None, "Name one thing to write under.")
+    ((kind, parent),) = asked
+    _, row = await find(context, kind.table, parent, action=kind.read)
+    await finding.require_seen(context, kind.read, row)
+    return kind, row
+
+
+def _is_named(input: NumberedInProject) -> bool:
+    return any(value_or(each, None) is not None for each in (input.id, input.database_id, input.iid))
+
+
+@mutation(entity="note", returns=Note, entity_description="The new note.", description="Writes a note under an issue or a snippet.")
 async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
     context = info.context
-    parent = NumberedInProject(
-        id=input.issue_id, project_path=input.project_path, database_id=input.issue_database_id, iid=input.issue_iid
-    )
-    project, issue = await find(context, tables.Issue, parent)
-    await require(context, Action.CREATE_NOTE, project)
+    kind, parent = await _parent(context, input)
+    await require(context, Action.CREATE_NOTE, parent)
     moment = context.now()
     note = tables.Note(
-        project_id=project.id,
-        issue_id=issue.id,
-        author_id=context.viewer.id,
-        body=notes.body(input.body),
-        created_at=moment,
-        updated_at=moment,
+        project_id=parent.project_id, author_id=context.viewer.id, created_at=moment, updated_at=moment, **{kind.key: parent.id}
     )
+    await notes.write(context, note, input.body)
     await notes.vote(context, note)
     return await context.add(note)
 
@@ -135,13 +176,16 @@ async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
 async def update_note(info: Info, input: UpdateNoteInput) -> tables.Note:
     context = info.context
     _, note = await find(context, tables.Note, input)
-    issue_id = value_or(input.issue_database_id, None)
-    if issue_id is not None and note.issue_id != issue_id:
-        raise NotFound("Note")
+    for kind in notes.NOTEABLES:
+        wanted = value_or(getattr(input, f"{kind.noun}_database_id"), None)
+        if wanted is not None and getattr(note, kind.key) != wanted:
+            raise NotFound("Note")
+    await notes.require_seen(context, note)
     await require(context, Action.UPDATE_NOTE, note)
     text = notes.body(input.body)
     if not notes.is_fixed(note):
-        note.body, note.updated_at = text, context.now()
+        await notes.write(context, note, text)
+        note.updated_at = context.now()
     return note
 
 

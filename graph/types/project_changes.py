@@ -10,7 +10,8 @@ from graph.mutations import mutation
 from graph.rules import finding, naming, projects
 from graph.rules.policy import Action, require
 from graph.types.inputs import given, sent, value_or
-from graph.types.projects import Project, Visibility
+from graph.types.projects import Project
+from graph.types.visibility import Visibility
 from storage import tables
 
 SWITCHES = (
@@ -186,7 +187,7 @@ async def delete_project(info: Info, input: DeleteProjectInput) -> tables.Projec
     await context.session.delete(project)
     await context.session.flush()
     context.loaders.clear()
-    projects.remove_repositories(context, [project.id])
+    projects.remove_files(context, [project.id])
     return project
 
 

@@ -20,11 +20,12 @@ from graph.types.labels import ProjectLabels
 from graph.types.members import AccessLevel, ProjectMember
 from graph.types.milestones import ProjectMilestones
 from graph.types.namespaces import Namespace
+from graph.types.snippets import ProjectSnippets
+from graph.types.uploads import ProjectUploads
 from graph.types.users import User
+from graph.types.visibility import Visibility
 from storage import tables
 from storage.tables import issues, members, projects
-
-Visibility = strawberry.enum(tables.Visibility, name="Visibility", description="Who may see a project without being a member.")
 
 
 @strawberry.type(description="What the viewer may do with a project.")
@@ -41,10 +42,12 @@ class ProjectAbilities:
     triage_issues: bool = strawberry.field(description="Assign and label issues.")
     admin_labels: bool = strawberry.field(description="Create, change and delete labels.")
     admin_milestones: bool = strawberry.field(description="Create and change milestones.")
+    create_snippet: bool = strawberry.field(description="Write snippets.")
+    upload: bool = strawberry.field(description="Attach files.")
 
 
 @entity(tables.Project, description="A repository and what is kept around it.", project_key="id")
-class Project(Node, ProjectIssues, ProjectLabels, ProjectMilestones, ProjectCommits, ProjectBranches):
+class Project(Node, ProjectIssues, ProjectLabels, ProjectMilestones, ProjectSnippets, ProjectUploads, ProjectCommits, ProjectBranches):
     database_id: int = column(tables.Project.id, description="The v3 id.")
     name: str = column(description="The name, in words.")
     path: str = column(description="The last segment of the full path.")
@@ -147,6 +150,8 @@ class Project(Node, ProjectIssues, ProjectLabels, ProjectMilestones, ProjectComm
             triage_issues=await may(context, Action.TRIAGE_ISSUE, row),
             admin_labels=await may(context, Action.ADMIN_LABEL, row),
             admin_milestones=await may(context, Action.ADMIN_MILESTONE, row),
+            create_snippet=await may(context, Action.CREATE_SNIPPET, row),
+            upload=await may(context, Action.CREATE_UPLOAD, row),
         )
 
 
@@ -238,5 +243,5 @@ class ProjectQueries:
     @strawberry.field(description="The project of a full path, or of a v3 id in digits.")
     async def project(
         self, info: Info, path: Annotated[str, strawberry.argument(description="`namespace/name`, or the v3 id in digits.")]
-    ) -> Project:
+    ) -> Project | None:
         return await finding.project(info.context, path)  # type: ignore[return-value]

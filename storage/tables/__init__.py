@@ -17,7 +17,9 @@ from storage.tables.namespaces import Namespace, NamespaceKind
 from storage.tables.notes import Note
 from storage.tables.projects import Project, Visibility
 from storage.tables.settings import Settings
+from storage.tables.snippets import Snippet
 from storage.tables.ssh_keys import SshKey
+from storage.tables.uploads import Upload
 from storage.tables.users import Token, User, UserState
 
 __all__ = [
@@ -46,8 +48,10 @@ __all__ = [
     "Project",
     "ProjectMember",
     "Settings",
+    "Snippet",
     "SshKey",
     "Token",
+    "Upload",
     "User",
     "UserState",
     "Visibility",

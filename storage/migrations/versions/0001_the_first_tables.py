@@ -342,6 +342,46 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_project_members_user_id"), ["user_id"], unique=False)
 
     op.create_table(
+        "snippets",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("author_id", sa.Integer(), nullable=False),
+        sa.Column("title", sa.String(length=255), nullable=False),
+        sa.Column("file_name", sa.String(length=255), nullable=False),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("visibility_level", sa.SmallInteger(), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_snippets_author_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_snippets_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_snippets")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("snippets", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_snippets_author_id"), ["author_id"], unique=False)
+        batch_op.create_index("ix_snippets_project_id_created_at", ["project_id", "created_at", "id"], unique=False)
+
+    op.create_table(
+        "uploads",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("author_id", sa.Integer(), nullable=False),
+        sa.Column("secret", sa.String(length=32), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_uploads_author_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_uploads_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_uploads")),
+        sa.UniqueConstraint("secret", name=op.f("uq_uploads_secret")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("uploads", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_uploads_author_id"), ["author_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_uploads_project_id"), ["project_id"], unique=False)
+
+    op.create_table(
         "issues",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
@@ -388,6 +428,7 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("project_id", sa.Integer(), nullable=False),
         sa.Column("issue_id", sa.Integer(), nullable=True),
+        sa.Column("snippet_id", sa.Integer(), nullable=True),
         sa.Column("author_id", sa.Integer(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
         sa.Column("attachment", sa.String(length=255), nullable=True),
@@ -397,6 +438,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_notes_author_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["issue_id"], ["issues.id"], name=op.f("fk_notes_issue_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_notes_project_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["snippet_id"], ["snippets.id"], name=op.f("fk_notes_snippet_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_notes")),
         sqlite_autoincrement=True,
     )
@@ -404,3 +446,4 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_notes_author_id"), ["author_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_notes_issue_id"), ["issue_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_notes_project_id"), ["project_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_notes_snippet_id"), ["snippet_id"], unique=False)

@@ -1,0 +1,155 @@
+"""What an upload may be, and how it comes and goes.
+
+In the order that survives a crash at any point:
+1. Outside the transaction the file is received and brought to the disk under a ticket. What a kill leaves here is swept at the next start.
+2. The transaction writes the row and renames the file to its place; both are quick.
+3. The commit shows the row, so whoever sees it finds the whole file. When the commit fails the file is removed again. What a kill
+   leaves here has no row: nobody can reach it, and `sweep` takes it.
+
+A deletion goes the other way: the rows with the commit, and then the files.
+"""
+
+import asyncio
+import re
+
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import Invalid, NotFound, TooLarge
+from storage import tables
+from storage.tables import uploads
+from storage.tables.settings import SETTINGS_ID
+from storage.uploads import new_secret
+
+MEGABYTE = 2**20
+LONGEST_NAME = 255
+MOST_LINKS = 20
+"""Links of a text that are looked at."""
+
+IMAGES = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "bmp": "image/bmp",
+    "tiff": "image/tiff",
+}
+"""The endings of files that a browser may be told the kind of: pictures that cannot hold a script, unlike SVG."""
+
+UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
+LINK = re.compile(r"/uploads/([0-9a-f]{32})/([A-Za-z0-9._+-]{1,255})")
+
+ORPHANED_AFTER = 3600.0
+"""Seconds. No transaction takes as long, so an older file without a row was left by a kill."""
+CHECKED_AT_ONCE = 500
+
+log = structlog.get_logger("graph")
+
+
+def file_name(text: str) -> str:
+    """The name under which a file is kept: without folders, of letters that need no escaping in a link. Raises Invalid.
+
+    >>> file_name("C:\\\\My pictures\\\\Überblick 1.png")
+    '_berblick_1.png'
+    """
+    name = UNSAFE.sub("_", re.split(r"[/\\]", text)[-1])
+    if not name.strip("."):
+        name = f"_{name}"
+    if len(name) > LONGEST_NAME:
+        stem, dot, ending = name.rpartition(".")
+        name = stem[: LONGEST_NAME - len(ending) - 1] + dot + ending if stem and len(ending) < LONGEST_NAME - 1 else name[:LONGEST_NAME]
+    return name
+
+
+def content_type(upload: tables.Upload) -> str:
+    """What a browser is told: the kind of a picture, else that nobody knows."""
+    return IMAGES.get(upload.name.rpartition(".")[2].lower(), "application/octet-stream")
+
+
+def is_image(upload: tables.Upload) -> bool:
+    return upload.name.rpartition(".")[2].lower() in IMAGES
+
+
+def alt(upload: tables.Upload) -> str:
+    """The text of a link to it: a picture's name without its ending (wire facts 14)."""
+    return upload.name.rpartition(".")[0] or upload.name if is_image(upload) else upload.name
+
+
+def address(upload: tables.Upload) -> str:
+    """Where it stands below its project's page."""
+    return f"/uploads/{upload.secret}/{upload.name}"
+
+
+async def limit(context: Context) -> int:
+    """The most bytes of a file, which administrators set in megabytes."""
+    rules = await context.rows_by_id(tables.Settings).get(SETTINGS_ID) or tables.Settings()
+    return rules.max_attachment_size * MEGABYTE
+
+
+async def keep(context: Context, project: tables.Project, ticket: str, name: str) -> tables.Upload:
+    """Gives a received file to the project. Raises Invalid for a ticket of nothing, TooLarge."""
+    files = context.services.uploads
+    size = await asyncio.to_thread(files.size_of, ticket)
+    if size is None:
+        raise Invalid("file", "was not received")
+    most = await limit(context)
+    if size > most:
+        raise TooLarge("file", f"is too big (should be at most {most // MEGABYTE} MB)")
+    upload = await context.add(
+        tables.Upload(
+            project_id=project.id,
+            author_id=context.viewer.id,
+            secret=new_secret(),
+            name=file_name(name),
+            size=size,
+            created_at=context.now(),
+        )
+    )
+    project_id, secret, services = project.id, upload.secret, context.services
+    context.undo.append(lambda: _take_back(services, project_id, secret))
+    await asyncio.to_thread(files.keep, ticket, project_id, secret)
+    return upload
+
+
+async def found(context: Context, project: tables.Project, secret: str, name: str) -> tables.Upload:
+    """Raises NotFound."""
+    upload = await context.first(uploads.of_project(project.id, [secret]))
+    if upload is None or upload.name != name:
+        raise NotFound("Upload")
+    return upload
+
+
+async def linked(context: Context, project_id: int, text: str) -> str | None:
+    """The name of the first upload of the project that a text links to, as `[x](/uploads/SECRET/NAME)`."""
+    links = [match.groups() for match, _ in zip(LINK.finditer(text), range(MOST_LINKS), strict=False)]
+    if not links:
+        return None
+    there = {(upload.secret, upload.name) for upload in await context.all(uploads.of_project(project_id, [secret for secret, _ in links]))}
+    return next((name for secret, name in links if (secret, name) in there), None)
+
+
+async def sweep(services: Services) -> int:
+    """Removes the files that no row knows, and says how many they were."""
+    files = services.uploads
+    old = await asyncio.to_thread(lambda: list(files.older_than(ORPHANED_AFTER)))
+    removed = 0
+    for start in range(0, len(old), CHECKED_AT_ONCE):
+        part = old[start : start + CHECKED_AT_ONCE]
+        async with services.database.reading() as session:
+            rows = {secret for (secret,) in await session.read(uploads.known([secret for _, secret in part]))}
+        orphans = [(project_id, secret) for project_id, secret in part if secret not in rows]
+        for project_id, secret in orphans:
+            await asyncio.to_thread(files.remove, project_id, secret)
+        removed += len(orphans)
+    return removed
+
+
+async def _take_back(services: Services, project_id: int, secret: str) -> None:
+    # The answer to a commit may have got lost: the row then stands, and so must the file.
+    try:
+        async with services.database.reading() as session:
+            kept = await session.read(uploads.known([secret]))
+        if not kept:
+            await asyncio.to_thread(services.uploads.remove, project_id, secret)
+    except Exception as error:
+        log.error("file of no upload left", project_id=project_id, exc_info=error)

@@ -1,0 +1,38 @@
+"""Snippets: pieces of text kept beside a project's repository."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Index, SmallInteger, or_
+from sqlmodel import Field, col
+
+from storage.database import Timestamp
+from storage.tables import members
+from storage.tables.base import Dated, long_text, refers
+from storage.tables.projects import Visibility
+
+
+class Snippet(Dated, table=True):
+    """`visibility_level` narrows who sees it within those who see the project; `expires_at` is only told, nothing goes at that time."""
+
+    __tablename__ = "snippets"
+    __table_args__: Any = (
+        Index("ix_snippets_project_id_created_at", "project_id", "created_at", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    project_id: int = refers("projects.id")
+    author_id: int = refers("users.id", index=True)
+    title: str = Field(max_length=255)
+    file_name: str = Field(max_length=255)
+    content: str = long_text()
+    visibility_level: int = Field(default=int(Visibility.PRIVATE), sa_type=SmallInteger)
+    expires_at: datetime | None = Field(default=None, sa_type=Timestamp)
+
+
+def visible_to(user_id: int) -> ColumnElement[bool]:
+    """The condition that a user who sees the project sees the snippet: it is not private, or the user is a member there."""
+    return or_(
+        col(Snippet.visibility_level) >= int(Visibility.INTERNAL),
+        members.in_projects(Snippet.project_id, members.member_projects(user_id)),
+    )

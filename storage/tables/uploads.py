@@ -1,0 +1,32 @@
+"""Uploads: the files that people attached to what they write. Their bytes are kept by `storage.uploads`, found by the secret."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Select, select
+from sqlmodel import Field, col
+
+from storage.database import Timestamp, now
+from storage.tables.base import Row, refers
+
+
+class Upload(Row, table=True):
+    """`secret` is 32 hex digits that nobody can guess, `name` the cleaned file name, `size` its length in bytes."""
+
+    __tablename__ = "uploads"
+
+    project_id: int = refers("projects.id", index=True)
+    author_id: int = refers("users.id", index=True)
+    secret: str = Field(max_length=32, unique=True)
+    name: str = Field(max_length=255)
+    size: int = Field(sa_type=BigInteger)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def of_project(project_id: int, secrets: list[str]) -> Select[Upload]:
+    """The project's uploads with these secrets."""
+    return select(Upload).where(col(Upload.project_id) == project_id, col(Upload.secret).in_(secrets))
+
+
+def known(secrets: list[str]) -> Select[str]:
+    """Which of these secrets there are rows of."""
+    return select(col(Upload.secret)).where(col(Upload.secret).in_(secrets))
