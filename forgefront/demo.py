@@ -341,8 +341,8 @@ class Builder:
         """An issue that a commit has closed."""
         author = (commit["author"] or {}).get("username")
         writer = author if author in self._members else "dev"
-        _, _, body = commit["message"].partition("\n")
-        title = commit["title"][: naming.LONGEST_NAME]
+        _, _, body = _storable(commit["message"]).partition("\n")
+        title = _storable(commit["title"])[: naming.LONGEST_NAME]
         made = await self._do("reporter", "CreateIssue", projectPath=project, title=title, description=body.strip()[:10_000] or None)
         await self._note(project, made["id"], writer, content.DONE.format(commit=commit["short_oid"]))
         await self._forge.run("CloseIssue", by=writer, project=project, id=made["id"])
@@ -391,6 +391,11 @@ class Builder:
     def _filled(self, text: str) -> str:
         commit = self._newest.get("short_oid", "the last commit")
         return text.format(name=self.name, branch=self._branch, commit=commit)
+
+
+def _storable(text: str) -> str:
+    """The text without what the graph refuses to keep; commits may hold anything."""
+    return naming.SURROGATE.sub("\ufffd", text.replace("\0", "\ufffd"))
 
 
 def first_added_line(diff: str) -> int | None:

@@ -32,7 +32,7 @@ def serve(
     config = config_of(data, host=host, port=port, external_url=external_url)
     filled: Demo | None = None
     kept: demo.Kept | None = None
-    if with_demo and demo.can_fill(config):
+    if with_demo and _can_fill(config):
         source, why_not = demo_command.source_of(repository)
         if why_not:
             typer.echo(f"{why_not}; the demo's project is empty. To see a history: --repository PATH, with a new --data.", err=True)
@@ -45,6 +45,13 @@ def serve(
         server.run(config, on_ready=_greeting(filled, kept))
     except ConfigError as error:
         fail("\n".join(error.problems), FAILED)
+
+
+def _can_fill(config: Config) -> bool:
+    try:
+        return demo.can_fill(config)
+    except OSError as error:
+        fail(f"the data folder cannot be used: {error}")
 
 
 def _greeting(filled: Demo | None, kept: demo.Kept | None) -> Callable[[Config], None]:

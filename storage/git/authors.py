@@ -3,15 +3,22 @@
 from storage.git import program
 from storage.git.repository import Repository
 
+LONGEST = 600.0
+"""Seconds; a million commits take about ten."""
+
 
 def authors(repository: Repository) -> list[tuple[str, str, int]]:
-    """(name, e-mail, number of commits) of every author whom a branch or tag reaches, in the order of their first commits.
+    """(name, e-mail, number of commits) of every author whom a branch, a tag or HEAD reaches, in the order of their first commits.
 
     Names and addresses are as the commits have them, in any spelling and possibly empty. Raises GitFailed.
     """
-    if repository.is_empty():
+    starts = sorted({ref.oid for ref in (*repository.branches(), *repository.tags())})
+    if repository.handle.head_is_detached:
+        starts.append(str(repository.handle.head.target))
+    if not starts:
         return []
-    said = program.run(repository.path, "log", "--branches", "--tags", "HEAD", "--reverse", "-z", "--format=%an%n%ae")
+    settings = ("--stdin", "--reverse", "-z", "--format=%an%n%ae")
+    said = program.run(repository.path, "log", *settings, stdin="\n".join(starts).encode() + b"\n", seconds=LONGEST)
     counts: dict[tuple[str, str], int] = {}
     for entry in said.decode("utf-8", "replace").split("\0"):
         name, _, email = entry.partition("\n")

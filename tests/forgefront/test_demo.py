@@ -17,7 +17,7 @@ from forgefront.people import people
 from storage.git.authors import authors
 from storage.git.repository import Repository
 from tests.forgefront.running import Cli
-from tests.history import git, make_history
+from tests.history import git, make_history, write_commit
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -244,6 +244,27 @@ class TestFolder:
         assert Cli(tmp_path / "data").json("check")["problems"] == []
 
 
+def test_strange_history_is_shown_all_the_same(tmp_path: Path) -> None:
+    raw = b"tree %b\n%bauthor %b 1400000000 +0000\ncommitter %b 1400000000 +0000\n\n%b"
+    git(tmp_path, "init", "-q", "--bare", "strange")
+    source = tmp_path / "strange"
+    tree, parent = git(source, "mktree").encode(), b""
+    for person, message in [
+        (b"Jane <jane@x.org>", b"Begin"),
+        (b"Jane \xff\xfe <jane@x.org>", b"Bytes \xff\x00 of no encoding\n\n\xed\xa0\x80 half a pair"),
+        (b" <>", b""),
+        (b"=1+1 <root@example.com>", b"x" * 3000),
+        (b"\xe5\xb1\xb1 <A@B.C>", b"#1 <script>alert(1)</script> %s {name}\n"),
+    ]:
+        last = write_commit(source, raw % (tree, parent, person, person, message))
+        parent = f"parent {last}\n".encode()
+    # HEAD names a branch that is not there.
+    git(source, "update-ref", "refs/heads/other", last)
+    assert Cli(tmp_path / "data").json("demo", "--repository", source)["project_path"] == "demo/strange"
+    users = Cli(tmp_path / "data").json("admin", "user", "list")
+    assert {user["email"] for user in users} >= {"jane@x.org", "a@b.c", "root@example.com"}
+
+
 class TestPeople:
     @staticmethod
     def made(*entries: tuple[str, str, int], taken: tuple[str, ...] = ()) -> list[tuple[str, str, list[str]]]:
@@ -314,4 +335,5 @@ class TestParts:
         git(tmp_path / "clone", "checkout", "-q", "--detach", "v1")
         git(tmp_path / "clone", "branch", "-D", "master")
         assert demo.has_history(tmp_path / "clone")
+        assert authors(Repository.open(tmp_path / "clone"))
         assert demo.clock_of(tmp_path / "clone")().year == 2014

@@ -1,0 +1,124 @@
+"""`forgefront serve` as a process: what it prints, how it is stopped, and what a second start keeps."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.forgefront.running import Cli
+from tests.history import git, make_history
+
+
+@contextmanager
+def serving(data: Path, *options: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and all that it printed before it waited for requests."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forgefront.cli", "serve", "--data", str(data), "--port", "0", *map(str, options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout is not None
+    said = ""
+    try:
+        for line in process.stdout:
+            said += line
+            if line == "Ctrl-C stops it.\n":
+                break
+        yield process, said
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def run(command: str) -> object:
+    """Does what a printed curl command says; the tests need no curl."""
+    url = re.search(r"http://[^\s\"]+", command)
+    token = re.search(r"PRIVATE-TOKEN: ([^\"]+)\"", command)
+    body = re.search(r"-d '(.*)'$", command)
+    assert url
+    assert token
+    headers = {"PRIVATE-TOKEN": token[1]}
+    if body:
+        response = httpx.post(url[0], headers=headers, json=json.loads(body[1]), timeout=20)
+    else:
+        response = httpx.get(url[0], headers=headers, timeout=20)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_demo_is_served_and_kept(tmp_path: Path, apart: None) -> None:
+    source = make_history(tmp_path / "source.git", commits=10).path
+    data = tmp_path / "the data"
+    with serving(data, "--demo", "--repository", source) as (process, said):
+        commands = [line.strip() for line in said.splitlines() if line.startswith("  curl ")]
+        assert len(commands) == 3
+        issues, commits, answer = (run(command) for command in commands)
+        assert isinstance(issues, list)
+        assert len(issues) == 3
+        assert isinstance(commits, list)
+        assert len(commits) == 3
+        assert isinstance(answer, dict)
+        assert answer["data"]["project"]["issues"]["totalCount"] > 3
+        tokens = re.findall(r"^  (?:root|dev|reporter|outsider) +(\S{20})  ", said, re.MULTILINE)
+        assert len(set(tokens)) == 4
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    started = time.monotonic()
+    with serving(data, "--demo", "--repository", source) as (process, said):
+        assert time.monotonic() - started < 20
+        assert "The data are kept." in said
+        assert not any(token in said for token in tokens)
+        assert re.search(r"\$\(.*admin token show dev --data '.*the data'\)", said)
+        token = Cli(data)("admin", "token", "show", "dev").stdout.strip()
+        assert token in tokens
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_without_a_demo(tmp_path: Path, apart: None) -> None:
+    with serving(tmp_path / "data") as (process, said):
+        base = said.split()[3]
+        assert httpx.get(f"{base}/-/readiness", timeout=20).json()["status"] == "ok"
+        assert "curl" not in said
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("commits", ["none", "no git"])
+def test_checkout_without_a_history(commits: str, tmp_path: Path, apart: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a tarball: it is served all the same, and what to do is said."""
+    (tmp_path / "checkout").mkdir()
+    if commits == "none":
+        git(tmp_path / "checkout", "init", "-q")
+    monkeypatch.setattr("forgefront.commands.demo.CHECKOUT", tmp_path / "checkout")
+    monkeypatch.setattr("forgefront.server.run", lambda config, on_ready: on_ready(config))
+    result = Cli(tmp_path / "data")("serve", "--demo")
+    assert "the demo's project is empty. To see a history: --repository PATH, with a new --data." in result.stderr
+    assert "Three commands to try" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--port", "99999"), 2, "port: "),
+        (("--external-url", "ftp://x"), 2, "external_url: "),
+        (("--demo", "--repository", "/nonexistent"), 2, "there is no git repository with a commit"),
+        (("--host", "192.0.2.1"), 1, "cannot listen on 192.0.2.1"),
+    ],
+)
+def test_cannot_start(cli: Cli, tmp_path: Path, options: tuple[str, ...], code: int, said: str) -> None:
+    data = Cli(tmp_path / "new") if "--demo" in options else cli
+    assert said in data("serve", *options, code=code).stderr
