@@ -385,7 +385,7 @@ class TestBlockUser:
     async def test_answers_200_false_in_the_old_profile(self, graph: Graph, make: Make) -> None:
         user, admin = await make.user(state=UserState.BLOCKED), await make.admin()
         door = rest_v3.application(graph, external_url=EXTERNAL_URL, profile="gitlab-8.5")
-        transport = httpx.ASGITransport(app=door)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app=door)
         async with httpx.AsyncClient(transport=transport, base_url=EXTERNAL_URL) as client:
             response = await client.put(f"/api/v3/users/{user.id}/block", headers={"PRIVATE-TOKEN": token_of(admin)})
 
