@@ -21,10 +21,19 @@ GET /projects/:id/repository/commits/:sha                     401 404 403 200 20
 GET /projects/:id/repository/commits/:sha/diff                401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/repository/commits/:sha/comments            401 404 403 200 200 200 200 200 401 200
 POST /projects/:id/repository/commits/:sha/comments           401 404 403 201 201 201 201 201 401 201
+GET /projects/:id/labels                                      401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/labels                                     401 404 403 200 200 200 200 200 401 403
+DELETE /projects/:id/labels                                   401 404 403 200 200 200 200 200 401 403
+PUT /projects/:id/labels                                      401 404 403 200 200 200 200 200 401 403
 GET /projects/:id/issues/:issue_id/notes                      401 404 200 200 200 200 200 200 401 200
 GET /projects/:id/issues/:issue_id/notes/:note_id             401 404 200 200 200 200 200 200 401 200
 POST /projects/:id/issues/:issue_id/notes                     401 404 201 201 201 201 201 201 401 201
 PUT /projects/:id/issues/:issue_id/notes/:note_id             401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/milestones                                  401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/milestones/:milestone_id                    401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/milestones                                 401 404 403 403 403 201 201 201 401 403
+PUT /projects/:id/milestones/:milestone_id                    401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/milestones/:milestone_id/issues             401 404 200 200 200 200 200 200 401 200
 GET /users                                                    401 200 200 200 200 200 200 200 401 200
 GET /users/:id                                                401 200 200 200 200 200 200 200 401 200
 POST /users                                                   401 403 403 403 403 403 403 201 401 403
@@ -79,6 +88,11 @@ createIssue          401  not_found ok        ok        ok        ok        ok  
 updateIssue          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 closeIssue           401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 reopenIssue          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+createLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+updateLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+deleteLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+createMilestone      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateMilestone      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 createNote           401  not_found ok        ok        ok        ok        ok        ok 401  ok
 updateNote           401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok

@@ -66,6 +66,10 @@ class World:
                 return (await make.issue(project, author=self.somebody)).id
             case "note":
                 return await make.note(await make.issue(project, author=self.somebody))
+            case "label":
+                return await make.label(project)
+            case "milestone":
+                return await make.milestone(project)
             case "user":
                 return (await make.user(state=UserState.BLOCKED if "unblock" in call else UserState.ACTIVE)).id
             case "key":
@@ -110,7 +114,11 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
             keys |= {"issue_id": note.issue_id, "note_id": note.id}
         elif ":issue_id" in path:
             keys["issue_id"] = await world.target("issue", role, call)
-        parameters = {"title": "T", "body": "B", "note": "N"}
+        elif ":milestone_id" in path:
+            keys["milestone_id"] = (await world.target("milestone", role, call)).id
+        parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if path.endswith("/labels") and method in ("PUT", "DELETE"):
+            parameters["name"] = (await world.target("label", role, call)).title
     elif "/keys" in path or "/emails" in path:
         noun = "key" if "/keys" in path else "email"
         thing = await world.target(noun, role, call)
@@ -198,6 +206,15 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"projectPath": path, "title": "T"}
         case "updateIssue" | "closeIssue" | "reopenIssue":
             return {"projectPath": path, "databaseId": await world.target("issue", role, name)}
+        case "createLabel":
+            return {"projectPath": path, "name": f"new{number}", "color": "#FF0000"}
+        case "updateLabel" | "deleteLabel":
+            of_label = {"projectPath": path, "name": (await world.target("label", role, name)).title}
+            return {**of_label, "color": "#FF0000"} if name == "updateLabel" else of_label
+        case "createMilestone":
+            return {"projectPath": path, "title": f"T{number}"}
+        case "updateMilestone":
+            return {"projectPath": path, "databaseId": (await world.target("milestone", role, name)).id, "stateEvent": "CLOSE"}
         case "createNote":
             return {"projectPath": path, "issueDatabaseId": await world.target("issue", role, name), "body": "B"}
         case "updateNote":
