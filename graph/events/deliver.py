@@ -105,7 +105,7 @@ class Deliverer:
         services: Services,
         *,
         jitter: Callable[[float, float], float] = random.uniform,
-        lease: timedelta = LEASE,
+        lease: timedelta | None = None,
         on_attempt: Callable[[str], None] | None = None,
     ) -> None:
         self._services = services
@@ -113,7 +113,7 @@ class Deliverer:
         self._database = services.database
         self._clock = services.clock
         self._jitter = jitter
-        self._lease = lease
+        self._lease = LEASE if lease is None else lease
         self._on_attempt = on_attempt
         self._name = f"{socket.gethostname()[:32]}:{os.getpid()}:{secrets.token_hex(4)}"
         self._running: dict[asyncio.Task[None], Job] = {}

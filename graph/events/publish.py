@@ -1,10 +1,14 @@
 """Says that something happened: rows in the caller's transaction, so that an event is kept exactly when its change is."""
 
+import asyncio
 import secrets
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import Select
+
 from graph.context import Context
-from storage.tables import deliveries, events, hooks
+from storage.tables import events, hooks
 
 if TYPE_CHECKING:
     # Payloads are gathered with the help of rules, and rules publish.
@@ -17,24 +21,44 @@ async def publish(context: Context, kind: "type[Event]", *subjects: Any) -> None
     `await publish(context, payloads.ProjectCreated, project)`: the payload is gathered from `subjects` (`ProjectCreated.of`) only when
     there is a hook that wants it, from rows as they are now; so what is being deleted is published before its row goes.
     """
+    if await _wanted(context, kind):
+        await _write(context, [await kind.of(context, *subjects)])
+
+
+async def publish_each(context: Context, kind: "type[Event]", rows: Select[Any]) -> None:
+    """The same for each row that the statement gives, which is run only when there is a hook that wants the events.
+
+    `await publish_each(context, payloads.ProjectDestroyed, select(Project).where(…))`; as many statements for one row as for a hundred.
+    """
+    if await _wanted(context, kind):
+        # Side by side, so that loaders gather what they need.
+        happened = await asyncio.gather(*(kind.of(context, row) for row in await context.all(rows)))
+        if happened:
+            await _write(context, happened)
+
+
+async def _wanted(context: Context, kind: "type[Event]") -> bool:
     outbox = context.services.outbox
     # Writers of an SQLite database stand in one queue, so what one of them saw holds for the next, until a hook is made. On PostgreSQL
     # another process may have made one since.
     exact = context.services.database.dialect == "sqlite"
     if exact and outbox.unheard(kind.switch):
-        return
-    if not await context.exists(hooks.any_wants(kind.switch)):
-        if exact:
-            outbox.nobody_wants(kind.switch)
-        return
-    payload = (await kind.of(context, *subjects)).body()
+        return False
+    wanted = await context.exists(hooks.any_wants(kind.switch))
+    if exact and not wanted:
+        outbox.nobody_wants(kind.switch)
+    return wanted
+
+
+async def _write(context: Context, happened: "Sequence[Event]") -> None:
     moment = context.now()
-    event_id = await context.session.scalar(events.write(kind.event_name, payload, moment))
-    await context.session.execute(deliveries.write(event_id, kind.event_name, new_mark(), kind.switch, moment))
-    if outbox.wake not in context.after_commit:
-        context.after_commit.append(outbox.wake)
+    rows = [{"name": event.event_name, "payload": event.body(), "created_at": moment} for event in happened]
+    event_ids = list((await context.session.execute(events.write(), rows)).scalars().all())
+    await context.session.execute(events.write_deliveries(event_ids, new_mark(), happened[0].switch, moment))
+    if context.services.outbox.wake not in context.after_commit:
+        context.after_commit.append(context.services.outbox.wake)
 
 
 def new_mark() -> str:
-    """What the webhook ids of one event have in common."""
+    """What the webhook ids of events that were written together have in common."""
     return f"msg_{secrets.token_hex(12)}"

@@ -14,7 +14,7 @@ from graph.events.sending import Result, key_of
 from graph.rules import naming
 from storage import tables
 from storage.secrets import Undecipherable
-from storage.tables import DeliveryState, events, hooks
+from storage.tables import DeliveryState, hooks
 from storage.tables.hooks import LONGEST_URL
 
 LOOK_SECONDS = 2.0
@@ -67,9 +67,9 @@ async def send_test(context: Context, hook: tables.Hook) -> tables.Delivery:
     if result.ok:
         await context.session.execute(hooks.succeeded([hook.id], ended))
         context.after_commit.append(context.services.outbox.hooks_changed)
-    event_id = await context.value(events.write(payloads.SAMPLE_NAME, payloads.SAMPLE, moment))
+    event = await context.add(tables.Event(name=payloads.SAMPLE_NAME, payload=payloads.SAMPLE, created_at=moment))
     delivery = tables.Delivery(
-        event_id=event_id or 0,
+        event_id=event.id,
         hook_id=hook.id,
         webhook_id=webhook_id,
         event_name=payloads.SAMPLE_NAME,

@@ -8,12 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Index, String, Update, bindparam, cast, func, insert, literal, or_, select, union_all, update
+from sqlalchemy import ColumnElement, Index, Update, bindparam, func, or_, select, union_all, update
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, words
 from storage.tables.base import Row, refers
-from storage.tables.hooks import Hook, wanting
+from storage.tables.hooks import Hook
 
 
 class DeliveryState(StrEnum):
@@ -46,25 +46,6 @@ class Delivery(Row, table=True):
     error: str | None = Field(default=None, max_length=255)
     created_at: datetime = Field(sa_type=Timestamp)
     delivered_at: datetime | None = Field(default=None, sa_type=Timestamp)
-
-
-def write(event_id: int, event_name: str, mark: str, switch: str | None, moment: datetime) -> Any:
-    """The statement that writes a delivery of the event for every hook that wants it. Their webhook ids are `MARK-HOOK`.
-
-    The hooks are held meanwhile, so that none is deleted under the new rows.
-    """
-    columns = ("event_id", "hook_id", "webhook_id", "event_name", "state", "attempts", "next_attempt_at", "created_at")
-    rows = select(
-        literal(event_id),
-        col(Hook.id),
-        literal(f"{mark}-") + cast(col(Hook.id), String),
-        literal(event_name),
-        literal(DeliveryState.PENDING, words(DeliveryState)),
-        literal(0),
-        literal(moment, Timestamp),
-        literal(moment, Timestamp),
-    ).where(wanting(switch))
-    return insert(Delivery).from_select(columns, rows.with_for_update(read=True, key_share=True))
 
 
 def _unclaimed(moment: datetime) -> ColumnElement[bool]:

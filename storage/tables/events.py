@@ -3,13 +3,13 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, delete, insert, select
+from sqlalchemy import JSON, String, cast, delete, insert, literal, select
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now
+from storage.database import Timestamp, now, words
 from storage.tables.base import Row, any_row
 from storage.tables.deliveries import Delivery, DeliveryState
-from storage.tables.hooks import Hook
+from storage.tables.hooks import Hook, wanting
 
 
 class Event(Row, table=True):
@@ -22,9 +22,32 @@ class Event(Row, table=True):
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp, index=True)
 
 
-def write(name: str, payload: dict[str, Any], moment: datetime) -> Any:
-    """The statement that writes an event and returns its id."""
-    return insert(Event).values(name=name, payload=payload, created_at=moment).returning(col(Event.id))
+def write() -> Any:
+    """The statement that writes events, run with the rows, and returns their ids."""
+    return insert(Event).returning(col(Event.id))
+
+
+def write_deliveries(event_ids: list[int], mark: str, switch: str | None, moment: datetime) -> Any:
+    """The statement that writes a delivery of each event for every hook that wants it. Their webhook ids are `MARK-EVENT-HOOK`.
+
+    The hooks are held meanwhile, so that none is deleted under the new rows.
+    """
+    columns = ("event_id", "hook_id", "webhook_id", "event_name", "state", "attempts", "next_attempt_at", "created_at")
+    rows = (
+        select(
+            col(Event.id),
+            col(Hook.id),
+            literal(f"{mark}-") + cast(col(Event.id), String) + "-" + cast(col(Hook.id), String),
+            col(Event.name),
+            literal(DeliveryState.PENDING, words(DeliveryState)),
+            literal(0),
+            literal(moment, Timestamp),
+            literal(moment, Timestamp),
+        )
+        .join(Hook, wanting(switch))
+        .where(col(Event.id).in_(event_ids))
+    )
+    return insert(Delivery).from_select(columns, rows.with_for_update(read=True, key_share=True, of=Hook))
 
 
 def of_deliveries(ids: list[int]) -> Any:

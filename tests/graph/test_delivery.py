@@ -19,7 +19,7 @@ from graph.context import Context, Services
 from graph.events import deliver, payloads, sending
 from graph.events.deliver import AT_ONCE_TO_A_HOST, GAPS, Deliverer, gap_after
 from graph.events.outbox import Outbox
-from graph.events.publish import publish
+from graph.events.publish import publish, publish_each
 from graph.events.sending import Result
 from graph.transaction import keep
 from storage import tables
@@ -123,6 +123,21 @@ class TestPublish:
         assert len(one) == len(thirty) == 3
         assert len(await forge.deliveries()) == 31
         assert len({delivery.webhook_id for delivery in await forge.deliveries()}) == 31
+
+    async def test_of_many_rows_costs_what_one_does(self, forge: Forge, statements: Statements) -> None:
+        await forge.hook("http://hooks.example/")
+        projects = [await forge.make.project(owner=await forge.make.user()) for _ in range(4)]
+        costs = []
+        for ids in ([projects[0].id], [project.id for project in projects]):
+            async with forge.services.database.writing() as session:
+                context = Context(forge.services, session, None, "test")
+                with statements.counted() as seen:
+                    await publish_each(context, payloads.ProjectDestroyed, select(tables.Project).where(col(tables.Project.id).in_(ids)))
+                costs.append(len(seen))
+                await keep(context)
+
+        assert costs[0] == costs[1] == 6
+        assert len(await forge.deliveries()) == 5
 
     async def test_is_undone_with_the_change(self, forge: Forge) -> None:
         await forge.hook("http://hooks.example/")
