@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from forgefront.demo import is_unfinished
 from tests.forgefront.running import Cli
 from tests.history import git, make_history
+
+RELIABILITY = bool(os.environ.get("FORGEFRONT_RELIABILITY"))
+KILLS = 20 if RELIABILITY else 1
 
 
 @contextmanager
@@ -41,6 +46,24 @@ def serving(data: Path, *options: object) -> Iterator[tuple[subprocess.Popen[str
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_killed_demo_is_begun_anew(tmp_path: Path, apart: None) -> None:
+    source = make_history(tmp_path / "source.git", commits=20).path
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "forgefront.cli", "demo", "--data", str(data), "--repository", str(source)]
+    for number in range(KILLS):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while not (data / "repositories").exists() and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(number % 5 * 0.4 + 0.2)
+            process.kill()
+        if not is_unfinished(data):
+            # It was quicker than the kill.
+            shutil.rmtree(data)
+    Cli(data).json("demo", "--repository", source)
+    assert Cli(data).json("check", "--full")["problems"] == []
+    assert not is_unfinished(data)
 
 
 def run(command: str) -> object:
@@ -89,7 +112,10 @@ def test_demo_is_served_and_kept(tmp_path: Path, apart: None) -> None:
 
 
 def test_without_a_demo(tmp_path: Path, apart: None) -> None:
+    started = time.monotonic()
     with serving(tmp_path / "data") as (process, said):
+        if RELIABILITY:
+            assert time.monotonic() - started <= 3
         base = said.split()[3]
         assert httpx.get(f"{base}/-/readiness", timeout=20).json()["status"] == "ok"
         assert "curl" not in said
