@@ -1,13 +1,16 @@
 """The forge under test, through its two doors: `ask` for GraphQL, `api` for v3 (every answer held against its closed shape)."""
 
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any
 
 import httpx
 import pytest
 
+import rest_v3
 from graph.context import Services
-from graph.execute import Graph, Outcome
+from graph.execute import Graph, Outcome, prepare
+from rest_v3.operations import Operations
 from storage import tables
 from tests.make import EXTERNAL_URL, token_of
 
@@ -82,11 +85,15 @@ class Api:
         shapes.check_response(self.door, method, path, response, admin=bool(viewer and viewer.admin))
 
 
+@cache
+def operations() -> Operations:
+    """The operations of the rows, prepared once a run instead of once a test."""
+    return Operations.read(rest_v3.ROUTES_FOLDER, prepare)
+
+
 @pytest.fixture
 async def api(graph: Graph) -> AsyncIterator[Api]:
-    import rest_v3
-
-    door = rest_v3.application(graph, external_url=EXTERNAL_URL)
+    door = rest_v3.application(graph, external_url=EXTERNAL_URL, operations=operations())
     transport = httpx.ASGITransport(app=_mounted(door))
     async with httpx.AsyncClient(transport=transport, base_url=EXTERNAL_URL) as client:
         yield Api(client, door)
