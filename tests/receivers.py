@@ -79,7 +79,7 @@ class Receiver:
         self.most_connected = max(self.most_connected, self.connected)
         try:
             await self._answer(reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self.connected -= 1
