@@ -49,16 +49,30 @@ async def milestone(context: Context, project: tables.Project, milestone_id: int
 
 
 async def set_labels(context: Context, issue: tables.Issue, names: list[str]) -> None:
-    """Gives the issue exactly these labels; a missing one is created with the default colour. Raises Invalid."""
+    """Gives the issue exactly these labels; a missing one is created with the default colour. Raises Invalid.
+
+    What is held, is held in this order by everybody: the issue, its labels to be, the labels it has. So two who label the issue, and
+    others who delete or rename the labels meanwhile, wait for each other instead of failing.
+    """
     titles = list(dict.fromkeys(naming.label(name) for name in names if name.strip()))
+    await context.session.execute(tables.lock(tables.Issue, issue.id))
+    found = await _labels_to_be(context, issue.project_id, titles) if titles else []
     await context.session.execute(delete(tables.IssueLabel).where(col(tables.IssueLabel.issue_id) == issue.id))
+    if found:
+        await context.session.execute(insert(tables.IssueLabel), [{"issue_id": issue.id, "label_id": label.id} for label in found])
     context.loaders.clear()
-    if not titles:
-        return
-    rows = [{"project_id": issue.project_id, "title": title, "color": DEFAULT_COLOR} for title in titles]
-    await context.session.execute(labels.create_missing(context.services.database.dialect, rows))
-    found = await context.all(labels.named(issue.project_id, titles))
-    await context.session.execute(insert(tables.IssueLabel), [{"issue_id": issue.id, "label_id": label.id} for label in found])
+
+
+async def _labels_to_be(context: Context, project_id: int, titles: list[str]) -> list[tables.Label]:
+    """The labels of these titles, created where missing, which nobody deletes or renames until this transaction ends."""
+    found = await context.all(labels.kept(project_id, titles))
+    # In one order, so that two who create the same ones wait for each other and not in a circle.
+    missing = sorted(set(titles) - {label.title for label in found})
+    if missing:
+        rows = [{"project_id": project_id, "title": title, "color": DEFAULT_COLOR} for title in missing]
+        await context.session.execute(labels.create_missing(context.services.database.dialect, rows))
+        found += await context.all(labels.kept(project_id, missing))
+    return found
 
 
 async def counts(context: Context, thing: Any, statement: Callable[[list[int]], Any]) -> Mapping[IssueState, int] | None:

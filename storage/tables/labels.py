@@ -49,6 +49,12 @@ def held(label_id: int) -> Select[Label]:
     return select(Label).where(col(Label.id) == label_id).with_for_update().execution_options(populate_existing=True)
 
 
+def kept(project_id: int, titles: list[str]) -> Select[Label]:
+    """The labels as they are now, by id, which nobody deletes or renames until the transaction ends; others may hold them so as well."""
+    statement = named(project_id, titles).order_by(col(Label.id))
+    return statement.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
+
+
 def create_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
     """The statement that creates the labels that their projects do not have yet."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert

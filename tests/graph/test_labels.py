@@ -25,6 +25,8 @@ FIELDS = "label { databaseId name color description openIssuesCount } userErrors
 CREATE = f"mutation ($input: CreateLabelInput!) {{ createLabel(input: $input) {{ {FIELDS} }} }}"
 UPDATE = f"mutation ($input: UpdateLabelInput!) {{ updateLabel(input: $input) {{ {FIELDS} }} }}"
 DELETE = f"mutation ($input: DeleteLabelInput!) {{ deleteLabel(input: $input) {{ {FIELDS} }} }}"
+CREATE_ISSUE = "mutation ($input: CreateIssueInput!) { createIssue(input: $input) { userErrors { code } } }"
+UPDATE_ISSUE = "mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) { userErrors { code } } }"
 CAN = "query ($path: String!) { project(path: $path) { viewerCan { adminLabels } } }"
 
 
@@ -244,6 +246,35 @@ class TestDeleteLabel:
         query = "query ($path: String!, $id: Int!) { project(path: $path) { issue(databaseId: $id) { labels } } }"
         assert (await ask.data(query, owner, path=str(project.id), id=issue.id))["project"]["issue"]["labels"] == ["kept"]
         assert await ask.codes(DELETE, owner, input={"id": global_id("Label", label.id)}) == ["NOT_FOUND"]
+
+
+class TestLabelsOfIssues:
+    async def test_are_set_while_others_set_rename_and_delete_them(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        path = str(project.id)
+        issues = [await make.issue(project) for _ in range(4)]
+
+        async def create_issue(number: int) -> list[str]:
+            return await ask.codes(CREATE_ISSUE, owner, input={"projectPath": path, "title": "T", "labels": orders[number % 2]})
+
+        async def update_issue(number: int) -> list[str]:
+            of_issue = {"projectPath": path, "databaseId": issues[number % 4].id}
+            return await ask.codes(UPDATE_ISSUE, owner, input={**of_issue, "labels": orders[number % 2]})
+
+        async def rename(number: int) -> list[str]:
+            return await ask.codes(UPDATE, owner, input={"projectPath": path, "name": "abc"[number % 3], "newName": "bca"[number % 3]})
+
+        async def delete(number: int) -> list[str]:
+            return await ask.codes(DELETE, owner, input={"projectPath": path, "name": "abc"[number % 3]})
+
+        orders = (["a", "b", "c"], ["c", "b", "a"])
+        works = (create_issue, update_issue, rename, delete)
+        codes = await asyncio.gather(*(work(number) for number in range(12) for work in works))
+
+        found = [set(map(tuple, codes[place :: len(works)])) for place in range(len(works))]
+        assert found[0] == found[1] == {()}
+        assert found[2] <= {(), ("NOT_FOUND",), ("TAKEN",)}
+        assert found[3] <= {(), ("NOT_FOUND",)}
 
 
 class TestWhoMayAdministerLabels:
