@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forgefront import demo
 from forgefront.config import Config
+from forgefront.demo_folder import is_unfinished
 from storage import migrations, soundness
 from storage.database import Database, is_unavailable
 from storage.git import program
@@ -94,7 +94,7 @@ def _folder(config: Config, report: Report) -> bool:
     free = shutil.disk_usage(config.data).free
     if free < LEAST_FREE:
         report.add("folder", config.data, f"only {free // 2**20} MB are free on its disk", "make room")
-    if demo.is_unfinished(config.data):
+    if is_unfinished(config.data):
         report.add("folder", config.data, "it holds a demo that was never finished", "run `forgefront demo` again, which starts anew")
     return True
 

@@ -1,27 +1,19 @@
 """Fills an empty data folder with a forge to look at: a real history, the people who wrote it, and what stands around it.
 
-Everything is done through the graph, as the users whom it is about. A folder is filled whole or not at all: a run that was killed
-leaves a mark, and the next one starts anew.
+Everything is done through the graph, as the users whom it is about.
 """
 
-import contextlib
-import fcntl
-import os
 import re
 import secrets
-import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from forgefront import demo_content as content
-from forgefront.config import FILE_NAME as CONFIG_FILE
-from forgefront.config import Config
 from forgefront.demo_content import Written
+from forgefront.demo_folder import NotEmpty
 from forgefront.engine import Engine
-from forgefront.instance import FILE_NAME as LOCK_FILE
 from forgefront.operator import Forge, Refused
 from forgefront.people import Person, people
 from graph.errors import UserError
@@ -30,12 +22,8 @@ from storage.database import now
 from storage.git.authors import authors
 from storage.git.importing import Progress
 from storage.git.repository import NotARepository, Repository
-from storage.secrets import KEY_FILE
 
 DOCUMENT = Path(__file__).with_suffix(".graphql")
-MARK = "demo.unfinished"
-ALLOWED = frozenset((CONFIG_FILE, "lost+found"))
-"""What an empty data folder may hold."""
 ROLES = {
     "root": "administrator",
     "dev": "master of the project, owner of the group demo",
@@ -49,10 +37,6 @@ CLOSED_BY_COMMITS = 5
 DIFFS = 10
 """How many diffs are looked at to find a line to comment on."""
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
-
-
-class NotEmpty(Exception):
-    """The data folder, or its database, holds something already. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,58 +74,6 @@ class Demo:
             "repository_path": self.repository_path,
         }
         return {**found, "external_url": self.external_url} if self.external_url else found
-
-
-def is_unfinished(data: Path) -> bool:
-    return (data / MARK).exists()
-
-
-def can_fill(config: Config) -> bool:
-    """Whether the folder is empty, absent, or holds what a killed run left. Raises OSError."""
-    if not config.data.exists():
-        return True
-    return is_unfinished(config.data) or not _contents(config.data)
-
-
-def _contents(data: Path) -> list[str]:
-    return sorted(entry.name for entry in data.iterdir() if entry.name not in ALLOWED)
-
-
-@contextlib.contextmanager
-def claimed(config: Config) -> Iterator[None]:
-    """The empty data folder, for this process alone. What goes wrong inside leaves it as it was. Raises NotEmpty, OSError."""
-    data = config.data
-    if not can_fill(config):
-        names = ", ".join(_contents(data)[:3])
-        raise NotEmpty(f"{data} is not empty (it holds {names}); name another folder with --data, nothing was changed")
-    was_there = data.exists()
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mark = os.open(data / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NotEmpty(f"another process is filling {data} right now; nothing was changed") from None
-        _empty(config)
-        try:
-            yield
-        except BaseException:
-            _empty(config)
-            (data / MARK).unlink(missing_ok=True)
-            if not was_there:
-                with contextlib.suppress(OSError):
-                    data.rmdir()
-            raise
-        (data / MARK).unlink()
-    finally:
-        os.close(mark)
-
-
-def _empty(config: Config) -> None:
-    """Removes what a run makes in the folder. A database that lies elsewhere is left alone."""
-    shutil.rmtree(config.repositories, ignore_errors=True)
-    for name in (KEY_FILE, LOCK_FILE, *(f"forgefront.db{end}" for end in ("", "-wal", "-shm", "-journal", ".lock"))):
-        (config.data / name).unlink(missing_ok=True)
 
 
 class Clock:

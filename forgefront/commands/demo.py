@@ -10,7 +10,8 @@ from forgefront.commands import operating
 from forgefront.commands.operating import Data, Json, config_of, fail
 from forgefront.commands.printing import progress, show
 from forgefront.config import Config
-from forgefront.demo import Builder, Demo, Kept, NotEmpty
+from forgefront.demo import Builder, Demo, Kept
+from forgefront.demo_folder import NotEmpty, claimed
 from forgefront.engine import Engine
 
 CHECKOUT = Path(__file__).parents[2]
@@ -63,7 +64,7 @@ def fill(config: Config, source: Path | None) -> Demo:
     name = OWN_NAME if source in (None, CHECKOUT) else filling.name_of(source or CHECKOUT)
     try:
         clock = filling.clock_of(source)
-        with filling.claimed(config), progress() as tell:
+        with claimed(config), progress() as tell:
 
             async def work(engine: Engine) -> Demo:
                 return await Builder(engine, clock, source, name, tell).build()

@@ -13,6 +13,7 @@ from forgefront.commands import demo as demo_command
 from forgefront.commands.operating import FAILED, Data, config_of, fail
 from forgefront.config import Config, ConfigError
 from forgefront.demo import Demo
+from forgefront.demo_folder import can_fill
 
 
 def serve(
@@ -49,7 +50,7 @@ def serve(
 
 def _can_fill(config: Config) -> bool:
     try:
-        return demo.can_fill(config)
+        return can_fill(config)
     except OSError as error:
         fail(f"the data folder cannot be used: {error}")
 

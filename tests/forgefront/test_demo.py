@@ -12,6 +12,7 @@ import pytest
 from forgefront import demo
 from forgefront.config import Config
 from forgefront.demo import Builder
+from forgefront.demo_folder import MARK, NotEmpty, claimed
 from forgefront.engine import Engine
 from forgefront.people import people
 from storage.git.authors import authors
@@ -213,7 +214,7 @@ class TestFolder:
     def test_what_a_kill_left_is_begun_anew(self, filled: Filled, tmp_path: Path, source: Path) -> None:
         data = tmp_path / "data"
         shutil.copytree(filled.data, data)
-        (data / demo.MARK).touch()
+        (data / MARK).touch()
         assert "never finished" in Cli(data)("check", code=1).stdout
         told = Cli(data).json("demo", "--repository", source)
         assert told["admin_token"] != filled.told["admin_token"]
@@ -221,9 +222,9 @@ class TestFolder:
 
     def test_two_at_once(self, tmp_path: Path) -> None:
         config = Config.load(data=tmp_path / "data")
-        with demo.claimed(config):
+        with claimed(config):
             (tmp_path / "data" / "forgefront.db").touch()
-            with pytest.raises(demo.NotEmpty, match="another process"), demo.claimed(config):
+            with pytest.raises(NotEmpty, match="another process"), claimed(config):
                 pass
             assert (tmp_path / "data" / "forgefront.db").exists()
 

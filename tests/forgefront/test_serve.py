@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forgefront.demo import is_unfinished
+from forgefront.demo_folder import is_unfinished
 from tests.forgefront.running import Cli
 from tests.history import git, make_history
 
