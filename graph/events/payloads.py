@@ -5,6 +5,7 @@
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from inspect import isawaitable
 from typing import Any, ClassVar, Self
 
 from graph.context import Context
@@ -337,7 +338,8 @@ class ObjectEvent(Event):
 
 
 async def person(context: Context, user: tables.User) -> Person:
-    return Person(name=user.name, username=user.username, avatar_url=await accounts.avatar_url(context, user))
+    picture: Any = accounts.avatar_url(context, user)
+    return Person(name=user.name, username=user.username, avatar_url=await picture if isawaitable(picture) else picture)
 
 
 async def place(context: Context, project_id: int) -> Place:

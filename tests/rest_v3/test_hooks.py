@@ -40,7 +40,7 @@ class TestAnyRow:
         await make_hook(make)
         user = await make.user()
         for method, path in (("GET", "/hooks"), ("POST", "/hooks"), ("GET", "/hooks/1"), ("DELETE", "/hooks/1")):
-            body = {"json": {"url": URL}} if method == "POST" else {}
+            body: Any = {"json": {"url": URL}} if method == "POST" else {}
             assert (await api.request(method, path, **body)).status_code == 401
             assert (await api.request(method, path, user, **body)).status_code == 403
         assert await make.count(tables.Hook) == 1
@@ -75,7 +75,7 @@ class TestCreateHook:
     async def test_answers_an_object_to_clients_of_that_time(self, graph: Graph, make: Make) -> None:
         door = rest_v3.application(graph, external_url=EXTERNAL_URL, profile="gitlab-8.5")
         headers = {"PRIVATE-TOKEN": token_of(await make.admin())}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url=EXTERNAL_URL) as client:  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url=EXTERNAL_URL) as client:
             response = await client.post("/hooks", headers=headers, json={"url": URL})
 
         assert response.status_code == 201

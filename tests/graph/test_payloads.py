@@ -1,0 +1,158 @@
+"""What hooks are told: the closed schema of each event, with its values."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from graph.context import Context, Services
+from graph.events import payloads
+from graph.events.payloads import Event
+from storage import tables
+from storage.tables import AccessLevel, Visibility
+from tests.make import EXTERNAL_URL, Make
+
+WHEN: dict[str, Any] = {"created_at": datetime(2026, 3, 1, 12, 0, 5, 999_999, UTC), "updated_at": datetime(2026, 3, 2, 13, 0, 0, 1, UTC)}
+TOLD = {"created_at": "2026-03-01T12:00:05Z", "updated_at": "2026-03-02T13:00:00Z"}
+
+
+class Told:
+    """`await told(kind, subject)`: the body of the event, as the viewer `ada` makes it happen."""
+
+    def __init__(self, services: Services, make: Make) -> None:
+        self.services = services
+        self.make = make
+
+    async def __call__(self, kind: type[Event], *subjects: Any) -> dict[str, Any]:
+        async with self.services.database.reading() as session:
+            context = Context(self.services, session, self.ada, "test")
+            return (await kind.of(context, *subjects)).body()
+
+    async def begin(self) -> None:
+        self.ada = await self.make.user("ada", name="Ada L.", **WHEN)
+        self.group = await self.make.group(path="math", name="Math", **WHEN)
+        self.project = await self.make.project(owner=self.ada, path="engine", name="Engine", visibility=Visibility.INTERNAL, **WHEN)
+
+
+@pytest.fixture
+async def told(services: Services, make: Make) -> Told:
+    told = Told(services, make)
+    await told.begin()
+    return told
+
+
+class TestSystemEvents:
+    async def test_of_projects(self, told: Told, make: Make) -> None:
+        engine = {
+            **TOLD,
+            "project_id": told.project.id,
+            "name": "Engine",
+            "path": "engine",
+            "path_with_namespace": "ada/engine",
+            "owner_name": "Ada L.",
+            "owner_email": "ada@example.org",
+            "project_visibility": "internal",
+        }
+        moved = {**engine, "old_path_with_namespace": "ada/mill"}
+        assert await told(payloads.ProjectCreated, told.project) == {"event_name": "project_create", **engine}
+        assert await told(payloads.ProjectDestroyed, told.project) == {"event_name": "project_destroy", **engine}
+        assert await told(payloads.ProjectRenamed, told.project, "ada/mill") == {"event_name": "project_rename", **moved}
+        assert await told(payloads.ProjectTransferred, told.project, "ada/mill") == {"event_name": "project_transfer", **moved}
+
+        of_group = await told(payloads.ProjectCreated, await make.project(group=told.group))
+        assert (of_group["owner_name"], of_group["owner_email"], of_group["project_visibility"]) == ("Math", "", "private")
+
+    async def test_of_users_and_keys(self, told: Told, make: Make) -> None:
+        ada = {**TOLD, "user_id": told.ada.id, "username": "ada", "name": "Ada L.", "email": "ada@example.org"}
+        assert await told(payloads.UserCreated, told.ada) == {"event_name": "user_create", **ada}
+        assert await told(payloads.UserDestroyed, told.ada) == {"event_name": "user_destroy", **ada}
+
+        await make.save(key := tables.SshKey(user_id=told.ada.id, title="t", key="ssh-ed25519 AAAA", fingerprint="f", **WHEN))
+        body = {**TOLD, "id": key.id, "key": "ssh-ed25519 AAAA", "username": "ada"}
+        assert await told(payloads.KeyCreated, key) == {"event_name": "key_create", **body}
+        assert await told(payloads.KeyDestroyed, key) == {"event_name": "key_destroy", **body}
+
+    async def test_of_members(self, told: Told, make: Make) -> None:
+        bob = await make.user("bob", name="Bob")
+        who = {"user_id": bob.id, "user_username": "bob", "user_name": "Bob", "user_email": "bob@example.org"}
+        in_project = tables.ProjectMember(project_id=told.project.id, user_id=bob.id, access_level=AccessLevel.DEVELOPER, **WHEN)
+        in_group = tables.GroupMember(group_id=told.group.id, user_id=bob.id, access_level=AccessLevel.OWNER, **WHEN)
+        await make.save(in_project, in_group)
+
+        place = {
+            "project_id": told.project.id,
+            "project_name": "Engine",
+            "project_path": "engine",
+            "project_path_with_namespace": "ada/engine",
+            "project_visibility": "internal",
+        }
+        team = {**TOLD, **who, **place, "access_level": "Developer"}
+        assert await told(payloads.UserAddedToProject, in_project) == {"event_name": "user_add_to_team", **team}
+        assert await told(payloads.UserRemovedFromProject, in_project) == {"event_name": "user_remove_from_team", **team}
+        group = {**TOLD, **who, "group_id": told.group.id, "group_name": "Math", "group_path": "math", "group_access": "Owner"}
+        assert await told(payloads.UserAddedToGroup, in_group) == {"event_name": "user_add_to_group", **group}
+        assert await told(payloads.UserRemovedFromGroup, in_group) == {"event_name": "user_remove_from_group", **group}
+
+    async def test_of_groups(self, told: Told) -> None:
+        math = {**TOLD, "group_id": told.group.id, "name": "Math", "path": "math", "owner_name": None, "owner_email": None}
+        assert await told(payloads.GroupCreated, told.group) == {"event_name": "group_create", **math}
+        assert await told(payloads.GroupDestroyed, told.group) == {"event_name": "group_destroy", **math}
+
+
+class TestObjectEvents:
+    def around(self, told: Told) -> dict[str, Any]:
+        return {
+            "user": {"name": "Ada L.", "username": "ada", "avatar_url": None},
+            "project": {
+                "id": told.project.id,
+                "name": "Engine",
+                "description": None,
+                "path_with_namespace": "ada/engine",
+                "visibility_level": 1,
+                "default_branch": None,
+                "web_url": f"{EXTERNAL_URL}/ada/engine",
+            },
+        }
+
+    async def test_of_issues(self, told: Told, make: Make) -> None:
+        issue = await make.issue(told.project, title="It leaks", **WHEN)
+        assert await told(payloads.IssueChanged, issue, "close") == {
+            "object_kind": "issue",
+            **self.around(told),
+            "object_attributes": {
+                **TOLD,
+                "id": issue.id,
+                "iid": 1,
+                "project_id": told.project.id,
+                "title": "It leaks",
+                "description": None,
+                "state": "opened",
+                "action": "close",
+                "author_id": told.ada.id,
+                "assignee_id": None,
+                "milestone_id": None,
+            },
+        }
+
+    async def test_of_notes(self, told: Told, make: Make) -> None:
+        issue = await make.issue(told.project)
+        note = await make.note(issue, body="Where?", **WHEN)
+        attributes = {**TOLD, "id": note.id, "note": "Where?", "project_id": told.project.id, "author_id": told.ada.id, "attachment": None}
+        assert await told(payloads.NoteWritten, note) == {
+            "object_kind": "note",
+            **self.around(told),
+            "object_attributes": {**attributes, "noteable_type": "Issue", "noteable_id": issue.id, "commit_id": None},
+        }
+
+        comment = await make.commit_comment(told.project, "a" * 40, author=told.ada, note="Here", created_at=WHEN["created_at"])
+        body = await told(payloads.CommitCommented, comment)
+        assert body["object_kind"] == "note"
+        assert body["object_attributes"] == {
+            **attributes,
+            "id": comment.id,
+            "note": "Here",
+            "updated_at": TOLD["created_at"],
+            "noteable_type": "Commit",
+            "noteable_id": None,
+            "commit_id": "a" * 40,
+        }
