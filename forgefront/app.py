@@ -1,6 +1,7 @@
 """The whole service as one ASGI app: which path goes to which door, what happens at start and stop."""
 
 import contextlib
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -8,7 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import rest_v3
-from forgefront import health
+from forgefront import health, uploads
 from forgefront.config import Config
 from forgefront.engine import Engine
 from forgefront.health import Readiness, database_answers, folder_is_writable
@@ -17,6 +18,7 @@ from forgefront.middleware import Attend
 from forgefront.worker import Worker, every
 from graph.events.deliver import Deliverer
 from graph.http import door
+from graph.rules.uploads import sweep
 from storage.database import is_unavailable
 
 REST = "/api/v3"
@@ -39,10 +41,17 @@ class App(Engine):
         }
         if config.metrics:
             self._exact["/-/metrics"] = metrics
+        self._uploaded = uploads.UploadDoor(self.graph, self.uploads)
         self._rest = rest_v3.application(self.graph, external_url=config.base_url, profile=config.v3_profile)
         self._attended = Attend(self._dispatch, metrics, is_unavailable)
         self._deliverer = Deliverer(self.graph.services, on_attempt=metrics.count_delivery)
-        self._worker = Worker({"deliveries": self._deliverer.run, "old events": every(SWEEP_SECONDS, self._deliverer.sweep)})
+        self._worker = Worker(
+            {
+                "deliveries": self._deliverer.run,
+                "old events": every(SWEEP_SECONDS, self._deliverer.sweep),
+                "files of no upload": every(SWEEP_SECONDS, partial(sweep, self.graph.services)),
+            }
+        )
 
     async def start(self) -> None:
         await super().start()
@@ -80,6 +89,10 @@ class App(Engine):
             # As Starlette mounts: the path stays whole, root_path says how much of it is ours.
             scope["root_path"] = scope.get("root_path", "") + REST
             await self._rest(scope, receive, send)
+            return
+        if scope["type"] == "http" and self._uploaded.matches(path):
+            scope["state"]["route"] = uploads.ROUTE
+            await self._uploaded(scope, receive, send)
             return
         found = self._exact.get(path)
         if found is None:

@@ -37,6 +37,7 @@ from storage import tables
 from storage.database import Session, is_unavailable
 from storage.secrets import digest
 from storage.tables import users
+from storage.uploads import Incoming
 
 OPEN_FIELDS = frozenset({"signIn", "signUp"})
 """The root fields that need no viewer, each only where it stands alone."""
@@ -190,6 +191,10 @@ class Graph:
         if refused:
             return Outcome(None, [_of_graphql(error, request_id) for error in refused])
         return await self._guarded(text.prepared, given, credential, request_id, seconds)
+
+    def receive(self) -> Incoming:
+        """A file that a caller sends, before an operation is given its ticket. What no operation keeps is to be discarded."""
+        return self.services.uploads.receive()
 
     def kind_of(self, query: str, operation_name: str | None) -> str | None:
         """`query` or `mutation`, or None for text that is no operation."""

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from rest_v3 import openapi, profiles
 from rest_v3.door import Door
-from rest_v3.endpoint import Endpoint, Graph
+from rest_v3.endpoint import Graph
 from rest_v3.operations import Operations, Prepare
+from rest_v3.receiving import endpoint_for
 from rest_v3.route import Route
 
 ROUTES_FOLDER = Path(__file__).parent / "routes"
@@ -33,7 +34,7 @@ def application(
     if operations is None:
         operations = Operations.read(ROUTES_FOLDER, _prepare())
     base_url = external_url.rstrip("/") + "/api/v3"
-    endpoints = [Endpoint(route, operations, graph, base_url) for route in profiles.under(profile, routes)]
+    endpoints = [endpoint_for(route, operations, graph, base_url) for route in profiles.under(profile, routes)]
     return Door(endpoints, openapi.pages(endpoints, base_url))
 
 

@@ -4,7 +4,8 @@ Values are not judged here: unknown names are dropped and known ones kept as the
 cannot be read at all: more than 1 MiB, more than 1,000 fields, deeper than 64 levels, broken JSON or UTF-8.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -164,45 +165,57 @@ def _measure(members: dict[str, Any]) -> None:
 
 def _read_multipart(body: bytes, content_type: bytes) -> list[tuple[str, str]]:
     """The text fields of a multipart form; its files are not parameters."""
-    boundary = parse_options_header(content_type)[1].get(b"boundary")
-    form = _Form()
-    try:
-        if not boundary:
-            raise FormParserError("no boundary")
-        parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": form.begin,
-                "on_header_field": form.header_name,
-                "on_header_value": form.header_value,
-                "on_header_end": form.header_end,
-                "on_part_data": form.data,
-                "on_part_end": form.end,
-                "on_end": form.finish,
-            },
-        )
-        parser.write(body)
-        parser.finalize()
-        if not form.finished:
-            raise FormParserError("the last boundary is missing")
-    except (FormParserError, UnicodeDecodeError):
-        raise MalformedError(refusal(400, "400 Bad Request: the form cannot be read")) from None
+    form = MultipartForm(content_type)
+    form.feed(body)
+    form.close()
     return form.pairs
 
 
-class _Form:
-    """Gathers the fields that the multipart parser reports piece by piece."""
+class MultipartForm:
+    """Gathers the text fields of a multipart form, which is fed in pieces.
 
-    def __init__(self) -> None:
+    Raises MalformedError (400) for one that cannot be read.
+    """
+
+    def __init__(self, content_type: bytes) -> None:
         self.pairs: list[tuple[str, str]] = []
-        self.finished = False
+        self._finished = False
         self._parts = 0
         self.begin()
+        with _readable():
+            boundary = parse_options_header(content_type)[1].get(b"boundary")
+            if not boundary:
+                raise FormParserError("no boundary")
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self.begin,
+                    "on_header_field": self.header_name,
+                    "on_header_value": self.header_value,
+                    "on_header_end": self.header_end,
+                    "on_headers_finished": self.headers_finished,
+                    "on_part_data": self.data,
+                    "on_part_end": self.end,
+                    "on_end": self.finish,
+                },
+            )
+
+    def feed(self, body: bytes) -> None:
+        with _readable():
+            self._parser.write(body)
+
+    def close(self) -> None:
+        with _readable():
+            self._parser.finalize()
+            if not self._finished:
+                raise FormParserError("the last boundary is missing")
 
     def begin(self) -> None:
         self._name = self._value = b""
         self._disposition = b""
         self._pieces: list[bytes] = []
+        self.options: dict[bytes, bytes] = {}
+        """What the part says of itself, as its `name`."""
 
     def header_name(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]
@@ -215,6 +228,9 @@ class _Form:
             self._disposition = self._value
         self._name = self._value = b""
 
+    def headers_finished(self) -> None:
+        self.options = parse_options_header(self._disposition)[1]
+
     def data(self, data: bytes, start: int, end: int) -> None:
         self._pieces.append(data[start:end])
 
@@ -222,9 +238,16 @@ class _Form:
         self._parts += 1
         if self._parts > MOST_FIELDS:
             raise FormParserError("too many parts")
-        options = parse_options_header(self._disposition)[1]
-        if b"name" in options and b"filename" not in options:
-            self.pairs.append((options[b"name"].decode(), b"".join(self._pieces).decode()))
+        if b"name" in self.options and b"filename" not in self.options:
+            self.pairs.append((self.options[b"name"].decode(), b"".join(self._pieces).decode()))
 
     def finish(self) -> None:
-        self.finished = True
+        self._finished = True
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except (FormParserError, UnicodeDecodeError):
+        raise MalformedError(refusal(400, "400 Bad Request: the form cannot be read")) from None

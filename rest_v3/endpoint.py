@@ -36,10 +36,21 @@ PARTIAL = frozenset(("NOT_FOUND", "FORBIDDEN", "UNAVAILABLE"))
 WHOLE_PAGE = 100
 
 
+class Incoming(Protocol):
+    """A file that is being received: written, brought to the disk, given to an operation by its ticket, and discarded if none kept it."""
+
+    ticket: str
+
+    async def write(self, data: bytes) -> None: ...
+    async def finish(self) -> None: ...
+    async def discard(self) -> None: ...
+
+
 class Graph(Protocol):
     """What the endpoints ask of graph.execute.Graph."""
 
     def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Awaitable[Any]: ...
+    def receive(self) -> Incoming: ...
 
 
 class BadRowError(Exception):
@@ -126,10 +137,13 @@ class Endpoint:
         if wrong is not None:
             return self._refuse(await self._guarded(variables, credential, request.request_id) or wrong)
         if self.route.refuses is not None:
-            variables = {}
+            variables = {name: variables[name] for name in self.operation.variables}
         if self.paginated:
             return await self._list(request, sent, variables, credential)
-        outcome = await self._run(variables, credential, request.request_id)
+        return await self._single(variables, credential, request.request_id)
+
+    async def _single(self, variables: dict[str, Any], credential: str | None, request_id: str) -> Response:
+        outcome = await self._run(variables, credential, request_id)
         refused = self._refusal_in(outcome)
         if refused is not None:
             return self._refuse(refused)
@@ -177,9 +191,11 @@ class Endpoint:
         """Why the caller may not even hear that a parameter is wrong."""
         if self._guard is None:
             return None
-        asked = {name: variables[name] for name in self._guard.operation.variables if name in variables}
-        outcome = await self._graph.run(self._guard.operation.prepared, asked, credential, request_id=request_id)
-        return self._guard.judge(self.route, outcome)
+        return self._guard.judge(self.route, await self._ask_guard(self._guard, variables, credential, request_id))
+
+    async def _ask_guard(self, guard: Guard, variables: dict[str, Any], credential: str | None, request_id: str) -> Any:
+        asked = {name: variables[name] for name in guard.operation.variables if name in variables}
+        return await self._graph.run(guard.operation.prepared, asked, credential, request_id=request_id)
 
     async def _run(self, variables: dict[str, Any], credential: str | None, request_id: str) -> Any:
         return await self._graph.run(self.operation.prepared, variables, credential, request_id=request_id)

@@ -48,6 +48,7 @@ KINDS: Mapping[str, Schema] = {
     "boolean": {"type": "boolean"},
     "date": {"type": "string", "format": "date"},
     "names": {"type": "string", "description": "Names separated by commas."},
+    "file": {"type": "string", "contentMediaType": "application/octet-stream"},
 }
 """JSON schemas of the kinds of parameters; one that is not here is text."""
 
@@ -164,7 +165,7 @@ def _parameter_schema(parameter: Parameter) -> Schema:
         schema["enum"] = list(parameter.words)
     elif parameter.kind == "choices":
         schema = {"type": "array", "items": {"type": "string", "enum": list(parameter.words)}}
-    if parameter.default is not NOT_SENT:
+    if parameter.default is not NOT_SENT and parameter.default is not None:
         schema["default"] = parameter.default
     return schema
 
@@ -179,10 +180,10 @@ def _body(parameters: list[Parameter]) -> Schema:
     required = [parameter.name for parameter in parameters if parameter.required]
     if required:
         schema["required"] = required
-    return {
-        "required": bool(required),
-        "content": {kind: {"schema": schema} for kind in ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")},
-    }
+    kinds = ["multipart/form-data"]
+    if not any(parameter.kind == "file" for parameter in parameters):
+        kinds = ["application/json", "application/x-www-form-urlencoded", *kinds]
+    return {"required": bool(required), "content": {kind: {"schema": schema} for kind in kinds}}
 
 
 def _responses(endpoint: Endpoint) -> Schema:
@@ -210,6 +211,8 @@ def _error_statuses(endpoint: Endpoint) -> set[int]:
         codes.discard("UNAUTHENTICATED")
     if endpoint.operation.is_mutation:
         codes.add("INVALID")
+    if route.limit is not None:
+        codes.add("TOO_LARGE")
     statuses = {route.refuses} if route.refuses is not None else {400} if len(route.params) > len(route.path_names) else set()
     for code in codes | route.errors.keys():
         answer = route.errors.get(code, STATUSES[code])

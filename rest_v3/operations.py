@@ -57,21 +57,21 @@ class Prepared(Protocol):
 Prepare = Callable[[str, str], Any]
 """graph.execute.prepare: the source of an operation with its fragments, and its name."""
 
-VIEWER = "Viewer"
+VIEWER, PROJECT_SEEN, GROUP_SEEN = "Viewer", "ProjectSeen", "GroupSeen"
 OWN_SOURCE = """
 query Viewer { viewer { id } }
 query ProjectSeen($id: String!) { project(path: $id) { id } }
 query GroupSeen($id: String!) { group(path: $id) { id } }
 """
-"""Operations that need no file: the guards of rows without one, and `Viewer` for rows that answer nothing."""
+"""Operations that need no file: the guards of rows without one; rows that answer nothing ask one of them first."""
 
 
 def guard_of(path: str) -> str:
     """The guard of a row that names none: the project or the group is seen, else at least the caller is known."""
     if path.startswith("/projects/:id/"):
-        return "ProjectSeen"
+        return PROJECT_SEEN
     if path.startswith("/groups/:id"):
-        return "GroupSeen"
+        return GROUP_SEEN
     return VIEWER
 
 
@@ -171,7 +171,7 @@ class Operations:
     @property
     def names(self) -> frozenset[str]:
         """The operations of the files."""
-        return frozenset(self._definitions) - {"Viewer", "ProjectSeen", "GroupSeen"}
+        return frozenset(self._definitions) - {VIEWER, PROJECT_SEEN, GROUP_SEEN}
 
     @property
     def fragment_names(self) -> frozenset[str]:

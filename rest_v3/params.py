@@ -49,7 +49,7 @@ class Parameter:
 
     name: str
     kind: str
-    """One of integer, text, boolean, names, integers, choice, choices, date; OpenAPI's types follow it."""
+    """One of integer, text, boolean, names, integers, choice, choices, date, file; OpenAPI's types follow it."""
     read: Reader
     required: bool = False
     also: tuple[str, ...] = ()
@@ -296,6 +296,17 @@ def choices(
         words=tuple(meanings),
         about=about,
     )
+
+
+def file(name: str, *, about: str = "") -> Parameter:
+    """A file of a multipart form. The variable names it by its ticket, under which the graph received it (`rest_v3.receiving`)."""
+    return Parameter(name=name, kind="file", read=read_file, required=True, about=about)
+
+
+def read_file(raw: Value) -> Value:
+    if not isinstance(raw, Mapping):
+        raise WrongValueError("is not a file")
+    return raw
 
 
 def read_text(raw: Value) -> str:

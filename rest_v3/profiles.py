@@ -23,7 +23,11 @@ PROFILES: Mapping[str, Changes] = {
         "POST /hooks": {"reshape": None},
         "GET /application/settings": {"reshape": with_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},
         "PUT /application/settings": {"reshape": with_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},
-        "GET /projects/:id/snippets/:snippet_id/notes/:note_id": {"operation": "SnippetNoteAsNote", "shape": "Note"},
+        "GET /projects/:id/snippets/:snippet_id/notes/:note_id": {
+            "operation": "SnippetNoteAsNote",
+            "gives": "project.snippet.note",
+            "shape": "Note",
+        },
         "PUT /users/:uid/block": {"errors": {"CONFLICT": (200, False)}},
         "GET /projects/:id/labels": {"whole": True},
         "GET /groups/:id/members": {"whole": True},

@@ -57,6 +57,8 @@ class Route:
     """Whether the answer holds a secret that no cache may keep."""
     refuses: int | None = None
     """The status with which the row refuses everybody whom its operation, usually `Viewer`, lets pass."""
+    limit: str | None = None
+    """Where the guard's data says how many bytes the row's file may have, as `project.uploadLimit`; a row with a file has one."""
     shape: str | None = None
     """The name of the closed key set that the answer has; of one entry where the answer is a list."""
     section: str = ""

@@ -128,11 +128,10 @@ async def linked(context: Context, project_id: int, text: str) -> str | None:
     return next((name for secret, name in links if (secret, name) in there), None)
 
 
-async def sweep(services: Services) -> int:
-    """Removes the files that no row knows, and says how many they were."""
+async def sweep(services: Services) -> None:
+    """Removes the files that no row knows."""
     files = services.uploads
     old = await asyncio.to_thread(lambda: list(files.older_than(ORPHANED_AFTER)))
-    removed = 0
     for start in range(0, len(old), CHECKED_AT_ONCE):
         part = old[start : start + CHECKED_AT_ONCE]
         async with services.database.reading() as session:
@@ -140,8 +139,8 @@ async def sweep(services: Services) -> int:
         orphans = [(project_id, secret) for project_id, secret in part if secret not in rows]
         for project_id, secret in orphans:
             await asyncio.to_thread(files.remove, project_id, secret)
-        removed += len(orphans)
-    return removed
+        if orphans:
+            log.info("files of no upload removed", number=len(orphans))
 
 
 async def _take_back(services: Services, project_id: int, secret: str) -> None:

@@ -7,9 +7,10 @@ from rest_v3.routes.issues import ISSUES
 from rest_v3.routes.labels import LABELS
 from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import NOTES
+from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import SESSION, USERS
 
 ROUTES: tuple[Route, ...] = (*ISSUES, *COMMITS, *HOOKS, *LABELS, *NOTES, *MILESTONES, *USERS)
 
-EXTRA: tuple[Route, ...] = (SESSION,)
+EXTRA: tuple[Route, ...] = (SESSION, *UPLOADS)
 """Rows that the document does not show."""

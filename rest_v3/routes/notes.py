@@ -1,10 +1,14 @@
-"""The section Notes of the interface document."""
+"""The section Notes of the interface document. There are no merge requests yet, so none is found to have notes."""
 
+from rest_v3.operations import PROJECT_SEEN
 from rest_v3.params import integer, text
 from rest_v3.route import Route
 
-ISSUE = (text("id", required=True), integer("issue_id", required=True))
-NOTE = (*ISSUE, integer("note_id", required=True))
+PROJECT = text("id", required=True)
+ISSUE = (PROJECT, integer("issue_id", required=True))
+SNIPPET = (PROJECT, integer("snippet_id", required=True))
+MERGE_REQUEST = (PROJECT, integer("merge_request_id", required=True))
+NOTE = integer("note_id", required=True)
 BODY = text("body", required=True)
 
 NOTES = (
@@ -19,7 +23,7 @@ NOTES = (
     ),
     Route(
         call="GET /projects/:id/issues/:issue_id/notes/:note_id",
-        params=NOTE,
+        params=(*ISSUE, NOTE),
         operation="IssueNote",
         gives="project.issue.note",
         shape="Note",
@@ -38,12 +42,82 @@ NOTES = (
     ),
     Route(
         call="PUT /projects/:id/issues/:issue_id/notes/:note_id",
-        params=(*NOTE, BODY),
+        params=(*ISSUE, NOTE, BODY),
         operation="UpdateIssueNote",
         gives="updateNote.note",
         guard="MayUpdateIssueNote",
         shape="Note",
         section="Notes",
         summary="Rewrite a note under an issue",
+    ),
+    Route(
+        call="GET /projects/:id/snippets/:snippet_id/notes",
+        params=SNIPPET,
+        operation="SnippetNotes",
+        gives="project.snippet.notes",
+        shape="Note",
+        section="Notes",
+        summary="The notes under a snippet",
+    ),
+    Route(
+        call="GET /projects/:id/snippets/:snippet_id/notes/:note_id",
+        params=(*SNIPPET, NOTE),
+        operation="SnippetNote",
+        gives="project.snippet.note.snippet",
+        shape="Snippet",
+        section="Notes",
+        summary="The snippet of a note under it",
+    ),
+    Route(
+        call="POST /projects/:id/snippets/:snippet_id/notes",
+        params=(*SNIPPET, BODY),
+        operation="CreateSnippetNote",
+        gives="createNote.note",
+        guard="MayCreateSnippetNote",
+        shape="Note",
+        section="Notes",
+        summary="Write a note under a snippet",
+    ),
+    Route(
+        call="PUT /projects/:id/snippets/:snippet_id/notes/:note_id",
+        params=(*SNIPPET, NOTE, BODY),
+        operation="UpdateSnippetNote",
+        gives="updateNote.note",
+        guard="MayUpdateSnippetNote",
+        shape="Note",
+        section="Notes",
+        summary="Rewrite a note under a snippet",
+    ),
+    Route(
+        call="GET /projects/:id/merge_requests/:merge_request_id/notes",
+        params=MERGE_REQUEST,
+        operation=PROJECT_SEEN,
+        refuses=404,
+        section="Notes",
+        summary="The notes under a merge request",
+    ),
+    Route(
+        call="GET /projects/:id/merge_requests/:merge_request_id/notes/:note_id",
+        params=(*MERGE_REQUEST, NOTE),
+        operation=PROJECT_SEEN,
+        refuses=404,
+        section="Notes",
+        summary="One note under a merge request",
+    ),
+    Route(
+        call="POST /projects/:id/merge_requests/:merge_request_id/notes",
+        params=(*MERGE_REQUEST, BODY),
+        operation=PROJECT_SEEN,
+        refuses=404,
+        section="Notes",
+        summary="Write a note under a merge request",
+    ),
+    Route(
+        call="PUT /projects/:id/merge_requests/:merge_request_id/notes/:note_id",
+        params=(*MERGE_REQUEST, NOTE, BODY),
+        operation=PROJECT_SEEN,
+        refuses=404,
+        section="Notes",
+        summary="Rewrite a note under a merge request",
     ),
 )
