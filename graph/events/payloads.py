@@ -1,15 +1,15 @@
-"""What hooks are told: a dataclass an event, whose fields are the closed schema of its body (wire facts 10, DECISIONS 30).
+"""What hooks are told: a dataclass an event, whose fields are the closed schema of its body (wire facts 10).
+
+Here the system events, which every hook is told; `object_payloads` has those of a switch.
 
 `of(context, …)` gathers a payload from rows, through the operation's loaders. Instants have no milliseconds.
 """
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from inspect import isawaitable
 from typing import Any, ClassVar, Self
 
 from graph.context import Context
-from graph.rules import accounts
 from storage import tables
 from storage.tables import AccessLevel, NamespaceKind, Visibility
 
@@ -50,7 +50,7 @@ def access(member: tables.ProjectMember | tables.GroupMember) -> str:
 
 
 async def namespace_of(context: Context, project: tables.Project) -> tables.Namespace:
-    namespace: tables.Namespace = await _existing(context, tables.Namespace, project.namespace_id)
+    namespace: tables.Namespace = await existing(context, tables.Namespace, project.namespace_id)
     return namespace
 
 
@@ -58,7 +58,7 @@ async def full_path(context: Context, project: tables.Project) -> str:
     return f"{(await namespace_of(context, project)).path}/{project.path}"
 
 
-async def _existing(context: Context, table: Any, id: int) -> Any:
+async def existing(context: Context, table: Any, id: int) -> Any:
     row = await context.rows_by_id(table).get(id)
     assert row is not None, "a foreign key keeps it"  # noqa: S101
     return row
@@ -90,7 +90,7 @@ async def project_facts(context: Context, project: tables.Project) -> dict[str, 
     namespace = await namespace_of(context, project)
     owner_name, owner_email = namespace.name, ""
     if namespace.kind is NamespaceKind.USER and namespace.owner_id is not None:
-        owner: tables.User = await _existing(context, tables.User, namespace.owner_id)
+        owner: tables.User = await existing(context, tables.User, namespace.owner_id)
         owner_name, owner_email = owner.name, owner.email
     return {
         **dates(project),
@@ -172,7 +172,7 @@ class KeyEvent(Event):
 
     @classmethod
     async def of(cls, context: Context, key: tables.SshKey) -> Self:
-        owner: tables.User = await _existing(context, tables.User, key.user_id)
+        owner: tables.User = await existing(context, tables.User, key.user_id)
         return cls(**dates(key), id=key.id, key=key.key, username=owner.username)
 
 
@@ -206,8 +206,8 @@ class ProjectMemberEvent(Event):
 
     @classmethod
     async def of(cls, context: Context, member: tables.ProjectMember) -> Self:
-        project: tables.Project = await _existing(context, tables.Project, member.project_id)
-        user: tables.User = await _existing(context, tables.User, member.user_id)
+        project: tables.Project = await existing(context, tables.Project, member.project_id)
+        user: tables.User = await existing(context, tables.User, member.user_id)
         return cls(
             **dates(member),
             project_id=project.id,
@@ -248,8 +248,8 @@ class GroupMemberEvent(Event):
 
     @classmethod
     async def of(cls, context: Context, member: tables.GroupMember) -> Self:
-        group: tables.Namespace = await _existing(context, tables.Namespace, member.group_id)
-        user: tables.User = await _existing(context, tables.User, member.user_id)
+        group: tables.Namespace = await existing(context, tables.Namespace, member.group_id)
+        user: tables.User = await existing(context, tables.User, member.user_id)
         return cls(
             **dates(member),
             group_id=group.id,
@@ -301,176 +301,6 @@ class GroupCreated(GroupEvent):
 class GroupDestroyed(GroupEvent):
     __slots__ = ()
     event_name = "group_destroy"
-
-
-# What happens inside a project, for hooks whose switch is on
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
-    name: str
-    username: str
-    avatar_url: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The project that it happened in."""
-
-    id: int
-    name: str
-    description: str | None
-    path_with_namespace: str
-    visibility_level: int
-    default_branch: str | None
-    web_url: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectEvent(Event):
-    """`user` is who did it. A subclass adds `object_attributes`."""
-
-    user: Person
-    project: Place
-
-    def body(self) -> dict[str, Any]:
-        return {"object_kind": self.event_name, **asdict(self)}
-
-
-async def person(context: Context, user: tables.User) -> Person:
-    picture: Any = accounts.avatar_url(context, user)
-    return Person(name=user.name, username=user.username, avatar_url=await picture if isawaitable(picture) else picture)
-
-
-async def place(context: Context, project_id: int) -> Place:
-    project: tables.Project = await _existing(context, tables.Project, project_id)
-    path = await full_path(context, project)
-    return Place(
-        id=project.id,
-        name=project.name,
-        description=project.description,
-        path_with_namespace=path,
-        visibility_level=project.visibility_level,
-        default_branch=project.default_branch,
-        web_url=f"{context.services.external_url}/{path}",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssueAttributes:
-    id: int
-    iid: int
-    project_id: int
-    title: str
-    description: str | None
-    state: str
-    action: str
-    author_id: int
-    assignee_id: int | None
-    milestone_id: int | None
-    created_at: str
-    updated_at: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssueChanged(ObjectEvent):
-    """`action` is what was done: `open`, `update`, `close` or `reopen`."""
-
-    event_name = "issue"
-    switch = "issues_events"
-
-    object_attributes: IssueAttributes
-
-    @classmethod
-    async def of(cls, context: Context, issue: tables.Issue, action: str = "update") -> Self:
-        attributes = IssueAttributes(
-            **dates(issue),
-            id=issue.id,
-            iid=issue.iid,
-            project_id=issue.project_id,
-            title=issue.title,
-            description=issue.description,
-            state=str(issue.state),
-            action=action,
-            author_id=issue.author_id,
-            assignee_id=issue.assignee_id,
-            milestone_id=issue.milestone_id,
-        )
-        user = await person(context, context.viewer)
-        return cls(user=user, project=await place(context, issue.project_id), object_attributes=attributes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteAttributes:
-    """`noteable_type` is Issue, MergeRequest, Snippet or Commit; a commit has its `commit_id`, the others a `noteable_id`."""
-
-    id: int
-    note: str
-    noteable_type: str
-    noteable_id: int | None
-    commit_id: str | None
-    project_id: int
-    author_id: int
-    attachment: str | None
-    created_at: str
-    updated_at: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteEvent(ObjectEvent):
-    event_name = "note"
-    switch = "note_events"
-
-    object_attributes: NoteAttributes
-
-
-NOTEABLES = {"Issue": "issue_id", "MergeRequest": "merge_request_id", "Snippet": "snippet_id"}
-
-
-class NoteWritten(NoteEvent):
-    """A note of a person's; those that the service itself writes are not told."""
-
-    __slots__ = ()
-
-    @classmethod
-    async def of(cls, context: Context, note: tables.Note) -> Self:
-        found = {kind: getattr(note, key, None) for kind, key in NOTEABLES.items()}
-        kind, noteable_id = next((kind, key) for kind, key in found.items() if key is not None)
-        attributes = NoteAttributes(
-            **dates(note),
-            id=note.id,
-            note=note.body,
-            noteable_type=kind,
-            noteable_id=noteable_id,
-            commit_id=None,
-            project_id=note.project_id,
-            author_id=note.author_id,
-            attachment=note.attachment,
-        )
-        user = await person(context, context.viewer)
-        return cls(user=user, project=await place(context, note.project_id), object_attributes=attributes)
-
-
-class CommitCommented(NoteEvent):
-    __slots__ = ()
-
-    @classmethod
-    async def of(cls, context: Context, comment: tables.CommitComment) -> Self:
-        written = instant(comment.created_at)
-        attributes = NoteAttributes(
-            id=comment.id,
-            note=comment.note,
-            noteable_type="Commit",
-            noteable_id=None,
-            commit_id=comment.sha,
-            project_id=comment.project_id,
-            author_id=comment.author_id,
-            attachment=None,
-            created_at=written,
-            updated_at=written,
-        )
-        user = await person(context, context.viewer)
-        return cls(user=user, project=await place(context, comment.project_id), object_attributes=attributes)
 
 
 # The test of a hook

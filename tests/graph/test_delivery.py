@@ -16,7 +16,7 @@ from sqlalchemy import func, select, update
 from sqlmodel import col
 
 from graph.context import Context, Services
-from graph.events import deliver, payloads, sending
+from graph.events import deliver, object_payloads, payloads, sending
 from graph.events.deliver import AT_ONCE_TO_A_HOST, GAPS, Deliverer, gap_after
 from graph.events.outbox import Outbox
 from graph.events.publish import publish, publish_each
@@ -154,7 +154,7 @@ class TestPublish:
         wants = await forge.hook("http://b.example/", issues_events=True)
         await forge.hook("http://c.example/", issues_events=True, disabled_at=START)
 
-        await forge.happen(payloads.IssueChanged, issue, "open")
+        await forge.happen(object_payloads.IssueChanged, issue, "open")
 
         assert [(each.hook_id, each.event_name) for each in await forge.deliveries()] == [(wants.id, "issue")]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graph.context import Context, Services
-from graph.events import payloads
+from graph.events import object_payloads, payloads
 from graph.events.payloads import Event
 from storage import tables
 from storage.tables import AccessLevel, Visibility
@@ -116,7 +116,7 @@ class TestObjectEvents:
 
     async def test_of_issues(self, told: Told, make: Make) -> None:
         issue = await make.issue(told.project, title="It leaks", **WHEN)
-        assert await told(payloads.IssueChanged, issue, "close") == {
+        assert await told(object_payloads.IssueChanged, issue, "close") == {
             "object_kind": "issue",
             **self.around(told),
             "object_attributes": {
@@ -138,14 +138,14 @@ class TestObjectEvents:
         issue = await make.issue(told.project)
         note = await make.note(issue, body="Where?", **WHEN)
         attributes = {**TOLD, "id": note.id, "note": "Where?", "project_id": told.project.id, "author_id": told.ada.id, "attachment": None}
-        assert await told(payloads.NoteWritten, note) == {
+        assert await told(object_payloads.NoteWritten, note) == {
             "object_kind": "note",
             **self.around(told),
             "object_attributes": {**attributes, "noteable_type": "Issue", "noteable_id": issue.id, "commit_id": None},
         }
 
         comment = await make.commit_comment(told.project, "a" * 40, author=told.ada, note="Here", created_at=WHEN["created_at"])
-        body = await told(payloads.CommitCommented, comment)
+        body = await told(object_payloads.CommitCommented, comment)
         assert body["object_kind"] == "note"
         assert body["object_attributes"] == {
             **attributes,
