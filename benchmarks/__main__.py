@@ -1,7 +1,6 @@
 """`scripts/bench`: starts the service and a peer on the same data, and measures both in turn."""
 
 import argparse
-import asyncio
 import json
 import os
 import platform
@@ -63,7 +62,7 @@ def _options() -> argparse.Namespace:
 def _measure(database: str, options: argparse.Namespace, *, pinned: bool) -> Rows:
     with temporary_folder() as folder, fresh_database(database, folder) as url:
         _say(f"{database}: making the data set")
-        data = asyncio.run(seed(url, options.scale))
+        data = seed(url, options.scale)
         _say(f"{database}: making two git histories")
         pages = histories(data, folder / "repositories", options.scale)
         with servers.ours(folder, url, pinned=pinned) as ours, servers.its_peer(folder, url, pinned=pinned) as peer:

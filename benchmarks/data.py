@@ -3,6 +3,7 @@
 At scale 1: 50 users, 200 projects, 100,000 issues, 300,000 notes.
 """
 
+import asyncio
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -47,10 +48,19 @@ def token_of(user_id: int) -> str:
     return f"bench-token-{user_id:04}"
 
 
-async def seed(url: str, scale: float = 1.0) -> Data:
+def seed(url: str, scale: float = 1.0) -> Data:
     """Migrates an empty database and fills it; `scale` multiplies the number of projects, and with it all that hangs on them."""
-    upgrade(url)
     projects = max(int(PROJECTS * scale), 8)
+    upgrade(url)
+    asyncio.run(_seed(url, projects))
+    mine = [number for number in range(1, projects + 1) if _members(number)[0] == 1 and _visibility(number) == Visibility.PRIVATE]
+    shown = tuple(mine[:20])
+    every = max(ISSUES // 10, 1)
+    issues = tuple((project, (project - 1) * ISSUES + 1 + place) for project in shown for place in range(0, ISSUES, every))
+    return Data(token_of(1), shown, issues)
+
+
+async def _seed(url: str, projects: int) -> None:
     database = Database(url)
     try:
         async with database.engine.execution_options(writing=True).begin() as connection:
@@ -60,11 +70,6 @@ async def seed(url: str, scale: float = 1.0) -> Data:
             await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text("ANALYZE"))
     finally:
         await database.close()
-    mine = [number for number in range(1, projects + 1) if _members(number)[0] == 1 and _visibility(number) == Visibility.PRIVATE]
-    shown = tuple(mine[:20])
-    every = max(ISSUES // 10, 1)
-    issues = tuple((project, (project - 1) * ISSUES + 1 + place) for project in shown for place in range(0, ISSUES, every))
-    return Data(token_of(1), shown, issues)
 
 
 async def _fill(connection: AsyncConnection, projects: int) -> None:

@@ -5,7 +5,6 @@ comes first, measured without the profiler, which about doubles what many small 
 """
 
 import argparse
-import asyncio
 import cProfile
 import gc
 import os
@@ -89,7 +88,7 @@ def main() -> None:
     parser.add_argument("--sort", choices=("tottime", "cumulative"), default="tottime")
     options = parser.parse_args()
     with temporary_folder() as folder, fresh_database(options.database, folder) as url:
-        data = asyncio.run(seed(url, options.scale))
+        data = seed(url, options.scale)
         plain, profiler = uvloop.run(_profile(folder, url, data, options))
     print(f"{options.case} on {options.database}: {plain:.2f} ms of CPU a request without the profiler")
     pstats.Stats(profiler).sort_stats(options.sort).print_stats(options.lines)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import strawberry
-from graphql import GraphQLInterfaceType, GraphQLObjectType, GraphQLResolveInfo, GraphQLSchema, GraphQLUnionType
+from graphql import GraphQLField, GraphQLInterfaceType, GraphQLObjectType, GraphQLResolveInfo, GraphQLSchema, GraphQLUnionType
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.connections import Listing, Order, OrderDirection, Window
 from graph.context import Context
+from graph.loading import Loader
 from graph.rules.policy import Action, require
 
 ResolveInfo = GraphQLResolveInfo[Any]
@@ -227,6 +228,7 @@ def order_of(column: Any, direction: OrderDirection) -> Order:
 def install(schema: GraphQLSchema) -> None:
     """Gives the declared fields of a finished schema their resolvers, and abstract types the class of a row as its type."""
     rows = {row: entity.name for row, entity in ENTITIES.items()}
+    names = frozenset(rows.values())
     targets = {getattr(row, "__tablename__", None): row for row in ENTITIES}
 
     def type_of(value: Any, info: ResolveInfo, abstract: Any) -> str | None:
@@ -239,42 +241,77 @@ def install(schema: GraphQLSchema) -> None:
             continue
         # Only abstract types need to ask, and they know a row by its class.
         kind.is_type_of = None
+        if kind.name in names:
+            kind.extensions[FILLING] = True
         for field in kind.fields.values():
             definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
             declared = getattr(definition, "metadata", {}).get("declared")
+            filling: Reading | Loading
             if isinstance(declared, Column):
-                field.resolve = _column(declared.key or definition.python_name)
+                filling = Reading(declared.key or definition.python_name)
             elif isinstance(declared, ToOne):
-                field.resolve = _to_one(declared.key, targets[declared.target])
+                filling = _to_one(declared, targets[declared.target])
             elif isinstance(declared, NamesOf):
-                field.resolve = _names_of(declared)
+                filling = _names_of(declared)
+            else:
+                continue
+            field.extensions[FILLING] = filling
+            field.resolve = _resolver_of(filling)
 
 
-def _column(key: str) -> Callable[..., Any]:
-    def resolve(root: Any, info: ResolveInfo) -> Any:
-        return getattr(root, key)
+@dataclass(frozen=True)
+class Reading:
+    """A field that is read off the row, by this name."""
 
-    return resolve
+    key: str
 
 
-def _to_one(key: str, target: Any) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class Loading:
+    """A field that is loaded: by which loader, and under which of the row's columns as the key. A null key is null."""
+
+    key: str
+    loader: Callable[[Context], Loader[Any, Any]]
+
+
+FILLING = "filling"
+"""The extension of a finished field, or of a type of rows, that says how it is filled."""
+
+
+def filling_of(field: GraphQLField) -> Reading | Loading | None:
+    return field.extensions.get(FILLING)
+
+
+def is_filled(kind: Any) -> bool:
+    """Whether the objects of a type are rows, as they were declared."""
+    return isinstance(kind, GraphQLObjectType) and FILLING in kind.extensions
+
+
+def _resolver_of(filling: Reading | Loading) -> Callable[..., Any]:
+    key = filling.key
+    if isinstance(filling, Reading):
+        return lambda root, info: getattr(root, key)
+    loader = filling.loader
+
     def resolve(root: Any, info: ResolveInfo) -> Any:
         value = getattr(root, key)
-        return None if value is None else info.context.rows_by_id(target).load(value)
+        return None if value is None else loader(info.context).load(value)
 
     return resolve
 
 
-def _names_of(declared: NamesOf) -> Callable[..., Any]:
-    def resolve(root: Any, info: ResolveInfo) -> Any:
-        context: Context = info.context
+def _to_one(declared: ToOne, target: Any) -> Loading:
+    return Loading(declared.key, lambda context: context.rows_by_id(target))
 
+
+def _names_of(declared: NamesOf) -> Loading:
+    def loader(context: Context) -> Loader[Any, Any]:
         async def fetch(ids: list[int]) -> dict[int, list[Any]]:
             found: dict[int, list[Any]] = {key: [] for key in ids}
             for key, value in await context.tuples(declared.statement(ids)):
                 found[key].append(declared.pick(value) if declared.pick else value)
             return found
 
-        return context.loader(declared, fetch).load(root.id)
+        return context.loader(declared, fetch)
 
-    return resolve
+    return Loading("id", loader)

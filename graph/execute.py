@@ -30,6 +30,7 @@ from graphql import (
 from graph import limits
 from graph.context import Context, Services
 from graph.errors import BadRequest, Code, Forbidden, Internal, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
+from graph.filling import Filler, may_wait
 from graph.rules.naming import storable
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.transaction import keep, session_for, take_back
@@ -269,7 +270,15 @@ class Graph:
         return viewer
 
     async def _execute(self, prepared: Prepared, variables: dict[str, Any], context: Context) -> ExecutionResult:
-        result = execute(SCHEMA, prepared.document, context_value=context, variable_values=variables, operation_name=prepared.name)
+        result = execute(
+            SCHEMA,
+            prepared.document,
+            context_value=context,
+            variable_values=variables,
+            operation_name=prepared.name,
+            executor_class=Filler,
+            is_awaitable=may_wait,
+        )
         return result if isinstance(result, ExecutionResult) else await result
 
     def _outcome(self, result: ExecutionResult, context: Context) -> Outcome:
