@@ -71,10 +71,15 @@ def diff_of_commit(repository: Repository, oid: str) -> list[DiffEntry]:
     LIMITs of this module. Raises UnknownCommit, DamagedRepository.
     """
     _, parents = repository.links(oid)
+    return diff_between(repository, parents[0] if parents else None, oid)
+
+
+def diff_between(repository: Repository, old: str | None, oid: str) -> list[DiffEntry]:
+    """What changed from the commit `old` (a full id; None: the empty tree) to the commit `oid`, bounded as `diff_of_commit`."""
     try:
         tree = _tree(repository, oid)
-        if parents:
-            diff = _tree(repository, parents[0]).diff_to_tree(tree, DiffOption.INDENT_HEURISTIC)
+        if old is not None:
+            diff = _tree(repository, old).diff_to_tree(tree, DiffOption.INDENT_HEURISTIC)
         else:
             diff = tree.diff_to_tree(flags=DiffOption.INDENT_HEURISTIC, swap=True)
         _find_renames(repository, diff)

@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Timer
 
@@ -48,21 +49,36 @@ def command(git_dir: Path, *arguments: str) -> list[str]:
 
 def run(git_dir: Path, *arguments: str, stdin: bytes = b"", seconds: float = TIMEOUT) -> bytes:
     """What the command prints. Raises GitFailed, also after `seconds`, or OSError (ENOSPC) when the disk is full."""
+    return ask(git_dir, *arguments, stdin=stdin, seconds=seconds, answers=(0,))[1]
+
+
+def ask(
+    git_dir: Path,
+    *arguments: str,
+    answers: tuple[int, ...] = (0, 1),
+    stdin: bytes = b"",
+    seconds: float = TIMEOUT,
+    more: Mapping[str, str] | None = None,
+) -> tuple[int, bytes]:
+    """The exit code of a command that answers by it, and what it prints; `more` is added to its environment.
+
+    Raises as `run`, also for any exit code that is none of the `answers`.
+    """
     try:
         done = subprocess.run(  # noqa: S603 - a list of arguments, no shell
             command(git_dir, *arguments),
             input=stdin,
             capture_output=True,
-            env=environment(),
+            env={**environment(), **(more or {})},
             cwd="/",
             timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise GitFailed(f"git {arguments[0]} took more than {seconds:.0f} s") from error
-    if done.returncode:
+    if done.returncode not in answers:
         raise failure(done.stderr)
-    return done.stdout
+    return done.returncode, done.stdout
 
 
 def read_some(git_dir: Path, *arguments: str, limit: int, seconds: float) -> bytes | None:

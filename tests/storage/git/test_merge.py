@@ -1,0 +1,240 @@
+"""Merges in a bare repository: what git would merge, what it would not, and what lies between two commits."""
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from storage.git import merge
+from storage.git.merge import Conflicted, DiffStat, Signature, Trial, Unrelated
+from storage.git.program import GitFailed
+from storage.git.repository import Repository, UnknownCommit
+from tests.history import commit_files, git, make_history
+
+AT = datetime(2026, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=-3, minutes=-30)))
+AUTHOR = Signature("A U Thor", "author@example.org", AT)
+COMMITTER = Signature("Forge", "forge@example.org", AT.astimezone(UTC))
+TEXT = b"".join(b"line %d\n" % number for number in range(30))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    Repository.create(tmp_path / "r.git").handle.free()
+    return tmp_path / "r.git"
+
+
+def objects(path: Path) -> set[str]:
+    return {str(file) for file in (path / "objects").rglob("*") if file.is_file()}
+
+
+def write(path: Path, ours: str, theirs: str, message: str = "Merge") -> str:
+    return merge.write_merge(Repository.open(path), ours, theirs, message, AUTHOR, COMMITTER)
+
+
+class TestTrial:
+    def test_leaves_nothing_behind(self, path: Path) -> None:
+        base = commit_files(path, {"a": TEXT, "b": b"b\n"})
+        ours = commit_files(path, {"a": TEXT.replace(b"line 2\n", b"ours\n"), "b": b"b\n"}, base)
+        theirs = commit_files(path, {"a": TEXT.replace(b"line 25\n", b"theirs\n"), "b": b"b\n"}, base)
+        before = objects(path)
+
+        assert merge.try_merge(Repository.open(path), ours, theirs) == Trial(True)
+        assert objects(path) == before
+
+    def test_names_the_conflicting_files(self, path: Path) -> None:
+        base = commit_files(path, {"a": b"a\n", "deep/b": b"b\n", "c": b"c\n"})
+        ours = commit_files(path, {"a": b"1\n", "deep/b": b"1\n", "c": b"1\n"}, base)
+        theirs = commit_files(path, {"a": b"2\n", "deep/b": b"2\n", "c": b"c\n"}, base)
+
+        assert merge.try_merge(Repository.open(path), ours, theirs) == Trial(False, ("a", "deep/b"))
+
+    def test_changed_here_and_deleted_there(self, path: Path) -> None:
+        base = commit_files(path, {"a": TEXT, "b": b"b\n"})
+        ours = commit_files(path, {"a": TEXT + b"more\n", "b": b"b\n"}, base)
+        theirs = commit_files(path, {"b": b"b\n"}, base)
+
+        assert merge.try_merge(Repository.open(path), ours, theirs) == Trial(False, ("a",))
+
+    def test_hostile_file_names_are_data(self, path: Path) -> None:
+        names: list[str | bytes] = ["--output=x", "new\nline", "tab\there", b"not\xffutf8", "x" * 255, "@{-1}", " "]
+        base = commit_files(path, dict.fromkeys(names, b"a\n"))
+        ours = commit_files(path, dict.fromkeys(names, b"b\n"), base)
+        theirs = commit_files(path, dict.fromkeys(names, b"c\n"), base)
+
+        found = merge.try_merge(Repository.open(path), ours, theirs).conflicts
+
+        assert set(found) == {"--output=x", "new\nline", "tab\there", "not\ufffdutf8", "x" * 255, "@{-1}", " "}
+
+    def test_unrelated(self, path: Path) -> None:
+        one, other = commit_files(path, {"a": b"1"}), commit_files(path, {"a": b"2"})
+
+        assert merge.try_merge(Repository.open(path), one, other) == Trial(False, unrelated=True)
+        with pytest.raises(Unrelated):
+            write(path, one, other)
+
+    def test_takes_no_longer_than_it_may(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        one = commit_files(path, {"a": b"1"})
+        monkeypatch.setattr(merge, "MERGE_SECONDS", 0.0001)
+
+        with pytest.raises(GitFailed, match="took more than"):
+            merge.try_merge(Repository.open(path), one, one)
+
+    @pytest.mark.parametrize("name", ["", "master", "HEAD", "--all", "f" * 40, "0" * 40, "-h"])
+    def test_takes_only_ids_of_commits_that_are_there(self, name: str, path: Path) -> None:
+        one = commit_files(path, {"a": b"1"})
+        repository = Repository.open(path)
+        for work in (merge.is_ancestor, merge.merge_base, merge.try_merge, merge.changes, merge.diff_stat, merge.count_between):
+            for pair in ((one, name), (name, one)):
+                if name == "" and work is merge.count_between:
+                    continue
+                with pytest.raises(UnknownCommit):
+                    work(repository, *pair)
+
+
+class TestWriting:
+    def test_the_commit_is_as_it_was_asked(self, path: Path) -> None:
+        base = commit_files(path, {"a": TEXT})
+        ours, theirs = commit_files(path, {"a": TEXT, "b": b"b"}, base), commit_files(path, {"a": TEXT, "c": b"c"}, base)
+
+        oid = write(path, ours, theirs, "Merge branch 'c' into 'b'\n\nBecause: ü 🐙")
+
+        raw = git(path, "cat-file", "commit", oid)
+        assert raw.split("\n")[1:] == [
+            f"parent {ours}",
+            f"parent {theirs}",
+            f"author A U Thor <author@example.org> {int(AT.timestamp())} -0330",
+            f"committer Forge <forge@example.org> {int(AT.timestamp())} +0000",
+            "",
+            "Merge branch 'c' into 'b'",
+            "",
+            "Because: ü 🐙",
+        ]
+        assert git(path, "ls-tree", "--name-only", oid).split() == ["a", "b", "c"]
+        git(path, "fsck", "--strict", "--no-dangling")
+
+    def test_hostile_names_and_messages_stay_one_commit(self, path: Path) -> None:
+        base = commit_files(path, {"a": b"a"})
+        ours, theirs = commit_files(path, {"a": b"a", "b": b"b"}, base), commit_files(path, {"a": b"a", "c": b"c"}, base)
+        evil = Signature("Eve> <x\ncommitter Mallory", "a<b>\0@\nx", AT)
+
+        oid = merge.write_merge(Repository.open(path), ours, theirs, "a\0b\udc80\r\n", evil, Signature("", "", AT))
+
+        commit = Repository.open(path).commit(oid)
+        assert (commit.author_name, commit.author_email) == ("Eve   x committer Mallory", "ab@x")
+        assert (commit.committer_name, commit.committer_email, commit.parents) == ("Unknown", "", (ours, theirs))
+        git(path, "fsck", "--strict", "--no-dangling")
+
+    def test_a_fast_forward_is_a_merge_commit_too(self, path: Path) -> None:
+        ours = commit_files(path, {"a": b"a"})
+        theirs = commit_files(path, {"a": b"b"}, ours)
+
+        oid = write(path, ours, theirs)
+
+        assert Repository.open(path).commit(oid).parents == (ours, theirs)
+        assert git(path, "rev-parse", f"{oid}^{{tree}}") == git(path, "rev-parse", f"{theirs}^{{tree}}")
+
+    def test_a_change_follows_a_rename(self, path: Path) -> None:
+        base = commit_files(path, {"old": TEXT})
+        ours = commit_files(path, {"deep/new": TEXT}, base)
+        theirs = commit_files(path, {"old": TEXT.replace(b"line 7\n", b"changed\n")}, base)
+
+        oid = write(path, ours, theirs)
+
+        assert git(path, "ls-tree", "-r", "--name-only", oid) == "deep/new"
+        assert "changed" in git(path, "cat-file", "blob", f"{oid}:deep/new")
+
+    def test_criss_cross(self, path: Path) -> None:
+        base = commit_files(path, {"a": TEXT})
+        one = commit_files(path, {"a": TEXT.replace(b"line 1\n", b"one\n")}, base)
+        two = commit_files(path, {"a": TEXT.replace(b"line 28\n", b"two\n")}, base)
+        left, right = write(path, one, two), write(path, two, one)
+
+        assert merge.try_merge(Repository.open(path), left, right).mergeable
+
+    def test_a_conflict_writes_no_commit(self, path: Path) -> None:
+        base = commit_files(path, {"a": b"a\n"})
+        ours, theirs = commit_files(path, {"a": b"1\n"}, base), commit_files(path, {"a": b"2\n"}, base)
+
+        with pytest.raises(Conflicted) as raised:
+            write(path, ours, theirs)
+        assert raised.value.paths == ("a",)
+
+    def test_moves_no_ref(self, path: Path) -> None:
+        base = commit_files(path, {"a": b"a"})
+        git(path, "update-ref", "refs/heads/master", base)
+        write(path, base, commit_files(path, {"b": b"b"}, base))
+
+        assert git(path, "for-each-ref", "--format=%(refname) %(objectname)") == f"refs/heads/master {base}"
+
+    def test_an_offset_is_needed(self) -> None:
+        with pytest.raises(ValueError, match="offset"):
+            Signature("x", "y", datetime(2026, 1, 1)).line()
+
+
+class TestBetween:
+    def test_ancestors(self, path: Path) -> None:
+        base = commit_files(path, {"a": b"a"})
+        left, right = commit_files(path, {"b": b"b"}, base), commit_files(path, {"c": b"c"}, base)
+        repository = Repository.open(path)
+
+        assert merge.is_ancestor(repository, base, left)
+        assert merge.is_ancestor(repository, left, left)
+        assert not merge.is_ancestor(repository, left, base)
+        assert merge.merge_base(repository, left, right) == base
+        assert merge.merge_base(repository, left, commit_files(path, {"z": b"z"})) is None
+
+    def test_commits(self, tmp_path: Path) -> None:
+        made = make_history(tmp_path / "m.git", commits=60)
+        repository = Repository.open(made.path)
+        master, topic = git(made.path, "rev-parse", "master"), git(made.path, "rev-parse", "topic")
+
+        found = merge.commits_between(repository, master, topic, limit=100)
+
+        assert [commit.oid for commit in found] == git(made.path, "rev-list", "master..topic").split()
+        assert merge.count_between(repository, master, topic) == len(found) == 2
+        assert merge.commits_between(repository, topic, topic, limit=5) == []
+        everything = git(made.path, "rev-list", "master").split()
+        assert [commit.oid for commit in merge.commits_between(repository, None, master, limit=7, skip=3)] == everything[3:10]
+        assert merge.count_between(repository, None, master) == len(everything)
+
+    def test_changes_count_from_where_the_branch_left(self, path: Path) -> None:
+        base = commit_files(path, {"a": TEXT, "b": b"b\n"})
+        target = commit_files(path, {"a": TEXT, "b": b"later\n"}, base)
+        source = commit_files(path, {"moved": TEXT, "b": b"b\n", "new": b"1\n2\n"}, base)
+        repository = Repository.open(path)
+
+        entries = merge.changes(repository, target, source)
+
+        assert [(entry.old_path, entry.new_path, entry.renamed_file) for entry in entries] == [("a", "moved", True), ("new", "new", False)]
+        assert merge.diff_stat(repository, base, source) == DiffStat(2, 2, 0)
+        assert merge.diff_stat(repository, base, base) == DiffStat(0, 0, 0)
+        assert merge.diff_stat(repository, base, target) == DiffStat(1, 1, 1)
+
+    def test_changes_of_an_unrelated_history_are_all_of_it(self, path: Path) -> None:
+        one, other = commit_files(path, {"a": b"a\n"}), commit_files(path, {"b": b"b\n"})
+
+        (entry,) = merge.changes(Repository.open(path), one, other)
+
+        assert (entry.new_path, entry.new_file) == ("b", True)
+
+    def test_a_long_walk_does_not_hold_the_interpreter(self, tmp_path: Path) -> None:
+        made = make_history(tmp_path / "m.git", commits=5000, files=5)
+        repository = Repository.open(made.path)
+        first, master = git(made.path, "rev-list", "--max-parents=0", "master"), git(made.path, "rev-parse", "master")
+        worst, done = 0.0, threading.Event()
+
+        def work() -> None:
+            for _ in range(5):
+                merge.is_ancestor(repository, master, first)
+            done.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        while not done.is_set():
+            before = time.perf_counter()
+            time.sleep(0.001)
+            worst = max(worst, time.perf_counter() - before)
+        thread.join()
+        assert worst < 0.1
