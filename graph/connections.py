@@ -67,18 +67,24 @@ class UncountedConnection(Generic[T]):
 
 @dataclass(frozen=True)
 class Order:
-    """A list's ordering: a column of the table and a direction; the id breaks ties in the same direction."""
+    """A list's ordering: a column of the table and a direction; the id breaks ties in the same direction.
+
+    `first` is a column of truth values: rows where it is true stand before all others, whatever the direction.
+    """
 
     column: Any
     descending: bool = False
+    first: Any = None
 
     @property
     def name(self) -> str:
-        return f"{'-' if self.descending else ''}{self.column.key}"
+        leading = "" if self.first is None else f"{self.first.key}+"
+        return f"{leading}{'-' if self.descending else ''}{self.column.key}"
 
     def columns(self, table: Any) -> list[Any]:
         identity = col(table.id)
-        return [identity] if self.column.key == "id" else [col(self.column), identity]
+        leading = [] if self.first is None else [col(self.first)]
+        return [*leading, identity] if self.column.key == "id" else [*leading, col(self.column), identity]
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,13 @@ class Listing:
     def _beyond(self, cursor: str, *, later: bool) -> ColumnElement[bool]:
         """The condition that a row stands later (or earlier) in the list than the cursor's row."""
         columns, values = self.order.columns(self.table), self._position(cursor)
+        if self.order.first is None:
+            return self._after_values(columns, values, later=later)
+        (flag, *columns), (value, *values) = columns, values
+        beyond = and_(flag.is_(value), self._after_values(columns, values, later=later))
+        return or_(flag.is_(not value), beyond) if value is later else beyond
+
+    def _after_values(self, columns: list[Any], values: list[Any], *, later: bool) -> ColumnElement[bool]:
         greater = later != self.order.descending
         identity = columns[-1] > values[-1] if greater else columns[-1] < values[-1]
         if len(columns) == 1:
@@ -184,7 +197,11 @@ class Listing:
 
     def _ordering(self, window: Window) -> list[Any]:
         descending = self.order.descending != window.backward
-        return [column.desc() if descending else column.asc() for column in self.order.columns(self.table)]
+        ordering = [column.desc() if descending else column.asc() for column in self.order.columns(self.table)]
+        if self.order.first is not None:
+            flag = col(self.order.first)
+            ordering[0] = flag.asc() if window.backward else flag.desc()
+        return ordering
 
     async def page(self, context: Context, window: Window) -> Page:
         """One page of the whole list: one statement, and one more when it is counted."""

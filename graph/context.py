@@ -20,6 +20,9 @@ from storage.secrets import Passwords, TokenCipher
 from storage.tables.base import Row, rows_of_ids
 from storage.uploads import Uploads
 
+SIGN_UPS = 60
+"""How many strangers may ask for an account in a minute, in one process."""
+
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
@@ -41,6 +44,7 @@ class Services:
     clock: Callable[[], datetime] = now
     progress: Callable[[str, int, int], None] | None = None
     sign_in_failures: Failures = field(default_factory=Failures)
+    sign_ups: Failures = field(default_factory=lambda: Failures(most=SIGN_UPS))
     outbox: Outbox = field(default_factory=Outbox)
 
 

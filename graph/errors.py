@@ -77,10 +77,13 @@ class Forbidden(OperationError):
 
 
 class NotFound(OperationError):
+    """`reason` is shown to legacy clients after "404 Not Found - "."""
+
     code = Code.NOT_FOUND
 
-    def __init__(self, subject: str) -> None:
+    def __init__(self, subject: str, reason: str | None = None) -> None:
         super().__init__(f"{subject} not found.", subject=subject)
+        self.reason = reason
 
 
 class LimitExceeded(OperationError):

@@ -79,7 +79,8 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error. `subject` is the noun that was not found, `reason` what a legacy client is told after "403 Forbidden - "."""
+    """One error. `subject` is the noun that was not found, `reason` what a legacy client is told after "403 Forbidden - " or
+    "404 Not Found - "."""
 
     code: Code
     message: str
@@ -366,7 +367,7 @@ def _problem(error: OperationError, path: list[str | int] | None) -> Problem:
         message=error.message,
         path=path,
         subject=error.subject,
-        reason=error.reason if isinstance(error, Forbidden) else None,
+        reason=error.reason if isinstance(error, Forbidden | NotFound) else None,
         retry_after=getattr(error, "retry_after", None),
     )
 

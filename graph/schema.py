@@ -17,6 +17,7 @@ from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
 from graph.types.project_changes import ProjectMutations
 from graph.types.projects import ProjectQueries
+from graph.types.settings import SettingsMutations, SettingsQueries
 from graph.types.snippets import SnippetMutations
 from graph.types.ssh_keys import SshKeyMutations, SshKeyQueries
 from graph.types.uploads import UploadMutations
@@ -24,7 +25,17 @@ from graph.types.users import UserMutations, UserQueries
 
 
 @strawberry.type(description="Everything that can be asked. A thing that the viewer may not see is not found.")
-class Query(NodeQueries, UserQueries, SshKeyQueries, EmailQueries, GroupQueries, ProjectQueries, IssueQueries, HookQueries):
+class Query(
+    NodeQueries,
+    UserQueries,
+    SshKeyQueries,
+    EmailQueries,
+    GroupQueries,
+    ProjectQueries,
+    IssueQueries,
+    HookQueries,
+    SettingsQueries,
+):
     pass
 
 
@@ -44,6 +55,7 @@ class Mutation(
     MilestoneMutations,
     CommitCommentMutations,
     HookMutations,
+    SettingsMutations,
 ):
     pass
 

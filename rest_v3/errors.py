@@ -92,7 +92,7 @@ def from_problem(route: Route, problem: Problem) -> Refusal:
     status = STATUSES.get(code, 500)
     message: object = standard_text(status)
     if code == "NOT_FOUND":
-        message = not_found_text(route, problem.subject)
+        message = not_found_text(route, problem.subject, problem.reason)
     elif code == "FORBIDDEN" and problem.reason:
         message = f"403 Forbidden - {problem.reason}"
     headers = {}
@@ -111,12 +111,12 @@ def forbidden(route: Route) -> Refusal:
     return _overridden(route, "FORBIDDEN", 403, standard_text(403), {})
 
 
-def not_found_text(route: Route, subject: str | None) -> str:
+def not_found_text(route: Route, subject: str | None, reason: str | None = None) -> str:
     if subject in NAMED:
         return f"404 {subject} Not Found"
     missing = route.missing.get(subject or "") if isinstance(route.missing, Mapping) else route.missing
     if missing is None:
-        return "404 Not found"
+        return f"404 Not Found - {reason}" if reason else "404 Not found"
     return " ".join(("404", missing, "Not Found")) if missing else "404 Not Found"
 
 

@@ -142,14 +142,15 @@ def integer(
     null_clears: bool = False,
     lenient: bool = False,
     means: Mapping[int, Value] | None = None,
-    among: tuple[int, ...] = (),
+    among: tuple[Value, ...] = (),
+    wrong: str | None = None,
     about: str = "",
 ) -> Parameter:
     """A 32-bit number. With `clears`, 0 and a blank are sent as null (`assignee_id=0`).
 
     With `lenient`, what is no such number is as if it had not been sent.
-    `means` replaces some numbers (`{10: 1, 20: 2}` for the visibility levels of other versions); `among` lists the
-    numbers that are accepted, after that replacement.
+    `means` replaces some numbers (`{0: "PRIVATE", 10: "INTERNAL"}` for the levels of a graph's enum); `among` lists what
+    is accepted, after that replacement.
     """
 
     def read(raw: Value) -> Value:
@@ -171,6 +172,7 @@ def integer(
         cleared=None if clears else NOT_SENT,
         null=None if null_clears else NOT_SENT,
         lenient=lenient,
+        wrong=wrong,
         about=about,
     )
 
@@ -181,14 +183,14 @@ def integers(
     also: tuple[str, ...] = (),
     clears: bool = False,
     null_clears: bool = False,
-    means: Mapping[int, int] | None = None,
-    among: tuple[int, ...] = (),
+    means: Mapping[int, Value] | None = None,
+    among: tuple[Value, ...] = (),
     about: str = "",
 ) -> Parameter:
-    """A list of numbers: `iid=1`, `iid[]=1&iid[]=2`, `iid[0]=1` or a JSON array."""
+    """A list of numbers: `iid=1`, `iid=1,2`, `iid[]=1&iid[]=2`, `iid[0]=1` or a JSON array. See `integer`."""
 
     def read(raw: Value) -> Value:
-        numbers = [read_integer(part) for part in as_list(raw, commas=True)]
+        numbers: list[Value] = [read_integer(part) for part in as_list(raw, commas=True)]
         if means is not None:
             numbers = [means.get(number, number) for number in numbers]
         if among and not set(numbers) <= set(among):
@@ -206,8 +208,18 @@ def integers(
     )
 
 
-def boolean(name: str, *, required: bool = False, also: tuple[str, ...] = (), default: Value = NOT_SENT, about: str = "") -> Parameter:
-    return Parameter(name=name, kind="boolean", read=read_boolean, required=required, also=also, default=default, about=about)
+def boolean(
+    name: str,
+    *,
+    required: bool = False,
+    also: tuple[str, ...] = (),
+    default: Value = NOT_SENT,
+    strict: bool = False,
+    about: str = "",
+) -> Parameter:
+    """True or false. With `strict` a word for neither is wrong, where a slip would switch something off."""
+    read = read_strict_boolean if strict else read_boolean
+    return Parameter(name=name, kind="boolean", read=read, required=required, also=also, default=default, about=about)
 
 
 def names(
@@ -353,6 +365,7 @@ def read_id(raw: str) -> int:
 
 
 TRUE = frozenset(("1", "t", "true", "on"))
+FALSE = frozenset(("0", "f", "false", "off"))
 
 
 def read_boolean(raw: Value) -> bool:
@@ -363,6 +376,13 @@ def read_boolean(raw: Value) -> bool:
     if isinstance(raw, int):
         return raw == 1
     raise WrongValueError("is invalid")
+
+
+def read_strict_boolean(raw: Value) -> bool:
+    word = str(raw).strip().lower() if isinstance(raw, str | int) else None
+    if word not in TRUE | FALSE:
+        raise WrongValueError("is not included in the list")
+    return word in TRUE
 
 
 def read_names(raw: Value) -> list[str]:
@@ -389,10 +409,11 @@ def read_word(raw: Value, meanings: Mapping[str, Value]) -> Value:
 
 
 def as_list(raw: Value, *, commas: bool = False) -> list[Value]:
-    """What was sent as a list without its blanks; a single value is a list of one."""
-    if not isinstance(raw, list):
-        raw = raw.split(",") if commas and isinstance(raw, str) else [raw]
-    return [part for part in raw if part is not None and not is_blank(part)]
+    """What was sent as a list without its blanks; a single value is a list of one. With `commas`, they separate parts of a text too."""
+    parts = raw if isinstance(raw, list) else [raw]
+    if commas:
+        parts = [piece for part in parts for piece in (part.split(",") if isinstance(part, str) else [part])]
+    return [part for part in parts if part is not None and not is_blank(part)]
 
 
 def _meanings(words: tuple[str, ...], means: Mapping[str, Value] | None) -> dict[str, Value]:

@@ -168,5 +168,27 @@ class WithKeys:
 with_keys = WithKeys
 
 
+class Merged:
+    """Each object with the keys of the object under one of its keys, in its place."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return _each_object(value, lambda entry: {**entry[self.key], **{key: part for key, part in entry.items() if key != self.key}})
+
+    def describe(self, schema: Schema) -> Schema:
+        def merged(entry: Schema) -> Schema:
+            inner = entry["properties"][self.key]
+            own = {key: part for key, part in entry["properties"].items() if key != self.key}
+            required = [*inner["required"], *(key for key in entry["required"] if key != self.key)]
+            return {**entry, "properties": {**inner["properties"], **own}, "required": required}
+
+        return {**schema, "items": merged(schema["items"])} if "items" in schema else merged(schema)
+
+
+merged = Merged
+
+
 def _each_object(value: Any, change: Callable[[Mapping[str, Any]], Any]) -> Any:
     return [change(entry) for entry in value] if isinstance(value, list) else change(value)

@@ -70,11 +70,15 @@ class Postgres:
         self._made.remove(name)
 
     def empty(self, url: str) -> None:
-        """Deletes every row but the revision's, restarts the ids, and ends connections that an earlier test left open."""
+        """Deletes every row, restarts the ids, and ends connections that an earlier test left open; the settings are as at first."""
         name = make_url(url).database or ""
         if not self._emptying:
             self._emptying = self._fetch(name, EMPTYING)
         self._execute(name, self._emptying)
+
+    def keep(self, url: str) -> None:
+        """Remembers what `empty` puts back: the settings that a migration wrote."""
+        self._execute(make_url(url).database or "", KEEPING)
 
     def close(self) -> None:
         for name in list(self._made):
@@ -112,7 +116,10 @@ SELECT 'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
           FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version')
     || (SELECT coalesce(string_agg(format('SELECT setval(%L, %s, false);', format('%I.%I', schemaname, sequencename),
           start_value), ''), '') FROM pg_sequences WHERE schemaname = 'public')
+    || 'INSERT INTO settings SELECT * FROM kept.settings'
 """
+KEEPING = "CREATE SCHEMA kept; CREATE TABLE kept.settings AS TABLE settings"
+"""Remembers the one row that a new instance has."""
 
 
 @contextmanager
@@ -164,6 +171,7 @@ def migrated_postgresql(postgres: Postgres) -> str:
     """The URL of the migrated PostgreSQL database that tests use in turn."""
     url = postgres.create()
     upgrade(url)
+    postgres.keep(url)
     return url
 
 
@@ -180,7 +188,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a migrated database without rows."""
+    """The URL of a database as a new instance has it: migrated, and without rows but the settings."""
     if dialect == "sqlite":
         path = tmp_path / "forge.db"
         shutil.copyfile(request.getfixturevalue("migrated_sqlite"), path)
@@ -192,7 +200,7 @@ def database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """An open database, migrated and without rows."""
+    """An open database as a new instance has it."""
     database = Database(database_url)
     yield database
     await database.close()

@@ -74,6 +74,14 @@ class Make:
         )
         return user
 
+    async def settings(self, **columns: Any) -> None:
+        """Changes the settings of the instance."""
+        from sqlalchemy import update
+
+        async with self.services.database.writing() as session:
+            await session.execute(update(tables.Settings).values(columns))
+            await session.commit()
+
     async def admin(self) -> tables.User:
         return await self.user(admin=True)
 

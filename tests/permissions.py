@@ -21,6 +21,8 @@ GET /projects/:id/repository/commits/:sha                     401 404 403 200 20
 GET /projects/:id/repository/commits/:sha/diff                401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/repository/commits/:sha/comments            401 404 403 200 200 200 200 200 401 200
 POST /projects/:id/repository/commits/:sha/comments           401 404 403 201 201 201 201 201 401 201
+GET /application/settings                                     401 403 403 403 403 403 403 200 401 403
+PUT /application/settings                                     401 403 403 403 403 403 403 200 401 403
 GET /projects/:id/labels                                      401 404 200 200 200 200 200 200 401 200
 POST /projects/:id/labels                                     401 404 403 200 200 200 200 200 401 403
 DELETE /projects/:id/labels                                   401 404 403 200 200 200 200 200 401 403
@@ -56,6 +58,16 @@ DELETE /user/emails/:id                                       401 200 200 200 20
 DELETE /users/:uid/emails/:id                                 401 403 403 403 403 403 403 200 401 403
 PUT /users/:uid/block                                         401 403 403 403 403 403 403 200 401 403
 PUT /users/:uid/unblock                                       401 403 403 403 403 403 403 200 401 403
+GET /groups                                                   401 200 200 200 200 200 200 200 401 200
+GET /groups/:id                                               401 404 200 200 200 200 200 200 401 200
+POST /groups                                                  401 201 201 201 201 201 201 201 401 201
+DELETE /groups/:id                                            401 404 403 403 403 403 200 200 401 403
+GET /groups/:id/projects                                      401 404 200 200 200 200 200 200 401 200
+POST /groups/:id/projects/:project_id                         401 403 403 403 403 403 403 201 401 403
+GET /groups/:id/members                                       401 404 200 200 200 200 200 200 401 200
+POST /groups/:id/members                                      401 404 403 403 403 403 201 201 401 403
+PUT /groups/:id/members/:user_id                              401 404 403 403 403 403 200 200 401 403
+DELETE /groups/:id/members/:user_id                           401 404 403 403 403 403 200 200 401 403
 """
 """A key or an address of somebody else's in `/user/…` is not found, and deleting it answers 200 without an effect."""
 
@@ -96,9 +108,12 @@ updateMilestone      401  not_found forbidden forbidden forbidden ok        ok  
 createNote           401  not_found ok        ok        ok        ok        ok        ok 401  ok
 updateNote           401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok
+updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+signUp               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 """
-"""The users of `updateUser` … `deleteEmail` are somebody else. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in."""
+"""The users of `updateUser` … `deleteEmail` are somebody else. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in,
+and anybody may open an account."""
 
 OPEN_V3 = {"POST /session"}
 """Calls that need no credential, so that no caller differs from another."""

@@ -70,6 +70,16 @@ class World:
                 return await make.label(project)
             case "milestone":
                 return await make.milestone(project)
+            case "doomed group":
+                doomed = await make.group(members=[(self.users[key], level) for key, level in LEVELS.items()])
+                await make.project(group=doomed, visibility=Visibility(project.visibility_level))
+                return doomed
+            case "doomed project":
+                return await make.project(group=self.group_of(role), visibility=Visibility(project.visibility_level))
+            case "member":
+                member = tables.GroupMember(group_id=self.group_of(role).id, user_id=(await make.user()).id, access_level=10)
+                await make.save(member)
+                return member
             case "user":
                 return (await make.user(state=UserState.BLOCKED if "unblock" in call else UserState.ACTIVE)).id
             case "key":
@@ -119,6 +129,18 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
         if path.endswith("/labels") and method in ("PUT", "DELETE"):
             parameters["name"] = (await world.target("label", role, call)).title
+    elif path.startswith("/groups"):
+        group = await world.target("doomed group", role, call) if call == "DELETE /groups/:id" else world.group_of(role)
+        keys["id"] = group.id
+        parameters = {"name": f"G{number}", "path": f"g{number}"} if call == "POST /groups" else {}
+        if "members" in path and method != "GET":
+            keys["user_id"] = (await world.make.user()).id if method == "POST" else (await world.target("member", role, call)).user_id
+            parameters = {"user_id": keys["user_id"], "access_level": 20}
+        elif ":project_id" in path:
+            keys["id"] = (await world.make.group(owner=world.users["OW"])).id
+            keys["project_id"] = (await world.target("doomed project", role, call)).id
+    elif path == "/application/settings":
+        parameters = {"sign_in_text": "Hello"}
     elif "/keys" in path or "/emails" in path:
         noun = "key" if "/keys" in path else "email"
         thing = await world.target(noun, role, call)
@@ -180,21 +202,18 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
         case "updateGroup":
             return {"groupPath": group_path, "description": "new"}
         case "deleteGroup":
-            doomed = await make.group(members=[(world.users[key], level) for key, level in LEVELS.items()])
-            visibility = Visibility.PUBLIC if role == "PU" else Visibility.PRIVATE
-            await make.project(group=doomed, visibility=visibility)
-            return {"groupPath": str(doomed.id)}
+            return {"groupPath": str((await world.target("doomed group", role, name)).id)}
         case "addGroupMember":
             return {"groupPath": group_path, "userId": fresh, "accessLevel": "GUEST"}
         case "updateGroupMember" | "removeGroupMember":
-            await make.save(tables.GroupMember(group_id=group.id, user_id=fresh, access_level=int(AccessLevel.GUEST)))
-            return {"groupPath": group_path, "userId": fresh} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
+            member = (await world.target("member", role, name)).user_id
+            return {"groupPath": group_path, "userId": member} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
         case "createProject":
             return {"groupPath": group_path, "name": f"P{number}"}
         case "updateProject":
             return {"projectPath": path, "description": "new"}
         case "deleteProject" | "transferProject":
-            doomed_project = await make.project(group=group, visibility=Visibility(project.visibility_level))
+            doomed_project = await world.target("doomed project", role, name)
             elsewhere = {"groupPath": str((await make.group(owner=world.users["OW"])).id)} if name == "transferProject" else {}
             return {"projectPath": str(doomed_project.id), **elsewhere}
         case "addProjectMember":
@@ -221,6 +240,10 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"projectPath": path, "databaseId": (await world.target("note", role, name)).id, "body": "B"}
         case "createCommitComment":
             return {"projectPath": path, "rev": "master", "note": "N"}
+        case "updateSettings":
+            return {"signInText": "Hello"}
+        case "signUp":
+            return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
         case "signIn":
             hashed = await make.services.passwords.hash("12345678")
             await make.user(f"signer{number}", password_hash=hashed)

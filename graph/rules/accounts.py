@@ -11,13 +11,12 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import Conflict, Forbidden, Invalid, NotFound, Taken, UserError, UserErrors
-from graph.rules import naming
+from graph.rules import naming, settings
 from graph.rules.states import USER, UserEvent
 from storage import tables
 from storage.database import taken_column
 from storage.secrets import digest, new_token
 from storage.tables import NamespaceKind, UserState, emails, namespaces, users
-from storage.tables.settings import SETTINGS_ID
 from storage.tables.users import PRIVATE_TOKEN
 
 SHORTEST_PASSWORD = 8
@@ -94,38 +93,21 @@ def checked(values: dict[str, Any]) -> dict[str, Any]:
     for key, value in values.items():
         if key in CHECKS and value is not None:
             try:
-                value = CHECKS[key](_camel(key), value)
+                value = CHECKS[key](naming.in_graph(key), value)
             except UserError as error:
                 problems.append(error)
         kept[key] = value or None if key in CLEARABLE else value
     if problems:
-        order = [_camel(key) for key in CHECKS]
+        order = [naming.in_graph(key) for key in CHECKS]
         raise UserErrors(sorted(problems, key=lambda problem: order.index(problem.field or "")))
     return kept
 
 
-def _camel(key: str) -> str:
-    first, *rest = key.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-async def current_settings(context: Context) -> tables.Settings:
-    """The instance's settings, or their defaults where nobody has changed any; read once an operation."""
-    row = await context.rows_by_id(tables.Settings).get(SETTINGS_ID)
-    return row or tables.Settings(id=SETTINGS_ID)
-
-
 async def require_allowed_domain(context: Context, address: str) -> None:
     """Raises Invalid for an address outside the domains in which accounts may be opened, if the settings name some."""
-    allowed = (await current_settings(context)).restricted_signup_domains
-    if not allowed:
-        return
-    domain = address.rpartition("@")[2]
-    for pattern in allowed:
-        wanted = pattern.strip().lower()
-        if domain == wanted or (wanted.startswith("*.") and domain.endswith(wanted[1:])):
-            return
-    raise Invalid("email", f"is not whitelisted. Email domains valid for registration are: {', '.join(allowed)}")
+    allowed = (await settings.current(context)).restricted_signup_domains
+    if allowed and not settings.admits(allowed, address):
+        raise Invalid("email", f"is not whitelisted. Email domains valid for registration are: {', '.join(allowed)}")
 
 
 async def require_free(
@@ -278,7 +260,7 @@ async def ghost(context: Context) -> tables.User:
 async def avatar_url(context: Context, user: tables.User) -> str | None:
     """The address of a user's picture; None where the instance has no service for them, or the settings switched it off."""
     template = context.services.avatar_url_template
-    if template is None or not (await current_settings(context)).avatar_service_enabled:
+    if template is None or not (await settings.current(context)).avatar_service_enabled:
         return None
     # The avatar services' own identifier (an MD5 of the lower-case address), not a protection.
     email_md5 = hashlib.md5(user.email.lower().encode(), usedforsecurity=False).hexdigest()

@@ -36,11 +36,19 @@ async def user(context: Context, user_id: int | None, username: str | None) -> t
     return found
 
 
+async def within_group(context: Context, group: tables.Namespace, user_id: int) -> tables.GroupMember:
+    """The membership of the user of this v3 id, to be looked at. Raises NotFound."""
+    found = await context.first(members.of_group(group.id, user_id))
+    if found is None:
+        raise NotFound("GroupMember")
+    return found
+
+
 async def in_group(context: Context, group: tables.Namespace, user: tables.User) -> tables.GroupMember:
     """The membership, kept for this change. Raises NotFound."""
     found = await context.first(members.held_in_group(group.id, user.id))
     if found is None:
-        raise NotFound("GroupMember")
+        raise NotFound("GroupMember", f"user_id:{user.id} not a member of group {group.name}")
     return found
 
 

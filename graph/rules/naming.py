@@ -119,6 +119,16 @@ def path_from(name: str) -> str:
     return re.sub(r"[^a-z0-9_.]+", "-", plain).strip("-")
 
 
+def in_graph(key: str) -> str:
+    """The name of a column as the graph spells it.
+
+    >>> in_graph("home_page_url")
+    'homePageUrl'
+    """
+    first, *rest = key.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
 def storable(value: str) -> bool:
     """Whether both databases can keep the text: no NUL, no half of a surrogate pair."""
     return "\0" not in value and SURROGATE.search(value) is None

@@ -49,6 +49,7 @@ class Action(StrEnum):
     CREATE_GROUP = "instance:create_group"
     ADMIN_USERS = "instance:admin_users"
     ADMIN_HOOKS = "instance:admin_hooks"
+    ADMIN_SETTINGS = "instance:admin_settings"
     READ_ACCOUNT = "account:read"
     TRANSFER_PROJECT = "instance:transfer_project"
     IMPORT_REPOSITORY = "instance:import_repository"
@@ -106,6 +107,7 @@ INSTANCE_RULES: dict[Action, str] = {
     Action.CREATE_GROUP: "can_create_group",
     Action.ADMIN_USERS: "admin",
     Action.ADMIN_HOOKS: "admin",
+    Action.ADMIN_SETTINGS: "admin",
     Action.TRANSFER_PROJECT: "admin",
     Action.IMPORT_REPOSITORY: "admin",
 }

@@ -12,6 +12,7 @@ from graph.declare import Node, column, connection_field, entity, narrowed, orde
 from graph.errors import Required, Taken
 from graph.mutations import mutation
 from graph.rules import finding, groups, naming, projects
+from graph.rules import members as member_rules
 from graph.rules.policy import Action, group_level, may, require, visible_groups
 from graph.types.inputs import given, sent, value_or
 from graph.types.members import AccessLevel, GroupMember
@@ -59,6 +60,14 @@ class Group(Node):
         action=Action.READ_GROUP,
         description="Its members, the oldest membership first.",
     )
+
+    @strawberry.field(description="A member of the group, by v3 id.")
+    async def member(
+        self, info: Info, user_id: Annotated[int, strawberry.argument(description="The v3 id of the user.")]
+    ) -> GroupMember | None:
+        context, row = info.context, _row(self)
+        await require(context, Action.READ_GROUP, row)
+        return await member_rules.within_group(context, row, user_id)  # type: ignore[return-value]
 
     @strawberry.field(description="The address of the group's page.")
     def web_url(self, info: Info) -> str:

@@ -1,5 +1,6 @@
 """Projects."""
 
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any
@@ -183,9 +184,11 @@ class ProjectOrderField(Enum):
 class ProjectOrder:
     field: ProjectOrderField = strawberry.field(description="By what.", default=ProjectOrderField.CREATED_AT)
     direction: OrderDirection = strawberry.field(description="Which way.", default=OrderDirection.DESC)
+    ci_enabled_first: bool = strawberry.field(description="True: those with builds before all others.", default=False)
 
     def order(self) -> Order:
-        return order_of(getattr(tables.Project, self.field.value), self.direction)
+        order = order_of(getattr(tables.Project, self.field.value), self.direction)
+        return replace(order, first=tables.Project.builds_enabled) if self.ci_enabled_first else order
 
 
 @strawberry.input(description="Which projects; every field given must match.")

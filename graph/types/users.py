@@ -11,7 +11,7 @@ from graph.context import Context, Info
 from graph.declare import Node, column, connection_field, entity, window_of
 from graph.errors import BadRequest, Invalid, NotFound
 from graph.mutations import mutation
-from graph.rules import accounts, finding, leaving, signing_in
+from graph.rules import accounts, finding, leaving, settings, signing_in
 from graph.rules.policy import Action, knows, require
 from graph.rules.states import UserEvent
 from graph.types.emails import UserEmails
@@ -150,7 +150,7 @@ class UserQueries:
         info: Info,
         database_id: Annotated[int | None, strawberry.argument(description="The v3 id.")] = None,
         username: Annotated[str | None, strawberry.argument(description="The username, without case.")] = None,
-    ) -> User:
+    ) -> User | None:
         if (database_id is None) == (username is None):
             raise BadRequest("Give either `databaseId` or `username`.")
         if database_id is not None:
@@ -228,6 +228,14 @@ class SignInInput:
     password: str = strawberry.field(description="The password.")
 
 
+@strawberry.input(description="Who wants an account.")
+class SignUpInput:
+    username: str = strawberry.field(description="The name in mentions and paths; of no other user and no group, without case.")
+    email: str = strawberry.field(description="The primary address; of nobody else, and in a domain from which the instance takes users.")
+    name: str = strawberry.field(description="The full name.")
+    password: str = strawberry.field(description="8 to 128 characters.")
+
+
 COLUMNS = ("email", "password", "name", "username", *Profile.__annotations__)
 KEPT = ("confirmed", "two_factor_enabled", "theme_id", "color_scheme_id")
 """Columns that administration or a directory fills, taken as they are; null means nothing."""
@@ -269,14 +277,21 @@ async def create_user(info: Info, input: CreateUserInput) -> tables.User:
     await require(context, Action.ADMIN_USERS)
     wanted = _wanted(input)
     await _hashed(context, wanted)
+    await _require_possible(context, wanted)
+    return await _opened(context, wanted, confirmed=not value_or(input.confirm, True))
+
+
+async def _require_possible(context: Context, wanted: dict[str, Any]) -> None:
+    """Raises Invalid for an address outside the domains of new users, Taken."""
     await accounts.require_allowed_domain(context, wanted["email"])
     await accounts.require_free(context, username=wanted["username"], address=wanted["email"], identity=_identity(None, wanted))
+
+
+async def _opened(context: Context, wanted: dict[str, Any], *, confirmed: bool) -> tables.User:
     if "projects_limit" not in wanted:
-        wanted["projects_limit"] = (await accounts.current_settings(context)).default_projects_limit
+        wanted["projects_limit"] = (await settings.current(context)).default_projects_limit
     moment = context.now()
-    return await accounts.open_account(
-        context, tables.User(**wanted, confirmed=not value_or(input.confirm, True), created_at=moment, updated_at=moment)
-    )
+    return await accounts.open_account(context, tables.User(**wanted, confirmed=confirmed, created_at=moment, updated_at=moment))
 
 
 @mutation(entity="user", returns=User, entity_description="The user as it is now.", description="Changes an account; administrators only.")
@@ -371,9 +386,30 @@ async def sign_in(info: Info, input: SignInInput) -> tables.User:
     return await signing_in.sign_in(info.context, input.login, input.password)
 
 
+@mutation(
+    entity="user",
+    returns=User,
+    entity_description="The new user; `privateToken` is the credential for every other call.",
+    description="Opens an ordinary account for whoever asks, where the instance allows it; needs no credential. "
+    "When more than sixty ask in a minute the next have to wait.",
+)
+async def sign_up(info: Info, input: SignUpInput) -> tables.User:
+    context = info.context
+    wanted = accounts.checked({key: getattr(input, key) for key in ("email", "password", "name", "username")})
+    async with context.aside() as early:
+        await signing_in.let_sign_up(early)
+        await _require_possible(early, wanted)
+    await _hashed(context, wanted)
+    await _require_possible(context, wanted)
+    user = await _opened(context, wanted, confirmed=False)
+    context.viewer_or_none = user
+    return user
+
+
 @strawberry.type
 class UserMutations:
     sign_in = sign_in
+    sign_up = sign_up
     create_user = create_user
     update_user = update_user
     delete_user = delete_user

@@ -2,15 +2,17 @@
 
 from rest_v3.route import Route
 from rest_v3.routes.commits import COMMITS
+from rest_v3.routes.groups import GROUPS
 from rest_v3.routes.hooks import HOOKS
 from rest_v3.routes.issues import ISSUES
 from rest_v3.routes.labels import LABELS
 from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import NOTES
+from rest_v3.routes.settings import SETTINGS
 from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import SESSION, USERS
 
-ROUTES: tuple[Route, ...] = (*ISSUES, *COMMITS, *HOOKS, *LABELS, *NOTES, *MILESTONES, *USERS)
+ROUTES: tuple[Route, ...] = (*ISSUES, *COMMITS, *SETTINGS, *HOOKS, *LABELS, *NOTES, *MILESTONES, *USERS, *GROUPS)
 
 EXTRA: tuple[Route, ...] = (SESSION, *UPLOADS)
 """Rows that the document does not show."""

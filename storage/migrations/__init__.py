@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import URL, Connection, NullPool, create_engine, event, text
+from sqlalchemy import URL, Connection, NullPool, create_engine, event, inspect, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from storage.database import driver_url
@@ -39,7 +39,7 @@ class BrokenReferences(Exception):
 
 
 def upgrade(database_url: str) -> list[str]:
-    """Brings the database to `head()`; the revisions that were applied, oldest first, so [] when there was nothing to do.
+    """Brings the database to `head()`, with the one row of settings in it; gives the revisions that were applied, oldest first.
 
     Call it in a thread: it blocks, and on PostgreSQL it runs an event loop of its own. Waits for another upgrade of the
     same database. Raises TooNew; OSError or SQLAlchemy's OperationalError when the database cannot be reached.
@@ -55,6 +55,7 @@ def upgrade(database_url: str) -> list[str]:
             raise TooNew(f"the database is at revision {found}, newer than this program, which knows up to {head()}")
         config.attributes["on_version_apply"] = lambda *, step, **_: applied.append(step.up_revision_id)
         command.upgrade(config, "head")
+        _complete(connection)
 
     _alone(database_url, work)
     return applied
@@ -96,6 +97,14 @@ def configuration(connection: Connection | None = None) -> "Config":
     }.items():
         config.set_main_option(name, value.replace("%", "%%"))
     return config
+
+
+def _complete(connection: Connection) -> None:
+    """Writes the row that every reader counts on. Here and not in a revision, so that it has the defaults of the tables as they are now."""
+    from storage.tables import settings
+
+    if inspect(connection).has_table(settings.Settings.__tablename__):
+        connection.execute(settings.create_if_missing(connection.dialect.name))
 
 
 def _known(config: "Config") -> set[str]:

@@ -16,7 +16,7 @@ from storage.tables.milestones import Milestone, MilestoneState
 from storage.tables.namespaces import Namespace, NamespaceKind
 from storage.tables.notes import Note
 from storage.tables.projects import Project, Visibility
-from storage.tables.settings import Settings
+from storage.tables.settings import BranchProtection, Settings
 from storage.tables.snippets import Snippet
 from storage.tables.ssh_keys import SshKey
 from storage.tables.uploads import Upload
@@ -24,6 +24,7 @@ from storage.tables.users import Token, User, UserState
 
 __all__ = [
     "AccessLevel",
+    "BranchProtection",
     "CheckStatus",
     "CommitComment",
     "CommitStatus",

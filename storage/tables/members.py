@@ -102,9 +102,13 @@ def groups_with_another_owner(user_id: int, group_ids: list[int]) -> Select[int]
     )
 
 
+def of_group(group_id: int, user_id: int) -> Select[GroupMember]:
+    return select(GroupMember).where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id)
+
+
 def held_in_group(group_id: int, user_id: int) -> Select[GroupMember]:
     """The membership; others who hold it wait for this transaction's end."""
-    return select(GroupMember).where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id).with_for_update()
+    return of_group(group_id, user_id).with_for_update()
 
 
 def held_in_project(project_id: int, user_id: int) -> Select[ProjectMember]:

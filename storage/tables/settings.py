@@ -1,9 +1,21 @@
-"""The settings of the instance: one row, id 1."""
+"""The settings of the instance: one row, id 1, which is always there (`storage.migrations.upgrade` sees to it)."""
+
+from enum import IntEnum
+from typing import Any
 
 from sqlalchemy import JSON, Select, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
 from storage.tables.base import Dated
+
+
+class BranchProtection(IntEnum):
+    """What becomes of a project's first branch: the values of the interface document."""
+
+    NONE = 0
+    PARTIAL = 1
+    FULL = 2
 
 
 class Settings(Dated, table=True):
@@ -17,7 +29,7 @@ class Settings(Dated, table=True):
     avatar_service_enabled: bool = True
     sign_in_text: str | None = None
     home_page_url: str | None = None
-    default_branch_protection: int = 1
+    default_branch_protection: int = int(BranchProtection.PARTIAL)
     microblog_sharing_enabled: bool = True
     restricted_visibility_levels: list[int] | None = Field(default=None, sa_type=JSON)
     max_attachment_size: int = 10
@@ -34,3 +46,14 @@ SETTINGS_ID = 1
 
 def current() -> Select[Settings]:
     return select(Settings).where(col(Settings.id) == SETTINGS_ID)
+
+
+def held() -> Select[Settings]:
+    """The settings as they are now; others who change them wait for this transaction's end."""
+    return current().with_for_update().execution_options(populate_existing=True)
+
+
+def create_if_missing(dialect: str) -> Any:
+    """The statement that writes the row with its defaults unless it is there."""
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    return insert(Settings).values(Settings(id=SETTINGS_ID).model_dump()).on_conflict_do_nothing(index_elements=["id"])

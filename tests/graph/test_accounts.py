@@ -93,7 +93,7 @@ class TestCreateUser:
         assert await make.count(tables.User) == 1
 
     async def test_takes_the_limit_of_the_settings(self, create: Any, make: Make) -> None:
-        await make.save(tables.Settings(id=1, default_projects_limit=3))
+        await make.settings(default_projects_limit=3)
         admin = await make.admin()
 
         assert (await create(admin))["user"]["projectsLimit"] == 3
@@ -173,7 +173,7 @@ class TestCreateUser:
         assert [error["field"] for error in payload["userErrors"]] == ["externUid"]
 
     async def test_keeps_to_the_domains_of_the_settings(self, create: Any, make: Make) -> None:
-        await make.save(tables.Settings(id=1, restricted_signup_domains=["example.org", "*.corp.example"]))
+        await make.settings(restricted_signup_domains=["example.org", "*.corp.example"])
         admin = await make.admin()
 
         assert (await create(admin))["userErrors"] == []

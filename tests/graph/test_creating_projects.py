@@ -132,7 +132,7 @@ class TestEmptyProject:
         assert len(folders(services)) == 1
 
     async def test_has_the_instance_s_visibility_unless_another_is_asked_for(self, ask: Ask, make: Make) -> None:
-        await make.save(tables.Settings(id=1, default_project_visibility=int(Visibility.INTERNAL), restricted_visibility_levels=[2]))
+        await make.settings(default_project_visibility=int(Visibility.INTERNAL), restricted_visibility_levels=[2])
         user = await make.user()
 
         assert (await created(ask, user, path="a"))["visibility"] == "INTERNAL"

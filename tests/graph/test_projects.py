@@ -325,7 +325,7 @@ class TestUpdateProject:
         assert sorted(codes) == [[]] + [["TAKEN"]] * 11
 
     async def test_keeps_restricted_visibilities_to_administrators(self, ask: Ask, make: Make) -> None:
-        await make.save(tables.Settings(id=1, restricted_visibility_levels=[int(Visibility.PUBLIC)]))
+        await make.settings(restricted_visibility_levels=[int(Visibility.PUBLIC)])
         project = await make.project(owner=(owner := await make.user()))
 
         assert await refused(ask, owner, project, visibility="PUBLIC") == [("visibility", "INVALID")]

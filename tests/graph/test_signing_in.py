@@ -103,7 +103,7 @@ async def test_is_for_whom_the_password_is_of_whoever_asks(ask: Ask, make: Make,
 
 
 async def test_can_be_switched_off(ask: Ask, make: Make, ada: tables.User) -> None:
-    await make.save(tables.Settings(id=1, signin_enabled=False))
+    await make.settings(signin_enabled=False)
 
     assert codes(await sign_in(ask, "ada")) == ["FORBIDDEN"]
 

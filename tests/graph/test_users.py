@@ -108,7 +108,7 @@ class TestAvatar:
 
     async def test_is_none_when_the_settings_switch_the_service_off(self, services: Services, make: Make) -> None:
         user = await make.user()
-        await make.save(tables.Settings(id=1, avatar_service_enabled=False))
+        await make.settings(avatar_service_enabled=False)
         graph = Graph(replace(services, avatar_url_template="https://pictures.example/{id}"))
 
         assert await Ask(graph).data("{ viewer { avatarUrl } }", user) == {"viewer": {"avatarUrl": None}}

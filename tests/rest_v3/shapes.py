@@ -316,7 +316,7 @@ SHAPES: dict[str, Any] = {
         "wiki_enabled": "boolean",
         "snippets_enabled": "boolean",
         "tag_list": ["text"],
-        "owner": "?ProjectOwner",
+        "owner": "ProjectOwner",
         "namespace": "ProjectNamespace",
     },
     "ProjectOwner": {"id": "integer", "name": "text", "created_at": "time"},

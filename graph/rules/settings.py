@@ -1,0 +1,129 @@
+"""What the settings of the instance may be, and how others read them."""
+
+import fnmatch
+import re
+from collections.abc import Callable, Collection
+from typing import Any
+from urllib.parse import urlsplit
+
+from graph.context import Context
+from graph.errors import Invalid, UserError, UserErrors
+from graph.rules import naming
+from storage import tables
+from storage.tables import settings
+from storage.tables.settings import SETTINGS_ID
+
+LARGEST_URL = 2000
+LARGEST_DOMAIN = 253
+MOST_DOMAINS = 500
+DOMAIN = re.compile(r"[\w*-]+(\.[\w*-]+)*")
+
+
+async def current(context: Context) -> tables.Settings:
+    """The instance's settings; read once an operation."""
+    row = await context.rows_by_id(tables.Settings).get(SETTINGS_ID)
+    return row or tables.Settings(id=SETTINGS_ID)
+
+
+async def hold(context: Context) -> tables.Settings:
+    """The settings as they are now, for a change that no other may cross."""
+    row = await context.first(settings.held())
+    return row or await context.add(tables.Settings(id=SETTINGS_ID))
+
+
+def admits(domains: Collection[str] | None, address: str) -> bool:
+    """Whether an address lies in one of the domains, in which `*` stands for anything; all do where none is named."""
+    domain = address.rpartition("@")[2].lower()
+    return not domains or any(fnmatch.fnmatchcase(domain, pattern.lower()) for pattern in domains)
+
+
+def text(field: str, value: str | None) -> str | None:
+    return naming.clean(field, value or "") or None
+
+
+def url(field: str, value: str | None) -> str | None:
+    """The address of a page, http or https: any other scheme could run in the browser of who follows it. Raises Invalid."""
+    address = naming.clean(field, (value or "").strip(), longest=LARGEST_URL)
+    if not address:
+        return None
+    try:
+        parts = urlsplit(address)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        valid = False
+    if not valid or not address.isprintable() or " " in address or "\\" in address:
+        raise Invalid(field, "must be a valid URL")
+    return address
+
+
+def place(field: str, value: str | None) -> str | None:
+    """An address as `url` takes it, or a path on this host. Raises Invalid."""
+    path = naming.clean(field, (value or "").strip(), longest=LARGEST_URL)
+    on_this_host = path.startswith("/") and not path.startswith("//")
+    if on_this_host and path.isprintable() and " " not in path and "\\" not in path:
+        return path
+    return url(field, value)
+
+
+def count(field: str, value: int) -> int:
+    if value < 0:
+        raise Invalid(field, "must be greater than or equal to 0")
+    return value
+
+
+def size(field: str, value: int) -> int:
+    if value <= 0:
+        raise Invalid(field, "must be greater than 0")
+    return value
+
+
+def levels(field: str, value: list[tables.Visibility] | None) -> list[int] | None:
+    return None if value is None else sorted({int(level) for level in value})
+
+
+def domains(field: str, value: list[str] | None) -> list[str] | None:
+    """The domains without blanks around them and without repeats. Raises Invalid."""
+    if value is None:
+        return None
+    found = list(dict.fromkeys(naming.clean(field, domain.strip(), longest=LARGEST_DOMAIN) for domain in value))
+    for domain in found:
+        if not DOMAIN.fullmatch(domain):
+            raise Invalid(field, f"{domain!r} is not a domain")
+    if len(found) > MOST_DOMAINS:
+        raise Invalid(field, f"has too many entries (maximum is {MOST_DOMAINS})")
+    return found
+
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "default_projects_limit": count,
+    "sign_in_text": text,
+    "home_page_url": url,
+    "default_branch_protection": lambda _, value: int(value),
+    "restricted_visibility_levels": levels,
+    "max_attachment_size": size,
+    "session_expire_delay": count,
+    "default_project_visibility": lambda _, value: int(value),
+    "default_snippet_visibility": lambda _, value: int(value),
+    "restricted_signup_domains": domains,
+    "after_sign_out_path": place,
+}
+"""What is looked at before it is kept; the rest are switches."""
+
+CLEARABLE = frozenset(("sign_in_text", "home_page_url", "restricted_visibility_levels", "restricted_signup_domains", "after_sign_out_path"))
+"""What null clears. Elsewhere null means nothing."""
+
+
+def checked(values: dict[str, Any]) -> dict[str, Any]:
+    """The columns as they may be kept. Raises UserErrors, all at once."""
+    kept: dict[str, Any] = {}
+    problems: list[UserError] = []
+    for key, value in values.items():
+        if value is None and key not in CLEARABLE:
+            continue
+        try:
+            kept[key] = CHECKS[key](naming.in_graph(key), value) if key in CHECKS else value
+        except UserError as error:
+            problems.append(error)
+    if problems:
+        raise UserErrors(problems)
+    return kept
