@@ -31,6 +31,15 @@ GET /projects/:id/issues/:issue_id/notes                      401 404 200 200 20
 GET /projects/:id/issues/:issue_id/notes/:note_id             401 404 200 200 200 200 200 200 401 200
 POST /projects/:id/issues/:issue_id/notes                     401 404 201 201 201 201 201 201 401 201
 PUT /projects/:id/issues/:issue_id/notes/:note_id             401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/snippets/:snippet_id/notes                  401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/snippets/:snippet_id/notes/:note_id         401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/snippets/:snippet_id/notes                 401 404 201 201 201 201 201 201 401 201
+PUT /projects/:id/snippets/:snippet_id/notes/:note_id         401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/merge_requests/:merge_request_id/notes      401 404 404 404 404 404 404 404 401 404
+GET /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 404 404 404 404 404 404 401 404
+POST /projects/:id/merge_requests/:merge_request_id/notes     401 404 404 404 404 404 404 404 401 404
+PUT /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 404 404 404 404 404 404 401 404
+POST /projects/:id/uploads                                    401 404 201 201 201 201 201 201 401 201
 GET /projects/:id/milestones                                  401 404 200 200 200 200 200 200 401 200
 GET /projects/:id/milestones/:milestone_id                    401 404 200 200 200 200 200 200 401 200
 POST /projects/:id/milestones                                 401 404 403 403 403 201 201 201 401 403
@@ -69,7 +78,8 @@ POST /groups/:id/members                                      401 404 403 403 40
 PUT /groups/:id/members/:user_id                              401 404 403 403 403 403 200 200 401 403
 DELETE /groups/:id/members/:user_id                           401 404 403 403 403 403 200 200 401 403
 """
-"""A key or an address of somebody else's in `/user/…` is not found, and deleting it answers 200 without an effect."""
+"""There are no merge requests yet, so none is found. A key or an address of somebody else's in `/user/…` is not found, and deleting it
+answers 200 without an effect."""
 
 MUTATIONS = """
                      AN   OU        GU        RE        DE        MA        OW        AD BL   PU
@@ -107,6 +117,10 @@ createMilestone      401  not_found forbidden forbidden forbidden ok        ok  
 updateMilestone      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 createNote           401  not_found ok        ok        ok        ok        ok        ok 401  ok
 updateNote           401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createSnippet        401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+updateSnippet        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteSnippet        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createUpload         401  not_found ok        ok        ok        ok        ok        ok 401  ok
 createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok
 updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 signUp               ok   ok        ok        ok        ok        ok        ok        ok ok   ok

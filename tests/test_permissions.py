@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graph.schema import graphql_schema
-from rest_v3.routes import ROUTES
+from rest_v3.routes import EXTRA, ROUTES
 from storage import tables
 from storage.tables import AccessLevel, UserState, Visibility
 from tests.forge import Api, Ask
@@ -29,7 +29,7 @@ LEVELS = {
 
 class TestTheMatrix:
     def test_has_a_row_for_every_v3_route(self) -> None:
-        assert {route.call for route in ROUTES} - OPEN_V3 == V3_ROWS.keys(), "add the row to tests/permissions.py"
+        assert {route.call for route in (*ROUTES, *EXTRA)} - OPEN_V3 == V3_ROWS.keys(), "add the row to tests/permissions.py"
 
     def test_has_a_row_for_every_mutation(self) -> None:
         assert graphql_schema.mutation_type is not None
@@ -66,6 +66,8 @@ class World:
                 return (await make.issue(project, author=self.somebody)).id
             case "note":
                 return await make.note(await make.issue(project, author=self.somebody))
+            case "snippet":
+                return await make.snippet(project, author=self.somebody)
             case "label":
                 return await make.label(project)
             case "milestone":
@@ -120,8 +122,13 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
     if path.startswith("/projects/"):
         keys["id"] = await world.target("project", role, call)
         if ":note_id" in path:
-            note = await world.target("note", role, call)
-            keys |= {"issue_id": note.issue_id, "note_id": note.id}
+            parent = await world.target("snippet", role, call) if ":snippet_id" in path else None
+            note = await world.make.note(parent) if parent is not None else await world.target("note", role, call)
+            keys |= {"issue_id": note.issue_id, "snippet_id": note.snippet_id, "note_id": note.id, "merge_request_id": 1}
+        elif ":snippet_id" in path:
+            keys["snippet_id"] = (await world.target("snippet", role, call)).id
+        elif ":merge_request_id" in path:
+            keys["merge_request_id"] = 1
         elif ":issue_id" in path:
             keys["issue_id"] = await world.target("issue", role, call)
         elif ":milestone_id" in path:
@@ -172,7 +179,9 @@ class TestV3:
         answered = {}
         for role in ROLES:
             method, path, parameters = await v3_request(world, call, role)
-            settings = {"params": parameters} if method in ("GET", "DELETE") else {"json": parameters}
+            settings: dict[str, Any] = {"params": parameters} if method in ("GET", "DELETE") else {"json": parameters}
+            if call.endswith("/uploads"):
+                settings = {"files": {"file": ("a.txt", b"x")}}
             answered[role] = str((await api.request(method, path, world.users[role], **settings)).status_code)
 
         assert answered == V3_ROWS[call]
@@ -238,6 +247,14 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"projectPath": path, "issueDatabaseId": await world.target("issue", role, name), "body": "B"}
         case "updateNote":
             return {"projectPath": path, "databaseId": (await world.target("note", role, name)).id, "body": "B"}
+        case "createSnippet":
+            return {"projectPath": path, "title": "T", "fileName": "a.rb", "content": "C"}
+        case "updateSnippet" | "deleteSnippet":
+            return {"projectPath": path, "databaseId": (await world.target("snippet", role, name)).id}
+        case "createUpload":
+            incoming = make.services.uploads.receive()
+            await incoming.finish()
+            return {"projectPath": path, "file": {"ticket": incoming.ticket, "name": "a.txt"}}
         case "createCommitComment":
             return {"projectPath": path, "rev": "master", "note": "N"}
         case "updateSettings":

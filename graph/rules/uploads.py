@@ -11,6 +11,7 @@ A deletion goes the other way: the rows with the commit, and then the files.
 
 import asyncio
 import re
+from pathlib import PurePosixPath
 
 import structlog
 
@@ -63,16 +64,22 @@ def file_name(text: str) -> str:
 
 def content_type(upload: tables.Upload) -> str:
     """What a browser is told: the kind of a picture, else that nobody knows."""
-    return IMAGES.get(upload.name.rpartition(".")[2].lower(), "application/octet-stream")
+    return IMAGES.get(_split(upload.name)[1], "application/octet-stream")
 
 
 def is_image(upload: tables.Upload) -> bool:
-    return upload.name.rpartition(".")[2].lower() in IMAGES
+    return _split(upload.name)[1] in IMAGES
 
 
 def alt(upload: tables.Upload) -> str:
     """The text of a link to it: a picture's name without its ending (wire facts 14)."""
-    return upload.name.rpartition(".")[0] or upload.name if is_image(upload) else upload.name
+    return _split(upload.name)[0] if is_image(upload) else upload.name
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The name without its ending, and the ending in lower case; a name that begins with its only dot has none."""
+    path = PurePosixPath(name)
+    return path.stem, path.suffix[1:].lower()
 
 
 def address(upload: tables.Upload) -> str:

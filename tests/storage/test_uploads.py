@@ -128,5 +128,6 @@ class TestRemoving:
         await received(uploads, b"x")
 
         assert list(uploads.older_than(3600)) == []
-        monkeypatch.setattr(time, "time", lambda later=time.time() + 3601: later)
+        later = time.time() + 3601
+        monkeypatch.setattr(time, "time", lambda: later)
         assert list(uploads.older_than(3600)) == [(1, secret)]
