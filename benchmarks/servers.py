@@ -18,6 +18,8 @@ from storage.database import driver_url
 
 ROOT = Path(__file__).parent.parent
 SERVER_CORE, OTHER_CORE = 0, 1
+EXTERNAL_URL = "http://forge.example"
+"""In the links of both sides' answers."""
 START_SECONDS = 60.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -54,7 +56,7 @@ def keep_off_the_servers_core() -> None:
 def ours(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]:
     """The complete service: authentication, policy, access log and metrics are on."""
     command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
-    given = {"FORGEFRONT_DATABASE_URL": database_url}
+    given = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL}
     port = _free_port()
     with _running("ours", [*command, "--port", str(port)], given, port, "/-/health", data / "serve.log", pinned=pinned) as server:
         yield server
@@ -65,7 +67,7 @@ def its_peer(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]
     """The peer, with uvicorn's access log on, as it is by default."""
     port = _free_port()
     command = [sys.executable, "-m", "uvicorn", "--factory", "benchmarks.peer:create_app", "--host", "127.0.0.1", "--port", str(port)]
-    given = {peer.DATABASE: driver_url(database_url).render_as_string(hide_password=False)}
+    given = {peer.DATABASE: driver_url(database_url).render_as_string(hide_password=False), peer.EXTERNAL: EXTERNAL_URL}
     with _running("peer", command, given, port, "/openapi.json", data / "peer.log", pinned=pinned) as server:
         yield server
 

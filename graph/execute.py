@@ -292,7 +292,7 @@ async def authenticate(session: Session, credential: str | None) -> tables.User 
     if not credential:
         return None
     wanted = digest(credential)
-    found = next(iter(await session.read(users.by_token(wanted))), None)
+    found = next(iter(await session.read(users.BY_TOKEN, {"digest": wanted})), None)
     if found is None or not hmac.compare_digest(found[1], wanted) or found[0].state is not tables.UserState.ACTIVE:
         return None
     user: tables.User = found[0]

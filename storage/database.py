@@ -16,14 +16,16 @@ import orjson
 from sqlalchemy import URL, DateTime, Dialect, MetaData, event, make_url
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, InvalidRequestError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.inspection import inspect
+from sqlalchemy.orm import Mapper, make_transient_to_detached
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeDecorator
 from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
 
-from storage.reading import Plans, PostgresReader, Reader, Readers, SqliteReader
+from storage.reading import Plans, PostgresReader, Reader, Readers, SqliteReader, plain_row
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -123,16 +125,56 @@ def is_unavailable(error: BaseException) -> bool:
     return type(cause).__module__.startswith("asyncpg.") and type(cause).__name__ == "InterfaceError"
 
 
+class _ExpiredError(Exception):
+    """A row that the session has must be read anew, which is the ORM's own business."""
+
+
 class Session(AsyncSession):
     """A session whose statements take turns, since one connection answers one statement at a time and resolvers run side by side."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def __init__(self, database: "Database", **settings: Any) -> None:
+        super().__init__(**settings)
+        self._database = database
         self._turn = asyncio.Lock()
+        self._driver: Any = None
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        """The rows of a statement that selects; `values` are those of its named parameters."""
-        return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+        """The rows of a statement that selects; `values` are those of its named parameters. Rows of tables are the session's own."""
+        bound = self._database.plans.bind(statement, values)
+        if bound is None:
+            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+        text, parameters, shape = bound
+        if self.new or self.dirty or self.deleted:
+            await self.flush()
+        async with self._turn:
+            if self._driver is None or not self.in_transaction():
+                self._driver = (await (await self.connection()).get_raw_connection()).driver_connection
+            self._database.tell(text, parameters)
+            if self._database.dialect == "sqlite":
+                found = await self._driver.execute_fetchall(text, parameters)
+            else:
+                found = await self._driver.fetch(text, *parameters)
+        try:
+            return shape.rows(found, self._attached)
+        except _ExpiredError:
+            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+
+    def _attached(self, table: type, columns: dict[str, Any]) -> Any:
+        """The session's row of this identity: the one that it has, or else one made of the columns. Raises _ExpiredError."""
+        mapper: Mapper[Any] = inspect(table)
+        key = mapper.identity_key_from_primary_key(
+            tuple(columns[mapper.get_property_by_column(column).key] for column in mapper.primary_key)
+        )
+        known = self.identity_map.get(key)
+        if known is not None:
+            if inspect(known).expired_attributes:
+                raise _ExpiredError
+            return known
+        row = mapper.class_manager.new_instance()
+        row.__dict__.update(columns)
+        make_transient_to_detached(row)
+        self.add(row)
+        return row
 
     async def execute(self, *args: Any, **settings: Any) -> Any:
         async with self._turn:
@@ -159,27 +201,24 @@ class ReadingSession(Session):
     """A session for statements that change nothing. What `read` gives are plain rows, which belong to no session and cannot be changed."""
 
     def __init__(self, database: "Database") -> None:
-        super().__init__(database.engine, expire_on_commit=False, autoflush=False)
-        self._database = database
+        super().__init__(database, bind=database.engine, expire_on_commit=False, autoflush=False)
         self._reader: Reader | None = None
         self._closed = False
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         bound = self._database.plans.bind(statement, values)
         if bound is None:
-            return await super().read(statement, values)
-        text, parameters, make = bound
+            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+        text, parameters, shape = bound
         async with self._turn:
             if self._closed:
                 # A loader that the end of its operation overtook.
                 raise InvalidRequestError("this session is closed")
             if self._reader is None:
                 self._reader = await self._database.readers.take()
-            # Whoever counts or times the engine's statements hears of these as well.
-            for listener in self._database.engine.sync_engine.dispatch.before_cursor_execute:
-                listener(None, None, text, parameters, None, False)
+            self._database.tell(text, parameters)
             found = await self._reader.fetch(text, parameters)
-        return [make(row) for row in found]
+        return shape.rows(found, plain_row)
 
     async def close(self) -> None:
         self._closed = True
@@ -206,7 +245,6 @@ class Database:
         if self.dialect == "sqlite":
             settings["connect_args"] = {"timeout": WAIT_SECONDS, "isolation_level": None}
         else:
-            settings["pool_pre_ping"] = True
             settings["connect_args"] = {"async_creator_fn": _connect_to_postgresql, **POSTGRESQL}
         self.engine = create_async_engine(self.url, **settings)
         self._writing = self.engine.execution_options(writing=True)
@@ -216,6 +254,8 @@ class Database:
         self.readers = Readers(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._prepare_sqlite()
+        else:
+            event.listen(self.engine.sync_engine, "checkout", _refuse_closed)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Session]:
@@ -226,7 +266,7 @@ class Database:
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Session]:
         """A session whose transaction may write. On SQLite its first statement waits for its turn. Raises Busy, IntegrityError."""
-        async with Session(self._writing, expire_on_commit=False) as session:
+        async with Session(self, bind=self._writing, expire_on_commit=False) as session:
             yield session
 
     async def close(self) -> None:
@@ -234,6 +274,11 @@ class Database:
         if self._threads is not None:
             self._threads.shutdown(wait=False)
         await self.engine.dispose()
+
+    def tell(self, text: str, parameters: Sequence[Any]) -> None:
+        """Lets whoever counts or times the engine's statements hear of one that goes to the driver itself."""
+        for listener in self.engine.sync_engine.dispatch.before_cursor_execute:
+            listener(None, None, text, parameters, None, False)
 
     async def _connect_reader(self) -> Reader:
         if self._threads is not None:
@@ -262,7 +307,7 @@ class Database:
                 connection.exec_driver_sql("BEGIN")
                 return
             try:
-                await_only(asyncio.wait_for(self._queue.acquire(), WAIT_SECONDS))
+                await_only(self._take_turn())
             except TimeoutError as error:
                 raise Busy("another writer kept the database for too long") from error
             connection.info["queued"] = True
@@ -278,6 +323,10 @@ class Database:
         def checkin(connection: Any, entry: ConnectionPoolEntry) -> None:
             self._leave_queue(entry.info)
 
+    async def _take_turn(self) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await self._queue.acquire()
+
     def _leave_queue(self, info: dict[Any, Any]) -> None:
         if info.pop("queued", False):
             self._queue.release()
@@ -291,6 +340,12 @@ def driver_url(url: str) -> URL:
     if backend not in drivers:
         raise ValueError(f"the database must be SQLite or PostgreSQL, not {backend}")
     return parsed.set(drivername=drivers[backend])
+
+
+def _refuse_closed(connection: Any, entry: ConnectionPoolEntry, fairy: Any) -> None:
+    """The pool opens another one for a connection that broke while it rested; asyncpg has heard of that, so nobody need ask the server."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
 
 
 async def _connect_to_postgresql(*args: Any, **settings: Any) -> Any:

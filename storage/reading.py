@@ -1,7 +1,8 @@
 """Reads rows on the driver's own connection, beside the ORM, whose bookkeeping costs more than a small statement itself.
 
-A statement is compiled once for its structure and kept; a call then binds its values, asks the driver, and makes plain rows: instances of
-the table's class that belong to no session, so they can be read and passed on like others, and any change of one raises.
+A statement is compiled once for its structure and kept; a call then binds its values and asks the driver. A reading session makes plain
+rows of the answer: instances of the table's class that belong to no session, so they can be read and passed on like others, and any
+change of one raises. A writing session makes rows of its own.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ MOST_KEPT = 2_000
 """Compiled statements. There are few structures, but the number of sort and filter arguments that callers combine is theirs."""
 
 Values = Sequence[Any]
-Make = Callable[[Values], Any]
+Build = Callable[[type, dict[str, Any]], Any]
 
 
 class Reader(Protocol):
@@ -137,6 +138,31 @@ class Readers:
 
 
 @dataclass(slots=True)
+class Shape:
+    """What the driver's rows hold: for each part of the selection its table (None: a value), the table's columns, and its places."""
+
+    parts: list[tuple[type | None, list[str], int, int]]
+    processors: list[tuple[int, Callable[[Any], Any]]]
+
+    def rows(self, found: Sequence[Values], build: Build) -> list[tuple[Any, ...]]:
+        """A tuple for each row; `build` makes the row of a table out of its columns."""
+        rows = []
+        for given in found:
+            values = list(given)
+            for place, process in self.processors:
+                values[place] = process(values[place])
+            rows.append(
+                tuple(
+                    [
+                        values[start] if table is None else build(table, dict(zip(keys, values[start:end], strict=True)))
+                        for table, keys, start, end in self.parts
+                    ]
+                )
+            )
+        return rows
+
+
+@dataclass(slots=True)
 class _Plan:
     """A compiled statement: its text and the order of its parameters, unless a list of values must be spelled out at each call."""
 
@@ -144,7 +170,7 @@ class _Plan:
     text: str | None
     names: Sequence[str]
     processors: dict[str, Any]
-    make: Make
+    shape: Shape
 
 
 class Plans:
@@ -154,11 +180,13 @@ class Plans:
         self._dialect = dialect
         self._kept: dict[Any, _Plan | None] = {}
 
-    def bind(self, statement: Select[Any], given: Mapping[str, Any] | None) -> tuple[str, list[Any], Make] | None:
-        """The text for the driver, its parameters, and what makes a row of the statement out of the driver's; None: leave it to the ORM.
+    def bind(self, statement: Select[Any], given: Mapping[str, Any] | None) -> tuple[str, list[Any], Shape] | None:
+        """The text for the driver, its parameters, and what its rows will hold; None: leave it to the ORM.
 
         `given` holds the values of the statement's named parameters, if it has any.
         """
+        if statement._for_update_arg is not None or statement._execution_options or statement._with_options:
+            return None
         key = statement._generate_cache_key()
         if key is None:
             return None
@@ -175,12 +203,12 @@ class Plans:
             expanded = plan.compiled.construct_expanded_state(values, escape_names=False)
             text, names, values = expanded.statement, expanded.positiontup, expanded.parameters
             processors = {**processors, **expanded.processors}
-        return text, [processors[name](values[name]) if name in processors else values[name] for name in names], plan.make
+        return text, [processors[name](values[name]) if name in processors else values[name] for name in names], plan.shape
 
     def _compile(self, statement: Select[Any], key: Any) -> _Plan | None:
         compiled: Any = statement.compile(dialect=self._dialect, cache_key=key)
-        make = self._maker(statement, compiled)
-        if make is None:
+        shape = self._shape(statement, compiled)
+        if shape is None:
             return None
         processors = {}
         for parameter, name in compiled.bind_names.items():
@@ -188,51 +216,30 @@ class Plans:
             if processor is not None:
                 processors[name] = processor
         spelled = bool(compiled.post_compile_params or compiled.literal_execute_params)
-        return _Plan(compiled, None if spelled else compiled.string, compiled.positiontup or (), processors, make)
+        return _Plan(compiled, None if spelled else compiled.string, compiled.positiontup or (), processors, shape)
 
-    def _maker(self, statement: Select[Any], compiled: Any) -> Make | None:
-        """What makes a tuple with a plain row for each table and a value for each column that the statement selects."""
+    def _shape(self, statement: Select[Any], compiled: Any) -> Shape | None:
         entries = compiled._result_columns
         processors = [entry.type.dialect_impl(self._dialect).result_processor(self._dialect, None) for entry in entries]
-        parts: list[Make] = []
+        parts: list[tuple[type | None, list[str], int, int]] = []
         place = 0
         for description in statement.column_descriptions:
             mapper = inspect(description["expr"], raiseerr=False)
             if not isinstance(mapper, Mapper):
-                parts.append(_value_at(place))
+                parts.append((None, [], place, place + 1))
                 place += 1
                 continue
             end = place + len(mapper.columns)
             columns = [entry.objects[0] for entry in entries[place:end]]
             if set(columns) != set(mapper.columns):
                 return None
-            parts.append(_row_from(mapper.class_, [mapper.get_property_by_column(column).key for column in columns], place))
+            parts.append((mapper.class_, [mapper.get_property_by_column(column).key for column in columns], place, end))
             place = end
-        return _all_of(parts, processors) if place == len(entries) else None
+        read = [(number, processor) for number, processor in enumerate(processors) if processor is not None]
+        return Shape(parts, read) if place == len(entries) else None
 
 
-def _row_from(table: type, keys: list[str], start: int) -> Make:
-    end = start + len(keys)
-
-    def make(values: Values) -> Any:
-        row: Any = object.__new__(table)
-        row.__dict__.update(zip(keys, values[start:end], strict=True))
-        return row
-
-    return make
-
-
-def _value_at(place: int) -> Make:
-    return lambda values: values[place]
-
-
-def _all_of(parts: list[Make], processors: list[Callable[[Any], Any] | None]) -> Make:
-    read = [(place, processor) for place, processor in enumerate(processors) if processor is not None]
-
-    def make(given: Values) -> tuple[Any, ...]:
-        values = list(given)
-        for place, processor in read:
-            values[place] = processor(values[place])
-        return tuple([part(values) for part in parts])
-
-    return make
+def plain_row(table: type, columns: dict[str, Any]) -> Any:
+    row: Any = object.__new__(table)
+    row.__dict__.update(columns)
+    return row

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
@@ -64,8 +64,10 @@ PRIVATE_TOKEN = "private"  # noqa: S105 - the name of a kind of token
 """The name of the one token of each user that `GET /user` shows."""
 
 
-def by_token(digest: str) -> Select[User, str]:
-    return select(User, col(Token.digest)).join(Token, col(Token.user_id) == col(User.id)).where(col(Token.digest) == digest)
+BY_TOKEN: Select[User, str] = (
+    select(User, col(Token.digest)).join(Token, col(Token.user_id) == col(User.id)).where(col(Token.digest) == bindparam("digest"))
+)
+"""The user of the token with the digest `digest`; made once, since every operation asks it."""
 
 
 def has_username(username: str) -> ColumnElement[bool]:
