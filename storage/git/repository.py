@@ -323,6 +323,11 @@ def is_branch_name(name: str) -> bool:
     return not name.startswith("-") and name != "HEAD" and _valid_ref(_BRANCHES + name)
 
 
+def is_ref_name(full_name: str) -> bool:
+    """Whether this may be the whole name of a branch or tag (git check-ref-format)."""
+    return full_name.startswith((_BRANCHES, _TAGS)) and _valid_ref(full_name)
+
+
 def _valid_ref(full_name: str) -> bool:
     # libgit2 reads a C string: past a NUL it would answer for another name.
     try:
