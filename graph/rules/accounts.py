@@ -11,6 +11,8 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import Conflict, Forbidden, Invalid, NotFound, Taken, UserError, UserErrors
+from graph.events import payloads
+from graph.events.publish import publish
 from graph.rules import naming, settings
 from graph.rules.states import USER, UserEvent
 from storage import tables
@@ -153,6 +155,7 @@ async def open_account(context: Context, user: tables.User) -> tables.User:
         )
         await context.add(tables.Email(user_id=user.id, email=user.email, is_primary=True))
     await give_token(context, user)
+    await publish(context, payloads.UserCreated, user)
     return user
 
 

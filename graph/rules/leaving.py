@@ -1,18 +1,23 @@
 """What happens when a user goes.
 
 1. Whoever alone owns a group stays: the group would be nobody's.
-2. Personal projects go, with all that is in them.
-3. What the user wrote elsewhere is given to the ghost, so that nobody else's discussion loses its half.
-4. The user goes, and with the row the keys, addresses, tokens and memberships.
-5. After the commit, the files of the personal projects are removed. A crash before that leaves files without a row, never a
+2. Hooks are told of all that goes, while it is still there to be described.
+3. Personal projects go, with all that is in them.
+4. What the user wrote elsewhere is given to the ghost, so that nobody else's discussion loses its half.
+5. The user goes, and with the row the keys, addresses, tokens and memberships.
+6. After the commit, the files of the personal projects are removed. A crash before that leaves files without a row, never a
    row without its repository.
 """
+
+from typing import Any
 
 from sqlalchemy import delete
 from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import Conflict, Forbidden
+from graph.events import payloads
+from graph.events.publish import publish, publish_each
 from graph.rules import accounts
 from graph.rules.projects import remove_files
 from storage import tables
@@ -24,6 +29,7 @@ async def remove(context: Context, user: tables.User) -> None:
     if user.id == context.viewer.id:
         raise Forbidden("You cannot delete yourself")
     await _require_other_owners(context, user)
+    await _publish(context, user)
     projects = await context.all(users.ids_of_personal_projects(user.id))
     ghost = await accounts.ghost(context)
     session = context.session
@@ -34,6 +40,18 @@ async def remove(context: Context, user: tables.User) -> None:
     await session.execute(delete(tables.User).where(col(tables.User.id) == user.id))
     context.loaders.clear()
     remove_files(context, projects)
+
+
+async def _publish(context: Context, user: tables.User) -> None:
+    await publish_each(context, payloads.ProjectDestroyed, tables.all_rows(tables.Project, members.owned_projects(user.id)))
+    theirs: tuple[tuple[type[payloads.Event], Any], ...] = (
+        (payloads.KeyDestroyed, tables.SshKey),
+        (payloads.UserRemovedFromProject, tables.ProjectMember),
+        (payloads.UserRemovedFromGroup, tables.GroupMember),
+    )
+    for kind, table in theirs:
+        await publish_each(context, kind, tables.all_rows(table, col(table.user_id) == user.id))
+    await publish(context, payloads.UserDestroyed, user)
 
 
 async def _require_other_owners(context: Context, user: tables.User) -> None:

@@ -6,6 +6,8 @@ from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context
 from graph.errors import Invalid, Taken, UserErrors
+from graph.events import payloads
+from graph.events.publish import publish
 from graph.rules import naming
 from storage import tables
 from storage.database import taken_column
@@ -41,11 +43,13 @@ async def add(context: Context, row: tables.SshKey) -> tables.SshKey:
     if await context.first(ssh_keys.of_fingerprint(row.fingerprint)) is not None:
         raise _taken()
     try:
-        return await context.add(row)
+        await context.add(row)
     except IntegrityError as error:
         if taken_column(error) != "ssh_keys.fingerprint":
             raise
         raise _taken() from error
+    await publish(context, payloads.KeyCreated, row)
+    return row
 
 
 def _taken() -> UserErrors:

@@ -9,6 +9,8 @@ import strawberry
 from graph.context import Context, Info
 from graph.declare import Node, column, entity, parse_global_id, to_one
 from graph.errors import NotFound, Required
+from graph.events import object_payloads
+from graph.events.publish import publish
 from graph.mutations import mutation
 from graph.rules import commits, finding, naming
 from graph.rules.policy import Action, require
@@ -105,7 +107,9 @@ async def create_commit_comment(info: Info, input: CreateCommitCommentInput) -> 
     row = tables.CommitComment(project_id=project.id, sha=place.oid, author_id=context.viewer.id, note=note, created_at=context.now())
     if place.line is not None:
         row.path, row.line, row.line_type = place.line
-    return await context.add(row)
+    await context.add(row)
+    await publish(context, object_payloads.CommitCommented, row)
+    return row
 
 
 @strawberry.type

@@ -5,11 +5,14 @@ from enum import Enum
 from typing import Annotated, Any
 
 import strawberry
+from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order, OrderDirection
-from graph.context import Info
+from graph.context import Context, Info
 from graph.declare import Node, column, connection_field, entity, narrowed, order_of, to_many, window_of
 from graph.errors import Required, Taken
+from graph.events import payloads
+from graph.events.publish import publish, publish_each
 from graph.mutations import mutation
 from graph.rules import finding, groups, naming, projects
 from graph.rules import members as member_rules
@@ -200,6 +203,8 @@ async def create_group(info: Info, input: CreateGroupInput) -> tables.Namespace:
     owner = tables.GroupMember(group_id=group.id, user_id=context.viewer.id, access_level=tables.AccessLevel.OWNER)
     owner.created_at = owner.updated_at = moment
     await context.add(owner)
+    await publish(context, payloads.GroupCreated, group)
+    await publish(context, payloads.UserAddedToGroup, owner)
     return group
 
 
@@ -246,12 +251,22 @@ async def delete_group(info: Info, input: DeleteGroupInput) -> tables.Namespace:
     group = await finding.group(context, input.group_path)
     await require(context, Action.DELETE_GROUP, group)
     group = await groups.hold(context, group)
+    await _publish_end(context, group)
     project_ids = await context.all(project_statements.ids_in_namespace(group.id))
     await context.session.delete(group)
     await context.session.flush()
     context.loaders.clear()
     projects.remove_files(context, project_ids)
     return group
+
+
+async def _publish_end(context: Context, group: tables.Namespace) -> None:
+    """Tells hooks of a group that goes, and of what goes with it."""
+    of_group = tables.all_rows(tables.Project, col(tables.Project.namespace_id) == group.id)
+    await publish_each(context, payloads.ProjectDestroyed, of_group)
+    people = tables.all_rows(tables.GroupMember, col(tables.GroupMember.group_id) == group.id)
+    await publish_each(context, payloads.UserRemovedFromGroup, people)
+    await publish(context, payloads.GroupDestroyed, group)
 
 
 @strawberry.type

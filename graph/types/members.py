@@ -7,6 +7,8 @@ import strawberry
 
 from graph.context import Info
 from graph.declare import column, to_one
+from graph.events import payloads
+from graph.events.publish import publish
 from graph.mutations import mutation
 from graph.rules import finding, groups, members
 from graph.rules.policy import Action, require
@@ -112,7 +114,9 @@ async def add_group_member(info: Info, input: AddGroupMemberInput) -> tables.Gro
     await members.require_absent(context, statements.is_in_group(group.id, user.id))
     moment = context.now()
     row = tables.GroupMember(group_id=group.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
-    return await context.add(row)
+    await context.add(row)
+    await publish(context, payloads.UserAddedToGroup, row)
+    return row
 
 
 @mutation(
@@ -148,6 +152,7 @@ async def remove_group_member(info: Info, input: RemoveGroupMemberInput) -> tabl
     await groups.hold(context, group)
     member = await members.in_group(context, group, user)
     await members.keep_an_owner(context, member)
+    await publish(context, payloads.UserRemovedFromGroup, member)
     await context.session.delete(member)
     await context.session.flush()
     context.loaders.clear()
@@ -169,7 +174,9 @@ async def add_project_member(info: Info, input: AddProjectMemberInput) -> tables
     await members.require_absent(context, statements.is_in_project(project.id, user.id))
     moment = context.now()
     row = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
-    return await context.add(row)
+    await context.add(row)
+    await publish(context, payloads.UserAddedToProject, row)
+    return row
 
 
 @mutation(
@@ -200,6 +207,7 @@ async def remove_project_member(info: Info, input: RemoveProjectMemberInput) -> 
         context, value_or(input.user_id, None), value_or(input.username, None), Action.ADMIN_PROJECT_MEMBER, project
     )
     member = await members.in_project(context, project, user)
+    await publish(context, payloads.UserRemovedFromProject, member)
     await context.session.delete(member)
     await context.session.flush()
     context.loaders.clear()

@@ -6,6 +6,8 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.errors import Required, Taken
+from graph.events import payloads
+from graph.events.publish import publish
 from graph.mutations import mutation
 from graph.rules import finding, naming, projects
 from graph.rules.policy import Action, require
@@ -118,6 +120,7 @@ async def create_project(info: Info, input: CreateProjectInput) -> tables.Projec
     source, branch = projects.source(origin), projects.branch(value_or(input.default_branch, None))
     async with projects.staged(context, source, branch) as folder:
         project = await context.add(await _planned(context, input))
+        await publish(context, payloads.ProjectCreated, project)
         await projects.settle(context, project, folder)
     return project
 
@@ -141,6 +144,8 @@ async def update_project(info: Info, input: UpdateProjectInput) -> tables.Projec
     project = await projects.hold(context, project)
     if "path_key" in changes:
         await projects.require_free(context, project.namespace_id, changes["path"])
+    named = (project.name, project.path)
+    old_path = "" if changes.keys().isdisjoint(("name", "path")) else await payloads.full_path(context, project)
     for key, value in changes.items():
         setattr(project, key, value)
     _apply(project, input)
@@ -149,6 +154,8 @@ async def update_project(info: Info, input: UpdateProjectInput) -> tables.Projec
         await projects.set_default_branch(context, project, branch)
     project.updated_at = context.now()
     await context.session.flush()
+    if (project.name, project.path) != named:
+        await publish(context, payloads.ProjectRenamed, project, old_path)
     return project
 
 
@@ -184,6 +191,7 @@ async def delete_project(info: Info, input: DeleteProjectInput) -> tables.Projec
     project = await finding.project(context, input.project_path)
     await require(context, Action.OWN_PROJECT, project)
     project = await projects.hold(context, project)
+    await publish(context, payloads.ProjectDestroyed, project)
     await context.session.delete(project)
     await context.session.flush()
     context.loaders.clear()
@@ -204,7 +212,9 @@ async def transfer_project(info: Info, input: TransferProjectInput) -> tables.Pr
     project = await finding.project(context, input.project_path)
     group = await finding.group(context, input.group_path)
     project = await projects.hold(context, project)
+    old_path = await payloads.full_path(context, project)
     await projects.move(context, project, group)
+    await publish(context, payloads.ProjectTransferred, project, old_path)
     return project
 
 

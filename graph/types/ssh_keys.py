@@ -11,6 +11,8 @@ from graph.connections import Connection, Listing, Order
 from graph.context import Info
 from graph.declare import Node, column, connection_field, entity, to_many, window_of
 from graph.errors import NotFound, UserError, UserErrors
+from graph.events import payloads
+from graph.events.publish import publish
 from graph.mutations import mutation
 from graph.rules import finding, naming, ssh_keys
 from graph.rules.policy import Action, require
@@ -109,6 +111,7 @@ async def add_ssh_key(info: Info, input: AddSshKeyInput) -> tables.SshKey:
 async def delete_ssh_key(info: Info, input: DeleteSshKeyInput) -> tables.SshKey:
     context = info.context
     key = await find_owned(context, tables.SshKey, input)
+    await publish(context, payloads.KeyDestroyed, key)
     if await context.value(statements.remove(key.id, key.user_id)) is None:
         raise NotFound("SshKey")
     context.loaders.clear()

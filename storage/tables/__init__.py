@@ -1,7 +1,7 @@
 """The tables: a file a noun, with its enumerations and the statements asked of it."""
 
 from storage.database import metadata
-from storage.tables.base import any_row, lock
+from storage.tables.base import all_rows, any_row, lock
 from storage.tables.commit_comments import CommitComment, LineType
 from storage.tables.commit_statuses import CheckStatus, CommitStatus
 from storage.tables.counters import Counter, CounterKind
@@ -56,6 +56,7 @@ __all__ = [
     "User",
     "UserState",
     "Visibility",
+    "all_rows",
     "any_row",
     "lock",
     "metadata",

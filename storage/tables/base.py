@@ -46,6 +46,11 @@ def any_row(table: type[Row], *conditions: ColumnElement[bool]) -> Any:
     return exists().where(*conditions).select_from(table)
 
 
+def all_rows(table: type[R], *conditions: ColumnElement[bool]) -> Select[R]:
+    """The rows that meet the conditions, the oldest first."""
+    return select(table).where(*conditions).order_by(col(table.id))
+
+
 @cache
 def _rows_of_ids(table: type[Row]) -> Select[Any]:
     return select(table).where(col(table.id).in_(bindparam("ids", expanding=True)))
