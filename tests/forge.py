@@ -1,6 +1,7 @@
 """The forge under test, through its two doors: `ask` for GraphQL, `api` for v3 (every answer held against its closed shape)."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
@@ -93,7 +94,20 @@ def operations() -> Operations:
 
 @pytest.fixture
 async def api(graph: Graph) -> AsyncIterator[Api]:
-    door = rest_v3.application(graph, external_url=EXTERNAL_URL, operations=operations())
+    async with _opened(graph, "document") as api:
+        yield api
+
+
+@pytest.fixture
+async def api_of_the_time(graph: Graph) -> AsyncIterator[Api]:
+    """As `api`, under the profile for clients of the time."""
+    async with _opened(graph, "gitlab-8.5") as api:
+        yield api
+
+
+@asynccontextmanager
+async def _opened(graph: Graph, profile: str) -> AsyncIterator[Api]:
+    door = rest_v3.application(graph, external_url=EXTERNAL_URL, profile=profile, operations=operations())
     transport = httpx.ASGITransport(app=_mounted(door))
     async with httpx.AsyncClient(transport=transport, base_url=EXTERNAL_URL) as client:
         yield Api(client, door)
