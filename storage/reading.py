@@ -180,11 +180,14 @@ class Plans:
         self._dialect = dialect
         self._kept: dict[Any, _Plan | None] = {}
 
-    def bind(self, statement: Select[Any], given: Mapping[str, Any] | None) -> tuple[str, list[Any], Shape] | None:
+    def bind(self, statement: Any, given: Mapping[str, Any] | None) -> tuple[str, list[Any], Shape] | None:
         """The text for the driver, its parameters, and what its rows will hold; None: leave it to the ORM.
 
         `given` holds the values of the statement's named parameters, if it has any.
         """
+        if not isinstance(statement, Select):
+            # A deletion that gives back what it removed, and the like.
+            return None
         if statement._for_update_arg is not None or statement._execution_options or statement._with_options:
             return None
         key = statement._generate_cache_key()
