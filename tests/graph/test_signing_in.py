@@ -105,7 +105,25 @@ async def test_is_for_whom_the_password_is_of_whoever_asks(ask: Ask, make: Make,
 async def test_can_be_switched_off(ask: Ask, make: Make, ada: tables.User) -> None:
     await make.settings(signin_enabled=False)
 
-    assert codes(await sign_in(ask, "ada")) == ["FORBIDDEN"]
+    for password in (PASSWORD, "wrong", ""):
+        assert codes(await sign_in(ask, "ada", password)) == ["FORBIDDEN"]
+    assert codes(await sign_in(ask, "nobody")) == ["FORBIDDEN"]
+
+
+async def test_lets_an_administrator_in_where_it_is_switched_off(ask: Ask, make: Make, services: Services) -> None:
+    await make.settings(signin_enabled=False)
+    await make.user("root", admin=True, password_hash=await services.passwords.hash(PASSWORD))
+
+    assert codes(await sign_in(ask, "root", "wrong")) == ["FORBIDDEN"]
+    assert codes(await sign_in(ask, "root")) == []
+
+
+async def test_tells_nothing_of_a_password_by_throttling_where_it_is_switched_off(ask: Ask, make: Make, ada: tables.User) -> None:
+    await make.settings(signin_enabled=False)
+    for _ in range(10):
+        assert codes(await sign_in(ask, "ada")) == ["FORBIDDEN"]
+
+    assert codes(await sign_in(ask, "ada")) == ["LIMIT_EXCEEDED"]
 
 
 async def test_throttles_an_account_after_ten_failures(ask: Ask, clock: Clock, ada: tables.User) -> None:
