@@ -1,0 +1,51 @@
+"""The race is fair only while both sides answer the same."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from benchmarks import cases, data, peer, servers
+from benchmarks.cases import Case
+from benchmarks.load import Ask
+from forgefront.app import build
+from forgefront.config import Config
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, data.Data]:
+    """A folder with a small database in it, and what is asked of that."""
+    folder = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "ISSUES", 30)
+        return folder, data.seed(f"sqlite:///{folder / 'forgefront.db'}", 0.04)
+
+
+@pytest.mark.parametrize("place", range(4), ids=["list", "one", "post", "graphql"])
+async def test_both_sides_answer_the_same(place: int, seeded: tuple[Path, data.Data], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, rows = seeded
+    monkeypatch.setattr(peer, "EXTERNAL_URL", servers.EXTERNAL_URL)
+    case: Case = cases.cases(rows)[place]
+    ours = build(Config.load(data=folder, external_url=servers.EXTERNAL_URL))
+    theirs = peer.create_app(f"sqlite+aiosqlite:///{folder / 'forgefront.db'}")
+    try:
+        async with theirs.router.lifespan_context(theirs):
+            cases.compare(case, await _answer(ours, case.ours), await _answer(theirs, case.peer))
+    finally:
+        await ours.stop()
+
+
+async def _answer(app: Any, ask: Ask) -> Any:
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://forge.example") as client:
+        response = await client.request(ask.method, ask.paths[0], headers=ask.headers, content=ask.body)
+    assert response.status_code == ask.status, response.text
+    return response.json()
+
+
+def test_an_unlike_answer_is_unfair() -> None:
+    rows = data.Data("token", (1,), ((1, 1),))
+    case = cases.cases(rows)[0]
+    with pytest.raises(cases.UnfairError, match="the answers differ"):
+        cases.compare(case, [{"id": 1}], [{"id": 1, "title": "more"}])
