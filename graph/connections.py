@@ -123,6 +123,12 @@ class Page:
     has_previous: bool
     cursor: Callable[[Any], str]
     count: Callable[[], int | Awaitable[int]] | None = None
+    ends: tuple[Any, Any] | None = None
+    """The first and the last row, where they are not those of `nodes`."""
+
+    def showing(self, nodes: Sequence[Any]) -> "Page":
+        """The page with some of its rows left out; it begins and ends where it did, so that its neighbours join on."""
+        return replace(self, nodes=nodes, ends=self.ends or ((self.nodes[0], self.nodes[-1]) if self.nodes else None))
 
     @property
     def edges(self) -> list[Edge[Any]]:
@@ -130,11 +136,12 @@ class Page:
 
     @property
     def page_info(self) -> PageInfo:
+        first, last = self.ends or ((self.nodes[0], self.nodes[-1]) if self.nodes else (None, None))
         return PageInfo(
             has_next_page=self.has_next,
             has_previous_page=self.has_previous,
-            start_cursor=self.cursor(self.nodes[0]) if self.nodes else None,
-            end_cursor=self.cursor(self.nodes[-1]) if self.nodes else None,
+            start_cursor=self.cursor(first) if first is not None else None,
+            end_cursor=self.cursor(last) if last is not None else None,
         )
 
     @property
@@ -261,6 +268,12 @@ class Listing:
             cursor=self.cursor,
             count=count,
         )
+
+
+async def shown(pages: dict[int, Page], seen: Callable[[list[Any]], Awaitable[list[Any]]]) -> dict[int, Page]:
+    """The pages with those of their rows that `seen` gives, which is asked once for the rows of all; the counts stay."""
+    left = {row.id for row in await seen([row for page in pages.values() for row in page.nodes])}
+    return {key: page.showing([row for row in page.nodes if row.id in left]) for key, page in pages.items()}
 
 
 def page_of(nodes: Sequence[Any], window: Window) -> Page:

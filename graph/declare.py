@@ -15,7 +15,7 @@ import strawberry
 from graphql import GraphQLField, GraphQLInterfaceType, GraphQLObjectType, GraphQLResolveInfo, GraphQLSchema, GraphQLUnionType
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
-from graph.connections import Listing, Order, OrderDirection, Window
+from graph.connections import Listing, Order, OrderDirection, Window, shown
 from graph.context import Context
 from graph.loading import Loader
 from graph.rules.policy import Action, require
@@ -101,11 +101,13 @@ def to_many(
     filter: type | None = None,
     ordering: type | None = None,
     action: Action | None = None,
+    seen: Callable[[Context, list[Any]], Awaitable[list[Any]]] | None = None,
 ) -> Any:
     """The rows whose foreign key names this one, as a keyset connection.
 
     `filter` is an input type whose `conditions()` gives SQL conditions; `ordering` an input type whose `order()` gives an Order;
-    `action` is required of the viewer on each parent.
+    `action` is required of the viewer on each parent; `seen` gives those rows of all pages of a level that the viewer may see, and the
+    others are left out of their pages.
     """
     listing = Listing(table=key.class_, order=order_by, conditions=where, parent=key)
 
@@ -117,7 +119,8 @@ def to_many(
         window = window_of(arguments)
 
         async def fetch(ids: list[int]) -> dict[int, Any]:
-            return await asked.pages(context, window, ids)
+            pages = await asked.pages(context, window, ids)
+            return pages if seen is None else await shown(pages, lambda rows: seen(context, rows))
 
         return await context.loader((key, repr(arguments)), fetch).get(root.id)
 

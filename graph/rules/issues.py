@@ -7,14 +7,24 @@ from sqlalchemy import delete, insert
 from sqlmodel import col
 
 from graph.context import Context
-from graph.errors import Invalid
-from graph.rules import finding, naming
+from graph.errors import Invalid, NotFound
+from graph.events import object_payloads
+from graph.events.publish import publish
+from graph.rules import finding, naming, system_notes
 from graph.rules.policy import Action, may
 from graph.rules.states import ISSUE, IssueEvent
 from storage import tables
-from storage.tables import IssueState, Visibility, counters, labels, members
+from storage.tables import IssueState, Visibility, counters, issues, labels, members
 
 DEFAULT_COLOR = "#428BCA"
+
+
+async def hold(context: Context, issue: tables.Issue) -> tables.Issue:
+    """The issue as it is now, for a change that no other may cross. Raises NotFound when it was removed meanwhile."""
+    held = await context.first(issues.held(issue.id))
+    if held is None:
+        raise NotFound("Issue")
+    return held
 
 
 async def next_iid(context: Context, project: tables.Project, kind: tables.CounterKind) -> int:
@@ -48,19 +58,23 @@ async def milestone(context: Context, project: tables.Project, milestone_id: int
     return found.id
 
 
-async def set_labels(context: Context, issue: tables.Issue, names: list[str]) -> None:
-    """Gives the issue exactly these labels; a missing one is created with the default colour. Raises Invalid.
+async def set_labels(context: Context, issue: tables.Issue, names: list[str]) -> bool:
+    """Gives the issue, which is new or held, exactly these labels; a missing one is created with the default colour. Raises Invalid.
+
+    Says whether anything changed.
 
     What is held, is held in this order by everybody: the issue, its labels to be, the labels it has. So two who label the issue, and
     others who delete or rename the labels meanwhile, wait for each other instead of failing.
     """
     titles = list(dict.fromkeys(naming.label(name) for name in names if name.strip()))
-    await context.session.execute(tables.lock(tables.Issue, issue.id))
     found = await _labels_to_be(context, issue.project_id, titles) if titles else []
-    await context.session.execute(delete(tables.IssueLabel).where(col(tables.IssueLabel.issue_id) == issue.id))
+    label_id = col(tables.IssueLabel.label_id)
+    had = await context.session.execute(delete(tables.IssueLabel).where(col(tables.IssueLabel.issue_id) == issue.id).returning(label_id))
+    before = set(had.scalars())
     if found:
         await context.session.execute(insert(tables.IssueLabel), [{"issue_id": issue.id, "label_id": label.id} for label in found])
     context.loaders.clear()
+    return before != {label.id for label in found}
 
 
 async def _labels_to_be(context: Context, project_id: int, titles: list[str]) -> list[tables.Label]:
@@ -100,6 +114,15 @@ def change_state(context: Context, issue: tables.Issue, event: IssueEvent) -> bo
     issue.state = following
     issue.closed_at = context.now() if following is IssueState.CLOSED else None
     return True
+
+
+async def tell(context: Context, issue: tables.Issue, before: system_notes.Facts, *, labeled: bool = False) -> None:
+    """Tells notes and hooks what a change made of the issue, if it made anything. `labeled`: whether its labels are others."""
+    if system_notes.Facts.of(issue) == before and not labeled:
+        return
+    await system_notes.write_changes(context, issue, before)
+    action = "update" if issue.state == before.state else "close" if issue.state is IssueState.CLOSED else "reopen"
+    await publish(context, object_payloads.IssueChanged, issue, action)
 
 
 def touched(context: Context, row: Any) -> None:

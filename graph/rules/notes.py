@@ -7,8 +7,8 @@ from typing import Any
 from sqlmodel import col
 
 from graph.context import Context
-from graph.errors import Required, Taken
-from graph.rules import finding, naming, uploads
+from graph.errors import NotFound, Required, Taken
+from graph.rules import finding, naming, system_notes, uploads
 from graph.rules.policy import Action, may, seen_projects
 from storage import tables
 from storage.tables.base import Row
@@ -56,13 +56,20 @@ async def parent_of(context: Context, note: tables.Note) -> Any:
 
 
 async def require_seen(context: Context, note: tables.Note) -> None:
-    """Raises what speaks against seeing what the note stands under: Forbidden, NotFound."""
+    """Raises what speaks against seeing the note, or what it stands under: Forbidden, NotFound."""
     await finding.require_seen(context, kind_of(note).read, await parent_of(context, note))
+    await require_told(context, note)
+
+
+async def require_told(context: Context, note: tables.Note) -> None:
+    """Raises NotFound for a note that tells of what the viewer may not see."""
+    if not await system_notes.seen(context, [note]):
+        raise NotFound("Note")
 
 
 async def seen(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
     """Those that the viewer may see: a few statements for each kind of parent, whatever the number of notes."""
-    notes = list(notes)
+    notes = await system_notes.seen(context, notes)
     projects = await seen_projects(context, [note.project_id for note in notes])
     for kind in NOTEABLES:
         await context.rows_by_id(kind.table).get_many(key for note in notes if (key := getattr(note, kind.key)) is not None)
@@ -101,6 +108,12 @@ async def vote(context: Context, note: tables.Note) -> None:
     )
     if await context.exists(tables.any_row(tables.Note, *same)):
         raise Taken("body")
+
+
+async def mention(context: Context, note: tables.Note, parent: Any) -> None:
+    """Tells the issues that the note mentions. Only what stands under an issue mentions others."""
+    if isinstance(parent, tables.Issue):
+        await system_notes.write_mentions(context, parent, note.body)
 
 
 def is_fixed(note: tables.Note) -> bool:

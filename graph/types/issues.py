@@ -10,8 +10,10 @@ from sqlmodel import col
 from graph.connections import Connection, Listing, Order, OrderDirection
 from graph.context import Info
 from graph.declare import Node, column, connection_field, entity, names_of, narrowed, order_of, to_many, to_one, window_of
+from graph.events import object_payloads
+from graph.events.publish import publish
 from graph.mutations import mutation
-from graph.rules import finding, issues, naming
+from graph.rules import finding, issues, naming, system_notes
 from graph.rules.policy import Action, may, require, visible_projects
 from graph.rules.states import IssueEvent
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
@@ -192,8 +194,11 @@ async def _happen(info: Info, input: NumberedInProject, event: IssueEvent) -> ta
     context = info.context
     _, issue = await find(context, tables.Issue, input)
     await require(context, Action.UPDATE_ISSUE, issue)
+    issue = await issues.hold(context, issue)
+    before = system_notes.Facts.of(issue)
     if issues.change_state(context, issue, event):
         issue.updated_at = context.now()
+    await issues.tell(context, issue, before)
     return issue
 
 
@@ -219,6 +224,8 @@ async def create_issue(info: Info, input: CreateIssueInput) -> tables.Issue:
     await context.add(issue)
     if triaging:
         await issues.set_labels(context, issue, value_or(input.labels, []))
+    await system_notes.write_mentions(context, issue, issue.description)
+    await publish(context, object_payloads.IssueChanged, issue, "open")
     return issue
 
 
@@ -227,6 +234,8 @@ async def update_issue(info: Info, input: UpdateIssueInput) -> tables.Issue:
     context = info.context
     project, issue = await find(context, tables.Issue, input)
     await require(context, Action.UPDATE_ISSUE, issue)
+    issue = await issues.hold(context, issue)
+    before, labeled = system_notes.Facts.of(issue), False
     if value_or(input.state_event, None) is not None:
         issues.change_state(context, issue, input.state_event)  # type: ignore[arg-type]
     if value_or(input.title, None) is not None:
@@ -239,8 +248,9 @@ async def update_issue(info: Info, input: UpdateIssueInput) -> tables.Issue:
         if sent(input.milestone_id):
             issue.milestone_id = await issues.milestone(context, project, input.milestone_id)
         if sent(input.labels):
-            await issues.set_labels(context, issue, input.labels or [])
+            labeled = await issues.set_labels(context, issue, input.labels or [])
     issue.updated_at = context.now()
+    await issues.tell(context, issue, before, labeled=labeled)
     return issue
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import strawberry
 
@@ -10,12 +10,15 @@ from graph.connections import Connection, Order
 from graph.context import Context, Info
 from graph.declare import Node, column, entity, to_many, to_one
 from graph.errors import Invalid, NotFound
+from graph.events import object_payloads
+from graph.events.publish import publish
 from graph.mutations import mutation
-from graph.rules import finding, notes
+from graph.rules import finding, notes, system_notes
 from graph.rules.policy import Action, may, project_of, require
 from graph.types.inputs import InProject, NumberedInProject, find, given, value_or
 from graph.types.users import User
 from storage import tables
+from storage.tables import notes as statements
 
 if TYPE_CHECKING:
     from graph.types.issues import Issue
@@ -87,7 +90,13 @@ def _row(note: Any) -> tables.Note:
 
 
 def _notes_of(key: Any) -> Any:
-    return to_many(key, order_by=Order(tables.Note.id), action=Action.READ_NOTE, description="The notes under it, oldest first.")
+    return to_many(
+        key,
+        order_by=Order(tables.Note.id),
+        action=Action.READ_NOTE,
+        seen=system_notes.seen,
+        description="The notes under it, oldest first. One that tells of a mention in what the viewer may not see is counted, not shown.",
+    )
 
 
 def _note_of(key: Any) -> Any:
@@ -99,9 +108,22 @@ def _note_of(key: Any) -> Any:
         found = await finding.within(context, tables.Note, await project_of(context, self), database_id=database_id)
         if getattr(found, key.key) != self.id:
             raise NotFound("Note")
+        await notes.require_told(context, found)
         return found  # type: ignore[return-value]
 
     return strawberry.field(note, description="A note under it, by its v3 id.")
+
+
+class Votes(NamedTuple):
+    up: int = 0
+    down: int = 0
+
+
+async def _votes(context: Context, issue: Any) -> Votes:
+    async def fetch(ids: list[int]) -> dict[int, Votes]:
+        return {key: Votes(up, down) for key, up, down in await context.tuples(statements.votes_of_issues(ids))}
+
+    return await context.loader(statements.votes_of_issues, fetch).get(issue.id) or Votes()
 
 
 @strawberry.type
@@ -110,6 +132,14 @@ class IssueNotes:
 
     notes: Connection[Note] = _notes_of(tables.Note.issue_id)
     note: Note | None = _note_of(tables.Note.issue_id)
+
+    @strawberry.field(description="How many gave it a thumb up.")
+    async def upvotes(self, info: Info) -> int:
+        return (await _votes(info.context, self)).up
+
+    @strawberry.field(description="How many gave it a thumb down.")
+    async def downvotes(self, info: Info) -> int:
+        return (await _votes(info.context, self)).down
 
 
 @strawberry.type
@@ -169,7 +199,10 @@ async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
     )
     await notes.write(context, note, input.body)
     await notes.vote(context, note)
-    return await context.add(note)
+    await context.add(note)
+    await notes.mention(context, note, parent)
+    await publish(context, object_payloads.NoteWritten, note)
+    return note
 
 
 @mutation(entity="note", returns=Note, entity_description="The note as it is now.", description="Rewrites a note.")
@@ -186,6 +219,7 @@ async def update_note(info: Info, input: UpdateNoteInput) -> tables.Note:
     if not notes.is_fixed(note):
         await notes.write(context, note, text)
         note.updated_at = context.now()
+        await notes.mention(context, note, await notes.parent_of(context, note))
     return note
 
 

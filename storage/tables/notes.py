@@ -1,6 +1,10 @@
 """Notes: what people, and the service itself, write under a thing: an issue or a snippet."""
 
-from sqlmodel import Field
+from typing import Any
+
+from sqlalchemy import Select, UniqueConstraint, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Field, col
 
 from storage.tables.base import Dated, long_text, refers
 
@@ -9,10 +13,12 @@ class Note(Dated, table=True):
     """One of the foreign keys `issue_id` and `snippet_id` is set: what the note stands under.
 
     `system` notes are written by the service; `upvote` and `downvote` mark a note that is only a thumb.
-    `attachment` is the name of the uploaded file that the body links to.
+    `attachment` is the name of the uploaded file that the body links to. `source_issue_id`, of `source_project_id`, is the issue that a
+    system note tells mentioned this one; it is told of once.
     """
 
     __tablename__ = "notes"
+    __table_args__: Any = (UniqueConstraint("source_issue_id", "issue_id"), {"sqlite_autoincrement": True})
 
     project_id: int = refers("projects.id", index=True)
     issue_id: int | None = refers("issues.id", optional=True, index=True)
@@ -23,3 +29,19 @@ class Note(Dated, table=True):
     system: bool = False
     upvote: bool = False
     downvote: bool = False
+    source_project_id: int | None = refers("projects.id", optional=True, index=True)
+    source_issue_id: int | None = refers("issues.id", optional=True)
+
+
+def write_system(dialect: str, rows: list[dict[str, Any]]) -> Any:
+    """The statement that writes system notes, but none of a mention that is told already."""
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    values = [Note(system=True, **row).model_dump(exclude={"id"}) for row in rows]
+    return insert(Note).values(values).on_conflict_do_nothing(index_elements=["source_issue_id", "issue_id"])
+
+
+def votes_of_issues(issue_ids: list[int]) -> Select[int | None, int, int]:
+    """(issue id, number of upvotes, number of downvotes) for the issues that have any."""
+    voted = (func.count().filter(col(Note.upvote)), func.count().filter(col(Note.downvote)))
+    statement = select(col(Note.issue_id), *voted).where(col(Note.issue_id).in_(issue_ids), col(Note.upvote) | col(Note.downvote))
+    return statement.group_by(col(Note.issue_id))

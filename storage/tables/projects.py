@@ -1,5 +1,6 @@
 """Projects: a repository and what is kept around it."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
@@ -57,6 +58,13 @@ def by_full_path(namespace: str, path: str) -> Select[Project]:
         .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
         .where(col(Namespace.path_key) == namespace.lower(), col(Project.path_key) == path.lower())
     )
+
+
+def of_path_keys(keys: Iterable[tuple[str, str]]) -> Select[str, Project]:
+    """(path key of the namespace, project) for all of these pairs that there are; and for mixtures of two of them."""
+    first, second = zip(*keys, strict=True)
+    statement = select(col(Namespace.path_key), Project).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+    return statement.where(col(Namespace.path_key).in_(first), col(Project.path_key).in_(second))
 
 
 def held(project_id: int) -> Select[Project]:

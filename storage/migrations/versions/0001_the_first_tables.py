@@ -435,11 +435,16 @@ def upgrade() -> None:
         sa.Column("system", sa.Boolean(), nullable=False),
         sa.Column("upvote", sa.Boolean(), nullable=False),
         sa.Column("downvote", sa.Boolean(), nullable=False),
+        sa.Column("source_project_id", sa.Integer(), nullable=True),
+        sa.Column("source_issue_id", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_notes_author_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["issue_id"], ["issues.id"], name=op.f("fk_notes_issue_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_notes_project_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["snippet_id"], ["snippets.id"], name=op.f("fk_notes_snippet_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["source_issue_id"], ["issues.id"], name=op.f("fk_notes_source_issue_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["source_project_id"], ["projects.id"], name=op.f("fk_notes_source_project_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_notes")),
+        sa.UniqueConstraint("source_issue_id", "issue_id", name=op.f("uq_notes_source_issue_id_issue_id")),
         sqlite_autoincrement=True,
     )
     with op.batch_alter_table("notes", schema=None) as batch_op:
@@ -447,3 +452,4 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_notes_issue_id"), ["issue_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_notes_project_id"), ["project_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_notes_snippet_id"), ["snippet_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_notes_source_project_id"), ["source_project_id"], unique=False)
