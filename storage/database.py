@@ -258,7 +258,7 @@ class Database:
             event.listen(self.engine.sync_engine, "checkout", _refuse_closed)
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[Session]:
+    async def reading(self) -> AsyncIterator[ReadingSession]:
         """A session for statements that change nothing; what it did is rolled back at the end."""
         async with ReadingSession(self) as session:
             yield session
@@ -285,7 +285,8 @@ class Database:
             return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._threads)
         arguments, settings = self.engine.dialect.create_connect_args(self.url)
         settings = {name: value for name, value in settings.items() if not name.startswith("prepared_statement_")}
-        connection = await _connect_to_postgresql(*arguments, **settings, **POSTGRESQL)
+        given = {**POSTGRESQL["server_settings"], "default_transaction_read_only": "on"}
+        connection = await _connect_to_postgresql(*arguments, **settings, **{**POSTGRESQL, "server_settings": given})
         # As SQLAlchemy's dialect does on its own connections.
         for name in ("json", "jsonb"):
             await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=orjson.loads)

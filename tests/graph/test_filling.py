@@ -1,0 +1,98 @@
+"""Filling rows gives what graphql-core's own executor gives, errors and their places included."""
+
+from typing import Any
+
+import pytest
+from graphql import Executor
+
+from graph import execute
+from graph.execute import Outcome
+from graph.filling import Filler
+from graph.schema import graphql_schema
+from storage import tables
+from tests.forge import Ask
+from tests.make import Make
+from tests.statements import Statements
+
+LIST = """
+query ($path: String!, $brief: Boolean!) {
+  project(path: $path) {
+    title: name
+    issues(first: 30) {
+      totalCount
+      nodes {
+        __typename id iid state createdAt closedAt @skip(if: $brief) labels labelNodes { name color }
+        author { name ...person } assignee { ...person } milestone { title dueDate project: projectId }
+        project { name issue(iid: 1) { title author { username } } }
+        notes(first: 2) { nodes { body author { name } issue { iid author { id } } } }
+      }
+      edges { node { iid assignee { name } } }
+    }
+  }
+}
+fragment person on User { name username state avatarUrl webUrl }
+"""
+
+
+@pytest.fixture
+async def project(make: Make) -> tables.Project:
+    owner, other = await make.user(), await make.user()
+    project = await make.project(owner=owner, members=[(other, 30)])
+    milestone = await make.milestone(project)
+    labels = [await make.label(project, title) for title in ("b", "a")]
+    for number in range(6):
+        issue = await make.issue(
+            project,
+            author=(owner, other)[number % 2],
+            assignee_id=(None, owner.id, other.id)[number % 3],
+            milestone_id=milestone.id if number % 2 else None,
+            labels=labels[: number % 3],
+            state=tables.IssueState.CLOSED if number > 3 else tables.IssueState.OPENED,
+        )
+        await make.note(issue)
+    return project
+
+
+@pytest.fixture
+def both(ask: Ask, make: Make, project: tables.Project, monkeypatch: pytest.MonkeyPatch) -> Any:
+    async def run(query: str, **variables: Any) -> tuple[Outcome, Outcome]:
+        owner = await make.fetch(tables.User, project.creator_id or 0)
+        outcomes = []
+        for executor in (Filler, Executor):
+            monkeypatch.setattr(execute, "Filler", executor)
+            outcomes.append(await ask(query, owner, path=str(project.id), **variables))
+        return outcomes[0], outcomes[1]
+
+    return run
+
+
+@pytest.mark.parametrize("brief", [True, False])
+async def test_gives_the_same_in_the_same_order(both: Any, brief: bool) -> None:
+    filled, general = await both(LIST, brief=brief)
+
+    assert filled.errors == general.errors == []
+    assert repr(filled.data) == repr(general.data)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "field"), [("DateTime", "closedAt"), ("DateTime", "createdAt"), ("String", "author { username }"), ("String", "labels")]
+)
+async def test_places_errors_the_same(both: Any, scalar: str, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(value: Any) -> Any:
+        raise ValueError("cannot be spelled")
+
+    monkeypatch.setattr(graphql_schema.type_map[scalar], "coerce_output_value", refuse)
+    filled, general = await both("query ($path: String!) { project(path: $path) { issues { nodes { iid " + field + " } } } }")
+
+    assert filled.errors
+    assert sorted(map(repr, filled.errors)) == sorted(map(repr, general.errors))
+    assert filled.data == general.data
+
+
+async def test_asks_once_for_a_level(ask: Ask, make: Make, project: tables.Project, statements: Statements) -> None:
+    query = "query ($path: String!) { project(path: $path) { issues { nodes { author { name } assignee { name } labels } } } }"
+    owner = await make.fetch(tables.User, project.creator_id or 0)
+
+    # The viewer, the project, the level, the issues, all people, all labels.
+    with statements.at_most(6):
+        await ask.data(query, owner, path=str(project.id))

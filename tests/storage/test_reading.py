@@ -1,0 +1,142 @@
+"""Reading beside the ORM: the same values, rows that nobody can change in a query and rows of the session in a mutation."""
+
+import asyncio
+from datetime import UTC, date, datetime
+
+import pytest
+from sqlalchemy import select, text, update
+from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.orm.exc import UnmappedInstanceError
+from sqlmodel import col
+
+from storage import tables
+from storage.database import Database
+from storage.reading import Readers
+from storage.tables import MilestoneState, users
+from storage.tables.base import rows_of_ids
+from tests.make import Make
+from tests.statements import Statements
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+class TestQuery:
+    async def test_gives_what_the_orm_gives(self, database: Database, make: Make) -> None:
+        project = await make.project(tag_list=["a", "ü"], description=None)
+        await make.milestone(project, due_date=date(2026, 2, 28), state=MilestoneState.CLOSED, created_at=MOMENT)
+
+        async with database.reading() as session:
+            for table in (tables.Project, tables.Milestone, tables.User):
+                ((read,),) = (await session.read(select(table)))[:1]
+                known = (await session.execute(select(table))).scalars().first()
+                assert type(read) is table
+                for column in table.__table__.columns:
+                    assert getattr(read, column.key) == getattr(known, column.key)
+
+    async def test_mixes_tables_and_values(self, database: Database, make: Make) -> None:
+        user = await make.user()
+
+        async with database.reading() as session:
+            (row,) = await session.read(select(col(tables.User.name), tables.User, col(tables.User.state)))
+
+        assert (row[0], row[1].id, row[2]) == (user.name, user.id, tables.UserState.ACTIVE)
+
+    async def test_takes_values_by_name_and_lists_of_any_length(self, database: Database, make: Make) -> None:
+        made = [await make.user() for _ in range(3)]
+
+        async with database.reading() as session:
+            for ids in ([], [made[0].id], [user.id for user in made], [made[2].id, 999_999]):
+                found = await session.read(*rows_of_ids(tables.User, ids))
+                assert {row.id for (row,) in found} == {user.id for user in made if user.id in ids}
+            assert await session.read(users.BY_TOKEN, {"digest": "0" * 64}) == []
+
+    async def test_rows_cannot_be_changed(self, database: Database, make: Make) -> None:
+        await make.user()
+
+        async with database.reading() as session:
+            ((user,),) = await session.read(select(tables.User))
+            with pytest.raises((AttributeError, UnmappedInstanceError)):
+                user.name = "Other"
+
+    async def test_cannot_write(self, database: Database) -> None:
+        async with database.reading() as session:
+            await session.read(select(tables.User))
+            with pytest.raises(Exception, match=r"read-?only"):
+                await session._reader.fetch("DELETE FROM users", ())
+
+    async def test_is_counted(self, database: Database, statements: Statements) -> None:
+        async with database.reading() as session:
+            with statements.counted() as seen:
+                await session.read(select(tables.User))
+        assert len(seen) == 1
+
+    async def test_refuses_after_its_end(self, database: Database) -> None:
+        async with database.reading() as session:
+            await session.read(select(tables.User))
+        with pytest.raises(InvalidRequestError):
+            await session.read(select(tables.User))
+
+    async def test_a_statement_that_was_cut_off_takes_its_connection_along(self, database: Database) -> None:
+        slow = {
+            "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1e9) SELECT count(*) FROM n",
+            "postgresql": "SELECT pg_sleep(30)",
+        }[database.dialect]
+        async with database.reading() as session:
+            await session.read(select(tables.User))
+            before = session._reader
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await before.fetch(slow, ())
+        async with database.reading() as session:
+            assert await session.read(select(tables.User)) == []
+            assert session._reader is not before
+
+    async def test_waits_for_a_free_connection_for_a_bounded_time(self) -> None:
+        class Idle:
+            def rest(self) -> bool:
+                return True
+
+        async def connect() -> Idle:
+            return Idle()
+
+        readers = Readers(connect, 1, 0.05)  # type: ignore[arg-type]
+        taken = await readers.take()
+        with pytest.raises(TimeoutError):
+            await readers.take()
+        readers.give_back(taken)
+        assert await readers.take() is taken
+
+
+class TestMutation:
+    async def test_rows_are_the_sessions_own(self, database: Database, make: Make) -> None:
+        user = await make.user()
+
+        async with database.writing() as session:
+            ((first,),) = await session.read(select(tables.User))
+            ((again,),) = await session.read(select(tables.User))
+            assert first is again
+            assert await session.get(tables.User, user.id) is first
+            first.name = "Changed"
+            # A reading writes what is pending first, as the ORM's own do.
+            assert await session.read(select(col(tables.User.name))) == [("Changed",)]
+            await session.commit()
+
+        assert (await make.fetch(tables.User, user.id)).name == "Changed"  # type: ignore[union-attr]
+
+    async def test_sees_what_was_changed_behind_the_row(self, database: Database, make: Make) -> None:
+        await make.user()
+
+        async with database.writing() as session:
+            ((user,),) = await session.read(select(tables.User))
+            await session.execute(update(tables.User).values(name=text("'Behind'")))
+            session.expire(user)
+            ((again,),) = await session.read(select(tables.User))
+            assert again is user
+            assert user.name == "Behind"
+
+    async def test_reads_within_the_transaction(self, database: Database, make: Make) -> None:
+        async with database.writing() as session:
+            session.add(tables.User(username="new", name="New", email="new@example.org"))
+            assert len(await session.read(select(tables.User))) == 1
+        async with database.reading() as session:
+            assert await session.read(select(tables.User)) == []
