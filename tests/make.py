@@ -1,6 +1,8 @@
 """Builds rows for tests: `make.project(owner=user)`. What is not given is made up, and differs from call to call."""
 
+import base64
 import shutil
+import struct
 from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -31,6 +33,16 @@ EXTERNAL_URL = "http://forge.example"
 def token_of(user: tables.User) -> str:
     """The private token of a user that `make` built."""
     return f"token-{user.username}"
+
+
+def ssh_key(number: int) -> str:
+    """A public key of this number: made of a counted modulus, which is quicker than making real ones."""
+
+    def part(data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + data
+
+    blob = part(b"ssh-rsa") + part(b"\x01\x00\x01") + part(b"\x00\xc1" + number.to_bytes(4, "big") * 63 + b"\x01\x01\x01")
+    return f"ssh-rsa {base64.b64encode(blob).decode()}"
 
 
 class Make:

@@ -45,6 +45,10 @@ GET /projects/:id/milestones/:milestone_id                    401 404 200 200 20
 POST /projects/:id/milestones                                 401 404 403 403 403 201 201 201 401 403
 PUT /projects/:id/milestones/:milestone_id                    401 404 403 403 403 200 200 200 401 403
 GET /projects/:id/milestones/:milestone_id/issues             401 404 200 200 200 200 200 200 401 200
+GET /hooks                                                    401 403 403 403 403 403 403 200 401 403
+POST /hooks                                                   401 403 403 403 403 403 403 201 401 403
+GET /hooks/:id                                                401 403 403 403 403 403 403 200 401 403
+DELETE /hooks/:id                                             401 403 403 403 403 403 403 200 401 403
 GET /users                                                    401 200 200 200 200 200 200 200 401 200
 GET /users/:id                                                401 200 200 200 200 200 200 200 401 200
 POST /users                                                   401 403 403 403 403 403 403 201 401 403
@@ -124,6 +128,10 @@ createUpload         401  not_found ok        ok        ok        ok        ok  
 createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok
 updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 signUp               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+createHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+testHook             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+deleteHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+redeliverHook        401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 """
 """The users of `updateUser` … `deleteEmail` are somebody else. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in,

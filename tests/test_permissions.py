@@ -1,8 +1,6 @@
 """Every operation answers every kind of caller as the permission matrix (tests/permissions.py) says."""
 
-import base64
 import re
-import struct
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -12,9 +10,10 @@ import pytest
 from graph.schema import graphql_schema
 from rest_v3.routes import EXTRA, ROUTES
 from storage import tables
+from storage.database import now
 from storage.tables import AccessLevel, UserState, Visibility
 from tests.forge import Api, Ask
-from tests.make import Make
+from tests.make import Make, ssh_key
 from tests.permissions import MUTATIONS, OPEN_V3, ROLES, V3, rows
 
 V3_ROWS, MUTATION_ROWS = rows(V3), rows(MUTATIONS)
@@ -93,6 +92,11 @@ class World:
                 email = tables.Email(user_id=self.somebody.id, email=f"more{next(self.numbers)}@example.org")
                 await make.save(email)
                 return email
+            case "hook":
+                # An inner address, which is refused before anything is sent.
+                hook = tables.Hook(url="http://127.0.0.1:9/")
+                await make.save(hook)
+                return hook
         raise KeyError(name)
 
 
@@ -148,6 +152,9 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
             keys["project_id"] = (await world.target("doomed project", role, call)).id
     elif path == "/application/settings":
         parameters = {"sign_in_text": "Hello"}
+    elif path.startswith("/hooks"):
+        keys["id"] = (await world.target("hook", role, call)).id
+        parameters = {"url": "http://hooks.invalid/"}
     elif "/keys" in path or "/emails" in path:
         noun = "key" if "/keys" in path else "email"
         thing = await world.target(noun, role, call)
@@ -161,16 +168,6 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
         parameters = {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
     filled = re.sub(r":(\w+)", lambda match: str(keys[match[1]]), path)
     return method, filled, parameters
-
-
-def ssh_key(number: int) -> str:
-    """A key that no other call uses: made of a counted modulus, which is quicker than making real ones."""
-
-    def part(data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + data
-
-    blob = part(b"ssh-rsa") + part(b"\x01\x00\x01") + part(b"\x00\xc1" + number.to_bytes(4, "big") * 63 + b"\x01\x01\x01")
-    return f"ssh-rsa {base64.b64encode(blob).decode()}"
 
 
 class TestV3:
@@ -206,6 +203,19 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
         case "deleteSshKey" | "deleteEmail":
             thing = await world.target("key" if name == "deleteSshKey" else "email", role, name)
             return {"userId": world.somebody.id, "databaseId": thing.id}
+        case "createHook":
+            return {"url": "http://hooks.invalid/"}
+        case "testHook" | "deleteHook":
+            return {"databaseId": (await world.target("hook", role, name)).id}
+        case "redeliverHook":
+            hook = await world.target("hook", role, name)
+            event = tables.Event(name="project_create", payload={}, created_at=now())
+            await make.save(event)
+            delivery = tables.Delivery(
+                event_id=event.id, hook_id=hook.id, webhook_id=f"{number}", event_name="project_create", created_at=now()
+            )
+            await make.save(delivery)
+            return {"databaseId": delivery.id}
         case "createGroup":
             return {"name": f"G{number}", "path": f"g{number}"}
         case "updateGroup":
