@@ -61,6 +61,7 @@ class TestQuery:
     async def test_cannot_write(self, database: Database) -> None:
         async with database.reading() as session:
             await session.read(select(tables.User))
+            assert session._reader is not None
             with pytest.raises(Exception, match=r"read-?only"):
                 await session._reader.fetch("DELETE FROM users", ())
 
@@ -84,6 +85,7 @@ class TestQuery:
         async with database.reading() as session:
             await session.read(select(tables.User))
             before = session._reader
+            assert before is not None
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.1):
                     await before.fetch(slow, ())
