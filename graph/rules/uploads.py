@@ -17,9 +17,9 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Invalid, NotFound, TooLarge
+from graph.rules import settings
 from storage import tables
 from storage.tables import uploads
-from storage.tables.settings import SETTINGS_ID
 from storage.uploads import new_secret
 
 MEGABYTE = 2**20
@@ -89,8 +89,7 @@ def address(upload: tables.Upload) -> str:
 
 async def limit(context: Context) -> int:
     """The most bytes of a file, which administrators set in megabytes."""
-    rules = await context.rows_by_id(tables.Settings).get(SETTINGS_ID) or tables.Settings()
-    return rules.max_attachment_size * MEGABYTE
+    return (await settings.current(context)).max_attachment_size * MEGABYTE
 
 
 async def keep(context: Context, project: tables.Project, ticket: str, name: str) -> tables.Upload:
