@@ -184,3 +184,62 @@ class TestUpdateIssueNote:
         kept = await make.fetch(tables.Note, note.id)
         assert kept is not None
         assert kept.body == "Old"
+
+
+class TestSystemNotes:
+    """What the service writes under issues, as GET …/notes shows it."""
+
+    async def test_tell_of_changes(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user("ada")), path="mill")
+        issue, milestone = await make.issue(project, title="Old"), await make.milestone(project, title="1.0")
+        path = f"/projects/{project.id}/issues/{issue.id}"
+
+        await api.put(path, owner, state_event="close")
+        await api.put(path, owner, title="New", labels="bug", assignee_id=owner.id, milestone_id=milestone.id, state_event="reopen")
+        await api.put(path, owner, assignee_id=0, milestone_id=0)
+        notes = (await api.get(f"{path}/notes", owner)).json()
+
+        assert [note["body"] for note in notes] == [
+            "Status changed to closed",
+            "Status changed to reopened",
+            "Title changed from **Old** to **New**",
+            f"Milestone changed to [1.0](http://forge.example/ada/mill/milestones/{milestone.iid})",
+            "Reassigned to @ada",
+            "Milestone removed",
+            "Assignee removed",
+        ]
+        told = {(note["system"], note["author"]["username"], note["noteable_type"], note["upvote"]) for note in notes}
+        assert told == {(True, "ada", "Issue", False)}
+
+    async def test_tell_of_mentions(self, api: Api, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        first = await make.issue(project)
+
+        second = (await api.post(f"/projects/{project.id}/issues", owner, title="x", description="As in #1")).json()
+        await api.post(f"/projects/{project.id}/issues/{second['id']}/notes", owner, body="#1 again")
+
+        notes = (await api.get(f"/projects/{project.id}/issues/{first.id}/notes", owner)).json()
+        assert [(note["body"], note["system"]) for note in notes] == [("mentioned in issue #2", True)]
+
+
+class TestHiddenMentions:
+    """A mention in what the caller does not see: 404 by itself, left out of its page, and counted (wire facts 2 and 3)."""
+
+    async def test_are_not_found_and_make_a_page_short(self, api: Api, make: Make) -> None:
+        owner, outsider = await make.user("ada"), await make.user()
+        public = await make.project(owner=owner, path="open", visibility=Visibility.PUBLIC)
+        secret = await make.project(owner=owner, path="secret")
+        issue, source = await make.issue(public), await make.issue(secret)
+        await api.post(f"/projects/{secret.id}/issues/{source.id}/notes", owner, body="ada/open#1")
+        await make.note(issue, body="Plain")
+        path = f"/projects/{public.id}/issues/{issue.id}/notes"
+
+        shown, hidden = await api.get(path, owner), await api.get(path, outsider)
+        assert [note["body"] for note in shown.json()] == ["mentioned in issue ada/secret#1", "Plain"]
+        assert [note["body"] for note in hidden.json()] == ["Plain"]
+        assert (shown.headers["X-Total"], hidden.headers["X-Total"]) == ("2", "2")
+
+        mention = f"{path}/{shown.json()[0]['id']}"
+        assert (await api.get(mention, owner)).status_code == 200
+        for answer in (await api.get(mention, outsider), await api.put(mention, outsider, body="x")):
+            assert (answer.status_code, answer.json()) == (404, {"message": "404 Not found"})
