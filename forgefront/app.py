@@ -12,14 +12,17 @@ import rest_v3
 from forgefront import health, uploads
 from forgefront.config import Config
 from forgefront.engine import Engine
+from forgefront.git_http import GitHttp
 from forgefront.health import Readiness, database_answers, folder_is_writable
 from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
 from forgefront.worker import Worker, every
 from graph.events.deliver import Deliverer
+from graph.git_access import GitAccess
 from graph.http import door
 from graph.rules.uploads import sweep
 from storage.database import is_unavailable
+from storage.git.transport import Transport
 
 REST = "/api/v3"
 SWEEP_SECONDS = 3600.0
@@ -43,6 +46,8 @@ class App(Engine):
             self._exact["/-/metrics"] = metrics
         self._uploaded = uploads.UploadDoor(self.graph, self.uploads)
         self._rest = rest_v3.application(self.graph, external_url=config.base_url, profile=config.v3_profile)
+        transport = Transport(processes=config.git_processes, largest_push=config.largest_push * 1024 * 1024)
+        self._git = GitHttp(GitAccess(self.graph.services), transport)
         self._attended = Attend(self._dispatch, metrics, is_unavailable)
         self._deliverer = Deliverer(self.graph.services, on_attempt=metrics.count_delivery)
         self._worker = Worker(
@@ -58,6 +63,7 @@ class App(Engine):
         self._worker.start()
 
     async def stop(self) -> None:
+        await self._in_time("pushes", self._git.close())
         await self._in_time("worker", self._worker.stop())
         await self._in_time("deliveries", self._deliverer.close())
         await super().stop()
@@ -95,6 +101,9 @@ class App(Engine):
             await self._uploaded(scope, receive, send)
             return
         found = self._exact.get(path)
+        if found is None and self._git.serves(scope):
+            await self._git(scope, receive, send)
+            return
         if found is None:
             await _not_found(scope, receive, send)
             return

@@ -62,6 +62,8 @@ class Config(BaseSettings):
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Addresses or networks of the proxies whose X-Forwarded-For is believed."
     )
+    git_processes: int = Field(default=8, ge=1, le=256, description="Fetches served at once by each server process, and as many pushes.")
+    largest_push: int = Field(default=4096, ge=1, le=1_000_000, description="The largest push that is taken, in MB.")
     header_timeout: float = Field(default=20, gt=0, le=30, description="Seconds in which a request's header must be complete.")
     body_timeout: float = Field(default=30, gt=0, le=30, description="Seconds without a byte, in or out, that end a connection.")
     keep_alive_timeout: float = Field(default=30, gt=0, le=75, description="Seconds that an idle connection is kept.")

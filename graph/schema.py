@@ -5,6 +5,7 @@ from strawberry.schema.config import StrawberryConfig
 
 from graph.declare import install
 from graph.scalars import SCALARS
+from graph.types.branches import BranchMutations
 from graph.types.commit_comments import CommitCommentMutations
 from graph.types.emails import EmailMutations, EmailQueries
 from graph.types.groups import GroupMutations, GroupQueries
@@ -54,6 +55,7 @@ class Mutation(
     UploadMutations,
     MilestoneMutations,
     CommitCommentMutations,
+    BranchMutations,
     HookMutations,
     SettingsMutations,
 ):

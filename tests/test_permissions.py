@@ -271,6 +271,15 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"signInText": "Hello"}
         case "signUp":
             return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+        case "createBranch":
+            return {"projectPath": path, "name": f"b{number}", "ref": "master"}
+        case "deleteBranch":
+            await make.services.repositories.read(
+                project.id, lambda repository: repository.move_ref(f"refs/heads/b{number}", world.sha, None)
+            )
+            return {"projectPath": path, "name": f"b{number}"}
+        case "protectBranch" | "unprotectBranch":
+            return {"projectPath": path, "name": "topic"}
         case "signIn":
             hashed = await make.services.passwords.hash("12345678")
             await make.user(f"signer{number}", password_hash=hashed)

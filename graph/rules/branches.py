@@ -2,17 +2,25 @@
 
 import base64
 import binascii
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
+import structlog
 
 from graph.connections import Page, Window
 from graph.context import Context
-from graph.errors import BadRequest, NotFound
+from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, Taken, Unavailable, UserError
+from graph.rules import naming, pushing
 from graph.rules.commits import in_repository
+from graph.rules.pushing import BRANCHES
 from storage import tables
-from storage.git.repository import Ref, Repository
+from storage.git.program import GitFailed
+from storage.git.pushes import Rule, Update
+from storage.git.repository import NotARepository, Ref, RefMoved, Repository
+
+log = structlog.get_logger("graph")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,57 @@ async def branch(context: Context, project: tables.Project, name: str | None) ->
     if ref is None:
         raise NotFound("Branch")
     return ProjectRef(project.id, ref.name, ref.oid)
+
+
+async def create(context: Context, project: tables.Project, name: str, start: str) -> ProjectRef:
+    """A new branch at the commit that `start` says, as if it had been pushed. Raises Required, Invalid, Taken, Forbidden, Unavailable."""
+    name = naming.title("name", name)
+    if reason := pushing.bad_name(BRANCHES + name):
+        raise Invalid("name", reason)
+    oid = await in_repository(context, project.id, lambda repository: repository.resolve(start))
+    if oid is None:
+        raise Invalid("ref", "is not a branch, a tag or a commit of the repository")
+    await _move(context, project, Update(BRANCHES + name, None, oid))
+    return ProjectRef(project.id, name, oid)
+
+
+async def delete(context: Context, project: tables.Project, name: str) -> ProjectRef:
+    """Deletes the branch, as if by a push; gives what it was. Raises NotFound, Forbidden, Conflict, Unavailable."""
+    ref = await branch(context, project, name)
+    await _move(context, project, Update(BRANCHES + name, ref.oid, None))
+    return ref
+
+
+async def _move(context: Context, project: tables.Project, update: Update) -> None:
+    """Moves a ref by the rules of a push, and back when the operation is not kept."""
+    (verdict,) = await pushing.judge(context, project, [update])
+    if verdict.rule is not Rule.ALLOW:
+        raise Forbidden(verdict.reason)
+    repositories, project_id = context.services.repositories, project.id
+    try:
+        await in_repository(context, project_id, lambda repository: repository.move_ref(update.ref, update.new, update.old))
+    except RefMoved as error:
+        raise _crossed(update) from error
+    except GitFailed as error:
+        # A branch `a` leaves no room for `a/b`.
+        raise Conflict("name", "There is a branch in the way of this one.") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Unavailable("The disk is full; nothing was changed.") from error
+        raise
+
+    async def back() -> None:
+        try:
+            await repositories.read(project_id, lambda repository: repository.move_ref(update.ref, update.old, update.new))
+        except (RefMoved, GitFailed, NotARepository) as error:
+            log.error("branch not moved back", project_id=project_id, ref=update.ref, error=str(error))
+
+    context.undo.append(back)
+    await pushing.pushed(context, project, [update])
+
+
+def _crossed(update: Update) -> UserError:
+    return Taken("name") if update.old is None else Conflict("name", "The branch has moved meanwhile; look at it again.")
 
 
 def _page(project: tables.Project, refs: Sequence[Ref], window: Window) -> Page:

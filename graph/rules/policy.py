@@ -34,6 +34,9 @@ class Action(StrEnum):
     UPDATE_SNIPPET = "snippet:update"
     CREATE_UPLOAD = "upload:create"
     READ_CODE = "code:read"
+    PUSH_CODE = "code:push"
+    PUSH_PROTECTED = "code:push_protected"
+    PROTECT_BRANCH = "branch:protect"
     COMMENT_COMMIT = "commit:comment"
     READ_LABEL = "label:read"
     ADMIN_LABEL = "label:admin"
@@ -60,13 +63,16 @@ class Rule:
     """`least` is the least access level of a member. `shared`: any signed-in viewer of an internal or public project may as well,
     unless the thing itself is private.
     `own`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that must be on,
-    `features` those of which one must be on."""
+    `features` those of which one must be on; `unarchived`: nobody may while the project is only kept. `anybody`: of a public project
+    even who is not signed in may, at the doors that take such callers."""
 
     least: AccessLevel
     shared: bool = False
     own: bool = False
     feature: str | None = None
     features: tuple[str, ...] = ()
+    unarchived: bool = False
+    anybody: bool = False
 
 
 TRACKING = ("issues_enabled", "merge_requests_enabled")
@@ -87,7 +93,10 @@ RULES: dict[Action, Rule] = {
     Action.CREATE_SNIPPET: Rule(AccessLevel.REPORTER, feature="snippets_enabled"),
     Action.UPDATE_SNIPPET: Rule(AccessLevel.MASTER, own=True, feature="snippets_enabled"),
     Action.CREATE_UPLOAD: Rule(AccessLevel.GUEST, shared=True),
-    Action.READ_CODE: Rule(AccessLevel.REPORTER, shared=True),
+    Action.READ_CODE: Rule(AccessLevel.REPORTER, shared=True, anybody=True),
+    Action.PUSH_CODE: Rule(AccessLevel.DEVELOPER, unarchived=True),
+    Action.PUSH_PROTECTED: Rule(AccessLevel.MASTER, unarchived=True),
+    Action.PROTECT_BRANCH: Rule(AccessLevel.MASTER),
     Action.COMMENT_COMMIT: Rule(AccessLevel.REPORTER, shared=True),
     Action.READ_LABEL: Rule(AccessLevel.GUEST, shared=True, features=TRACKING),
     Action.ADMIN_LABEL: Rule(AccessLevel.REPORTER, features=TRACKING),
@@ -139,10 +148,17 @@ async def may(context: Context, action: Action, subject: Any = None) -> bool:
         return False
     if rule.features and not any(getattr(project, feature) for feature in rule.features):
         return False
+    if rule.unarchived and project.archived:
+        return False
     level = await project_level(context, project)
     if level >= rule.least or (rule.shared and _is_shared(project) and _is_shared(subject)):
         return True
     return rule.own and viewer.id in (subject.author_id, getattr(subject, "assignee_id", None)) and await sees_project(context, project)
+
+
+def anybody_may(action: Action, project: tables.Project) -> bool:
+    """Whether callers may who are not signed in. The graph has none; this is for doors that take them, as for cloning."""
+    return RULES[action].anybody and project.visibility_level == tables.Visibility.PUBLIC
 
 
 def knows(context: Context, user_id: int) -> bool:

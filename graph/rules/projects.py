@@ -213,6 +213,12 @@ async def set_default_branch(context: Context, project: tables.Project, name: st
     if name not in names:
         raise Invalid("defaultBranch", "is not a branch of the repository")
     project.default_branch = name
+    point_head(context, project_id, name)
+
+
+def point_head(context: Context, project_id: int, name: str) -> None:
+    """Makes HEAD name the branch once the change is kept, so that clones begin there."""
+    repositories = context.services.repositories
 
     async def point() -> None:
         try:

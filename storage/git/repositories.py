@@ -76,7 +76,7 @@ class Repositories:
         shutil.rmtree(aside)
 
     def sweep(self) -> None:
-        """Removes what a killed process left: half-made and half-deleted repositories, and the locks of refs.
+        """Removes what a killed process left: half-made and half-deleted repositories, half-taken pushes, and the locks of refs.
 
         Only at start and under the instance's lock: a living process's locks look the same.
         """
@@ -88,6 +88,8 @@ class Repositories:
             elif folder.suffix == ".git":
                 for lock in (*(folder / name for name in _LOCKS), *(folder / "refs").rglob("*.lock")):
                     lock.unlink(missing_ok=True)
+                for quarantine in (folder / "objects").glob("tmp_objdir-*"):
+                    shutil.rmtree(quarantine, ignore_errors=True)
 
     async def read(self, project_id: int, work: Callable[[Repository], T]) -> T:
         """What `work` gives for the project's repository, run in a thread.

@@ -16,6 +16,7 @@ from storage.tables.milestones import Milestone, MilestoneState
 from storage.tables.namespaces import Namespace, NamespaceKind
 from storage.tables.notes import Note
 from storage.tables.projects import Project, Visibility
+from storage.tables.protected_branches import ProtectedBranch
 from storage.tables.settings import BranchProtection, Settings
 from storage.tables.snippets import Snippet
 from storage.tables.ssh_keys import SshKey
@@ -48,6 +49,7 @@ __all__ = [
     "Note",
     "Project",
     "ProjectMember",
+    "ProtectedBranch",
     "Settings",
     "Snippet",
     "SshKey",

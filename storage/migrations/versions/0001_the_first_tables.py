@@ -342,6 +342,19 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_project_members_user_id"), ["user_id"], unique=False)
 
     op.create_table(
+        "protected_branches",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("developers_can_push", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_protected_branches_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_protected_branches")),
+        sa.UniqueConstraint("project_id", "name", name=op.f("uq_protected_branches_project_id_name")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
         "snippets",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),

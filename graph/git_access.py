@@ -1,0 +1,115 @@
+"""What the git doors ask of the graph: may this caller read or push to this project, which refs may move, and what follows.
+
+No operation of the schema could stand for it: a public project is cloned by callers whom the graph has none of, and a push is judged
+between two halves of a conversation that takes minutes. The rules are the graph's all the same (`graph/rules`).
+"""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import Forbidden, NotFound, Unauthenticated, Unavailable
+from graph.execute import authenticate
+from graph.rules import finding, pushing
+from graph.rules.policy import Action, anybody_may, may
+from graph.transaction import keep, session_for
+from storage import tables
+from storage.database import Session, is_unavailable
+from storage.git.pushes import Update, Verdict
+
+RECORDING_PAUSES = (0.5, 2.0, 5.0)
+"""Seconds between the tries to record a push while the database cannot take it."""
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The repository at `path` is open to this caller for this; `viewer_id` None is somebody who is not signed in."""
+
+    project_id: int
+    path: Path
+    viewer_id: int | None
+
+
+class GitAccess:
+    """Over the services of this process. A project is named `NAMESPACE/NAME`, without case; a credential is a private token."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def reader(self, project: str, credential: str | None, request_id: str) -> Granted:
+        """Who may fetch. Raises Unauthenticated, NotFound, Forbidden.
+
+        Without a credential a project that is not public and one that is not there are the same.
+        """
+        return await self._granted(project, credential, request_id, Action.READ_CODE)
+
+    async def pusher(self, project: str, credential: str | None, request_id: str) -> Granted:
+        """Who may push something; `judge` says what. Raises as `reader`."""
+        return await self._granted(project, credential, request_id, Action.PUSH_CODE)
+
+    async def judge(self, granted: Granted, updates: list[Update], request_id: str) -> list[Verdict]:
+        """Which refs may move, by the rights as they are now. Raises Unauthenticated when the viewer was blocked, NotFound."""
+        async with session_for(self._services.database, writing=False) as session:
+            context = await self._context(session, granted, request_id)
+            project = await finding.project(context, str(granted.project_id))
+            return await pushing.judge(context, project, updates)
+
+    async def pushed(self, granted: Granted, updates: list[Update], request_id: str) -> None:
+        """Records refs that moved. What cannot be recorded is logged: the repository is the truth, and `forgefront check` compares."""
+        for pause in (*RECORDING_PAUSES, None):
+            try:
+                await self._record(granted, updates, request_id)
+            except NotFound:
+                return
+            except Exception as error:
+                passing = isinstance(error, Unavailable) or is_unavailable(error)
+                if passing and pause is not None:
+                    await asyncio.sleep(pause)
+                    continue
+                log.error("push not recorded", project_id=granted.project_id, request_id=request_id, exc_info=error)
+            return
+
+    async def _record(self, granted: Granted, updates: list[Update], request_id: str) -> None:
+        async with session_for(self._services.database, writing=True) as session:
+            viewer = await session.get(tables.User, granted.viewer_id) if granted.viewer_id is not None else None
+            context = Context(self._services, session, viewer, request_id)
+            project = await context.rows_by_id(tables.Project).get(granted.project_id)
+            if project is None:
+                raise NotFound("Project")
+            await pushing.pushed(context, project, updates)
+            await keep(context)
+
+    async def _context(self, session: Session, granted: Granted, request_id: str) -> Context:
+        viewer = await session.get(tables.User, granted.viewer_id)
+        if viewer is None or viewer.state is not tables.UserState.ACTIVE:
+            raise Unauthenticated
+        return Context(self._services, session, viewer, request_id)
+
+    async def _granted(self, path: str, credential: str | None, request_id: str, action: Action) -> Granted:
+        async with session_for(self._services.database, writing=False) as session:
+            viewer = await authenticate(session, credential)
+            if viewer is None and credential is not None:
+                raise Unauthenticated
+            context = Context(self._services, session, viewer, request_id)
+            if viewer is None:
+                project = await self._open_to_anybody(context, path, action)
+            else:
+                project = await finding.project(context, path)
+                if not await may(context, action, project):
+                    raise Forbidden(pushing.refusal(project) if action is Action.PUSH_CODE else "You are not allowed to read this code.")
+            return Granted(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None)
+
+    async def _open_to_anybody(self, context: Context, path: str, action: Action) -> tables.Project:
+        try:
+            # Raises Unauthenticated itself for a private project, since nobody's membership can be looked up.
+            project = await finding.project(context, path)
+        except NotFound:
+            raise Unauthenticated from None
+        if not anybody_may(action, project):
+            raise Unauthenticated
+        return project

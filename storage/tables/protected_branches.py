@@ -1,0 +1,31 @@
+"""Protected branches: branches that not everybody who may push may also move as they like."""
+
+from typing import Any
+
+from sqlalchemy import Delete, Select, UniqueConstraint, delete, select
+from sqlmodel import Field, col
+
+from storage.tables.base import Dated, refers
+
+
+class ProtectedBranch(Dated, table=True):
+    """`name` is without `refs/heads/`, exact. `developers_can_push`: they may add commits, and nothing else."""
+
+    __tablename__ = "protected_branches"
+    __table_args__: Any = (UniqueConstraint("project_id", "name"), {"sqlite_autoincrement": True})
+
+    project_id: int = refers("projects.id")
+    name: str = Field(max_length=255)
+    developers_can_push: bool = False
+
+
+def in_projects(project_ids: list[int]) -> Select[ProtectedBranch]:
+    return select(ProtectedBranch).where(col(ProtectedBranch.project_id).in_(project_ids))
+
+
+def named(project_id: int, names: list[str]) -> Select[ProtectedBranch]:
+    return select(ProtectedBranch).where(col(ProtectedBranch.project_id) == project_id, col(ProtectedBranch.name).in_(names))
+
+
+def forget(project_id: int, names: list[str]) -> Delete:
+    return delete(ProtectedBranch).where(col(ProtectedBranch.project_id) == project_id, col(ProtectedBranch.name).in_(names))
