@@ -185,6 +185,51 @@ class TestProjectsOfGroup:
 
         assert [project["path"] for project in first["nodes"] + second["nodes"]] == ["a", "b", "c"]
 
+    @pytest.mark.parametrize(("direction", "in_order"), [("ASC", "acebd"), ("DESC", "ecadb")])
+    async def test_come_with_builds_first_in_either_direction_and_on_every_page(
+        self, ask: Ask, make: Make, direction: str, in_order: str
+    ) -> None:
+        group = await make.group(owner=(owner := await make.user()))
+        for path in "abcde":
+            await make.project(group=group, path=path, builds_enabled=path in "ace")
+        query = """query ($path: String!, $orderBy: ProjectOrder, $first: Int, $after: String, $last: Int, $before: String) {
+            group(path: $path) { projects(orderBy: $orderBy, first: $first, after: $after, last: $last, before: $before) {
+                nodes { path } pageInfo { startCursor endCursor hasNextPage hasPreviousPage } } } }"""
+        order = {"field": "PATH", "direction": direction, "ciEnabledFirst": True}
+
+        async def page(**window: object) -> tuple[str, dict[str, str]]:
+            found = (await ask.data(query, owner, path=group.path, orderBy=order, **window))["group"]["projects"]
+            return "".join(node["path"] for node in found["nodes"]), found["pageInfo"]
+
+        for size in (1, 2, 3):
+            walked, place = await page(first=size)
+            while place["hasNextPage"]:
+                more, place = await page(first=size, after=place["endCursor"])
+                walked += more
+            assert walked == in_order
+            walked, place = await page(last=size)
+            while place["hasPreviousPage"]:
+                more, place = await page(last=size, before=place["startCursor"])
+                walked = more + walked
+            assert walked == in_order
+
+
+class TestMemberOfGroup:
+    MEMBER = "query ($path: String!, $id: Int!) { group(path: $path) { member(userId: $id) { accessLevel user { username } } } }"
+
+    async def test_is_found_by_the_id_of_the_user(self, ask: Ask, make: Make) -> None:
+        group = await make.group(owner=await make.user(), members=[(guest := await make.user("bob"), AccessLevel.GUEST)])
+
+        shown = await ask.data(self.MEMBER, guest, path=group.path, id=guest.id)
+
+        assert shown["group"]["member"] == {"accessLevel": "GUEST", "user": {"username": "bob"}}
+
+    async def test_is_not_found_where_there_is_none(self, ask: Ask, make: Make) -> None:
+        group = await make.group(owner=(owner := await make.user()))
+
+        assert await ask.codes(self.MEMBER, owner, path=group.path, id=(await make.user()).id) == ["NOT_FOUND"]
+        assert await ask.codes(self.MEMBER, owner, path=group.path, id=999) == ["NOT_FOUND"]
+
 
 class TestCreateGroup:
     async def test_makes_the_viewer_its_owner(self, ask: Ask, make: Make) -> None:

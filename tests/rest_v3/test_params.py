@@ -105,6 +105,8 @@ class TestLists:
         assert integers("iid").value({"iid": ["1", "2", "1"]}) == [1, 2]
         assert integers("iid").value({"iid": 3}) == [3]
         assert integers("levels", means={10: 1}, among=(0, 1)).value({"levels": [0, 10]}) == [0, 1]
+        assert integers("levels", means={0: "LOW", 10: "LOW"}, among=("LOW",)).value({"levels": ["0,10"]}) == ["LOW"]
+        assert integers("iid").value({"iid": ["1, 2", "3,"]}) == [1, 2, 3]
         with pytest.raises(WrongValueError):
             integers("iid").value({"iid": ["1", "x"]})
 
@@ -124,6 +126,17 @@ class TestWords:
     @pytest.mark.parametrize("raw", ["0", "false", "no", "anything", False, 0, 2])
     def test_everything_else_is_false(self, raw: Any) -> None:
         assert boolean("all").value({"all": raw}) is False
+
+    @pytest.mark.parametrize(
+        ("raw", "meant"), [("1", True), (1, True), (True, True), (" ON ", True), ("f", False), (0, False), (False, False), ("off", False)]
+    )
+    def test_a_strict_boolean_knows_words_for_both(self, raw: Any, meant: bool) -> None:
+        assert boolean("all", strict=True).value({"all": raw}) is meant
+
+    @pytest.mark.parametrize("raw", ["perhaps", 2, -1, 1.0, [True], {"a": 1}])
+    def test_a_strict_boolean_is_neither_for_others(self, raw: Any) -> None:
+        with pytest.raises(WrongValueError, match="is not included in the list"):
+            boolean("all", strict=True).value({"all": raw})
 
     def test_a_list_is_no_boolean(self) -> None:
         with pytest.raises(WrongValueError):
