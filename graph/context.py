@@ -1,7 +1,7 @@
 """What one operation has at hand: its session, its viewer, its loaders, and the services of the process."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -50,7 +50,7 @@ class Services:
 
 @dataclass
 class Context:
-    """`after_commit` holds what must happen once the change is kept, and never when it was rolled back, which a `refused` one is.
+    """`after_commit` holds what must happen once the change is kept, and never when it was rolled back.
 
     `undo` holds what takes back effects outside the database when the change was not kept; it runs after the rollback.
     """
@@ -62,7 +62,7 @@ class Context:
     loaders: dict[Hashable, Loader[Any, Any]] = field(default_factory=dict)
     after_commit: list[Callable[[], Any]] = field(default_factory=list)
     undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    refused: bool = False
+    sessions: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
     def viewer(self) -> tables.User:

@@ -1,12 +1,13 @@
 """Runs an operation for a viewer. Both doors use it: v3 with operations prepared at start, `/graphql` with text.
 
-One operation is one transaction: a mutation is kept only when neither a user error nor an error of its own came up.
+One operation is one transaction; `graph/mutations.py` keeps a mutation that neither a user error nor an error of its own ended.
 """
 
 import asyncio
 import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +34,7 @@ from graph.errors import BadRequest, Code, Forbidden, Internal, LimitExceeded, N
 from graph.filling import Filler, may_wait
 from graph.rules.naming import storable
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
-from graph.transaction import keep, session_for, take_back
+from graph.transaction import session_for, take_back
 from storage import tables
 from storage.database import Session, is_unavailable
 from storage.secrets import digest
@@ -253,12 +254,10 @@ class Graph:
             viewer = await self._viewer(session, credential, prepared)
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
-            async with session_for(database, writing=True) as session:
-                context = Context(self.services, session, viewer, request_id, undo=undo)
-                outcome = self._outcome(await self._execute(prepared, variables, context), context)
-                if not outcome.errors and not context.refused:
-                    await keep(context)
-                return outcome
+            async with AsyncExitStack() as sessions:
+                session = await sessions.enter_async_context(session_for(database, writing=True))
+                context = Context(self.services, session, viewer, request_id, undo=undo, sessions=sessions)
+                return self._outcome(await self._execute(prepared, variables, context), context)
         finally:
             await take_back(undo)
 

@@ -1,6 +1,7 @@
 """Mutations: `verbNoun(input: VerbNounInput!): VerbNounPayload!`, where the payload has the entity and `userErrors`.
 
-A user error leaves the entity null and rolls the whole operation back; an operation error comes in `errors[]`.
+A user error leaves the entity null and nothing of the operation is kept; an operation error comes in `errors[]`. The change is committed
+before its payload is read.
 """
 
 from collections.abc import Awaitable, Callable
@@ -8,9 +9,11 @@ from typing import Annotated, Any, Optional
 
 import strawberry
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm.exc import StaleDataError
 
 from graph.context import Context, Info
 from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
+from graph.transaction import keep, read_on
 from storage.database import is_conflict
 
 ErrorCode = strawberry.enum(Code, name="ErrorCode", description="Everything that can go wrong: the closed list of codes.")
@@ -35,13 +38,19 @@ def mutation(
             context: Context = info.context
             try:
                 row = await function(info, input)
+                await context.session.flush()
             except UserError as error:
-                return _refused(context, payload, entity, error)
+                return _refused(payload, entity, error)
+            except StaleDataError as error:
+                # Somebody else removed the row while this change was on its way.
+                raise NotFound(entity[0].upper() + entity[1:]) from error
             except IntegrityError as error:
                 if not is_conflict(error):
                     # A row that the change leans on was removed meanwhile.
                     raise NotFound("Parent") from error
-                return _refused(context, payload, entity, conflict or Conflict(None, "An equal one exists already."))
+                return _refused(payload, entity, conflict or Conflict(None, "An equal one exists already."))
+            await keep(context)
+            await read_on(context)
             return payload(**{entity: row, "user_errors": []})
 
         kind = function.__annotations__["input"]
@@ -70,8 +79,7 @@ def _payload(name: str, entity: str, returns: Any, description: str) -> Any:
     return strawberry.type(made, name=title, description=f"What `{_camel(name)}` answers.")
 
 
-def _refused(context: Context, payload: Any, entity: str, error: UserError) -> Any:
-    context.refused = True
+def _refused(payload: Any, entity: str, error: UserError) -> Any:
     errors = error.errors if isinstance(error, UserErrors) else [error]
     entries = [UserErrorEntry(field=each.field, message=each.message, code=each.code) for each in errors]
     return payload(**{entity: None, "user_errors": entries})

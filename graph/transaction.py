@@ -24,6 +24,12 @@ async def keep(context: Context) -> None:
             await done
 
 
+async def read_on(context: Context) -> None:
+    """Goes on in a session that only reads: what a caller selects of an answer makes no writer wait."""
+    await context.session.close()
+    context.session = await context.sessions.enter_async_context(session_for(context.services.database, writing=False))
+
+
 async def take_back(undo: list[Callable[[], Awaitable[None]]]) -> None:
     """Undoes the effects outside the database of an operation that was not kept, the last one first."""
     while undo:

@@ -282,7 +282,7 @@ class TestCommit:
             seen.append(folders(services))
             raise ConnectionError("the database is gone")
 
-        monkeypatch.setattr("graph.execute.keep", fails)
+        monkeypatch.setattr("graph.mutations.keep", fails)
 
         assert await ask.codes(CREATE, user, input={"name": "App"}) == ["UNAVAILABLE"]
         assert seen == [["1.git"]]
@@ -299,7 +299,7 @@ class TestCommit:
             context.undo.extend(undo)
             raise ConnectionError("the answer did not come")
 
-        monkeypatch.setattr("graph.execute.keep", lost)
+        monkeypatch.setattr("graph.mutations.keep", lost)
 
         assert await ask.codes(CREATE, user, input={"name": "App"}) == ["UNAVAILABLE"]
         assert (await make.count(tables.Project), folders(services)) == (1, ["1.git"])

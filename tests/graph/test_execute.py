@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm.exc import StaleDataError
 
+from graph.context import Context
 from graph.execute import Graph, InvalidOperation, prepare
+from graph.rules.policy import Action, may
 from storage import tables
 from storage.tables import UserState
 from tests.forge import Ask
@@ -53,18 +56,36 @@ class TestTransaction:
 
         assert data["createIssue"] == {"issue": {"iid": 1}, "userErrors": []}
 
-    async def test_keeps_nothing_of_a_mutation_whose_answer_fails(self, ask: Ask, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_keeps_a_change_before_its_answer_is_read(self, ask: Ask, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         project = await make.project(owner=(owner := await make.user()))
 
-        async def broken(*_: object) -> bool:
+        async def of_the_answer(context: Context, action: Action, subject: object = None) -> bool:
+            if action is not Action.UPDATE_ISSUE:
+                return await may(context, action, subject)
+            # Would wait in vain on SQLite, if the change still held the writers' turn.
+            await make.user("meanwhile")
             raise RuntimeError("the secret text of a fault")
 
-        monkeypatch.setattr("graph.types.issues.may", broken)
+        monkeypatch.setattr("graph.types.issues.may", of_the_answer)
         outcome = await ask(CREATE.replace("{ iid }", "{ viewerCan { update } }"), owner, path=str(project.id), title="t", labels=None)
 
         assert [problem.code for problem in outcome.errors] == ["INTERNAL"]
         assert "secret" not in str(outcome)
-        assert await make.count(tables.Issue) == 0
+        assert await make.count(tables.Issue) == 1
+
+    async def test_a_row_that_somebody_else_removed_meanwhile_is_not_found(
+        self, ask: Ask, make: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        issue = await make.issue(project)
+
+        def removed_meanwhile(*_: object) -> None:
+            raise StaleDataError("UPDATE statement on table 'issues' expected to update 1 row(s); 0 were matched.")
+
+        monkeypatch.setattr("storage.database.Session.flush", removed_meanwhile)
+        update = 'mutation ($id: ID!) { updateIssue(input: {id: $id, title: "t"}) { issue { iid } userErrors { code } } }'
+
+        assert await ask.codes(update, owner, id=global_id("Issue", issue.id)) == ["NOT_FOUND"]
 
 
 class TestFaults:
