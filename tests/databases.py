@@ -236,6 +236,18 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"databases: SQLite {sqlite3.sqlite_version}; PostgreSQL: {server}"
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a process of a divided run used counts for the whole."""
+    node.config.stash[RAN].update(getattr(node, "workeroutput", {}).get("databases", ()))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["databases"] = sorted(session.config.stash[RAN])
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     ran: set[str] = config.stash[RAN]
     line = ", ".join(sorted(ran, reverse=True))

@@ -62,8 +62,11 @@ def test_scripts_are_all_known() -> None:
     assert sorted(path.name for path in (ROOT / "scripts").iterdir()) == sorted(SCRIPTS)
 
 
+SUITE = "python -m pytest --numprocesses auto --dist loadfile"
+
+
 class TestTest:
-    STEPS = ["setup dev", "ruff check", "ruff format --check", "mypy", "lint-imports --no-cache", "python -m pytest"]
+    STEPS = ["setup dev", "ruff check", "ruff format --check", "mypy", "lint-imports --no-cache", SUITE]
 
     def test_runs_every_step(self, checkout: Checkout) -> None:
         assert checkout.run("scripts/test").returncode == 0
@@ -71,7 +74,7 @@ class TestTest:
 
     def test_arguments_go_to_pytest(self, checkout: Checkout) -> None:
         checkout.run("scripts/test", "-k", "two words")
-        assert checkout.called()[-1] == "python -m pytest -k two words"
+        assert checkout.called()[-1] == f"{SUITE} -k two words"
 
     @pytest.mark.parametrize(("failing", "step"), [("ruff format --check", 3), ("mypy  ", 4), ("python -m pytest", 6)])
     def test_stops_at_the_first_that_fails(self, checkout: Checkout, failing: str, step: int) -> None:
