@@ -9,7 +9,7 @@ from graph.errors import Required, Taken
 from graph.events import payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
-from graph.rules import finding, naming, projects
+from graph.rules import finding, naming, projects, pushing
 from graph.rules.policy import Action, require
 from graph.types.inputs import given, sent, value_or
 from graph.types.projects import Project
@@ -122,6 +122,7 @@ async def create_project(info: Info, input: CreateProjectInput) -> tables.Projec
         project = await context.add(await _planned(context, input))
         await publish(context, payloads.ProjectCreated, project)
         await projects.settle(context, project, folder)
+        await pushing.protect_default_branch(context, project)
     return project
 
 

@@ -97,8 +97,7 @@ class Push:
                 at += size
             if at > LONGEST_LIST:
                 raise BadPush("too many refs at once")
-        if taken:
-            raise BadPush("the list of refs has no end")
+        raise BadPush("the list of refs has no end")
 
     def _read_line(self, line: bytes) -> None:
         if line.startswith(b"shallow "):
