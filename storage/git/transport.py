@@ -111,6 +111,7 @@ class Transport:
     """The git processes of this server process: `processes` for fetches at once, and as many for pushes.
 
     Callers beyond that wait, up to `queue_seconds`. `seconds` is the longest conversation, `largest_push` the bytes of a pack.
+    Raises PermissionError when the hooks were installed so that they cannot run, since git leaves such hooks out and goes on.
     """
 
     def __init__(
@@ -122,6 +123,9 @@ class Transport:
         seconds: float = 3600.0,
         largest_push: int = 4 * 1024**3,
     ) -> None:
+        for name in ("pre-receive", "update", "post-receive"):
+            if not os.access(HOOKS / name, os.R_OK | os.X_OK):
+                raise PermissionError(f"{HOOKS / name} must be there and executable")
         self.fetching = Turns(processes, longest_queue=longest_queue, seconds=queue_seconds)
         self.pushing = Turns(processes, longest_queue=longest_queue, seconds=queue_seconds)
         self._seconds = seconds

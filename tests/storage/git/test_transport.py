@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +12,7 @@ import pytest
 
 from storage.git.program import GitFailed
 from storage.git.pushes import BadPush, Push, Rule, Update, Verdict
-from storage.git.transport import Service, TooBusy, TooSlow, Transport, Turns
+from storage.git.transport import HOOKS, Service, TooBusy, TooSlow, Transport, Turns
 from tests.history import commit_files, git, make_history
 
 EMPTY_PACK = bytes.fromhex("5041434b0000000200000000029d08823bd8a8eab510ad6ac75c823cfd3ed31e")
@@ -240,6 +241,16 @@ class TestPushing:
         master = refs(path)["refs/heads/master"]
         assert await Transport().receive_pack(path, sent(asked((NONE, master, "refs/heads/x")), EMPTY_PACK), Heard(), allow) == []
         assert "refs/heads/x" not in refs(path)
+
+    def test_hooks_that_cannot_run_are_noticed_at_start(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        shutil.copytree(HOOKS, tmp_path / "hooks")
+        monkeypatch.setattr("storage.git.transport.HOOKS", tmp_path / "hooks")
+        Transport()
+        for name in ("pre-receive", "update", "post-receive"):
+            (tmp_path / "hooks" / name).unlink()
+            with pytest.raises(PermissionError, match=name):
+                Transport()
+            shutil.copy2(HOOKS / name, tmp_path / "hooks" / name)
 
     async def test_a_judge_that_fails_refuses(self, path: Path) -> None:
         async def fail(updates: list[Update]) -> list[Verdict]:
