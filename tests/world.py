@@ -1,0 +1,260 @@
+"""A world in which every operation has something to be done to, and lawful calls of each: what tests over whole tables share."""
+
+import re
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pytest
+
+from storage import tables
+from storage.database import now
+from storage.tables import AccessLevel, UserState, Visibility
+from tests.make import Make, ssh_key
+
+LEVELS = {
+    "GU": AccessLevel.GUEST,
+    "RE": AccessLevel.REPORTER,
+    "DE": AccessLevel.DEVELOPER,
+    "MA": AccessLevel.MASTER,
+    "OW": AccessLevel.OWNER,
+}
+
+
+@dataclass
+class World:
+    """A private and a public project of one group, with a member of each level, and somebody else who wrote what is in them."""
+
+    make: Make
+    users: dict[str, tables.User | None]
+    somebody: tables.User
+    group: tables.Namespace
+    public_group: tables.Namespace
+    private: tables.Project
+    public: tables.Project
+    sha: str
+    numbers: Any = field(default_factory=lambda: count(1))
+
+    def project(self, role: str) -> tables.Project:
+        return self.public if role == "PU" else self.private
+
+    def group_of(self, role: str) -> tables.Namespace:
+        return self.public_group if role == "PU" else self.group
+
+    async def target(self, name: str, role: str, call: str) -> Any:
+        """Something for this call alone, so that no caller meets what the one before left."""
+        make, project = self.make, self.project(role)
+        match name:
+            case "project":
+                return project.id
+            case "issue":
+                return (await make.issue(project, author=self.somebody)).id
+            case "note":
+                return await make.note(await make.issue(project, author=self.somebody))
+            case "snippet":
+                return await make.snippet(project, author=self.somebody)
+            case "label":
+                return await make.label(project)
+            case "milestone":
+                return await make.milestone(project)
+            case "doomed group":
+                doomed = await make.group(members=[(self.users[key], level) for key, level in LEVELS.items()])
+                await make.project(group=doomed, visibility=Visibility(project.visibility_level))
+                return doomed
+            case "doomed project":
+                return await make.project(group=self.group_of(role), visibility=Visibility(project.visibility_level))
+            case "member":
+                member = tables.GroupMember(group_id=self.group_of(role).id, user_id=(await make.user()).id, access_level=10)
+                await make.save(member)
+                return member
+            case "user":
+                return (await make.user(state=UserState.BLOCKED if "unblock" in call else UserState.ACTIVE)).id
+            case "key":
+                number = next(self.numbers)
+                key = tables.SshKey(user_id=self.somebody.id, title="k", key="ssh-rsa AAAA", fingerprint=f"{number}")
+                await make.save(key)
+                return key
+            case "email":
+                email = tables.Email(user_id=self.somebody.id, email=f"more{next(self.numbers)}@example.org")
+                await make.save(email)
+                return email
+            case "hook":
+                # An inner address, which is refused before anything is sent.
+                hook = tables.Hook(url="http://127.0.0.1:9/")
+                await make.save(hook)
+                return hook
+        raise KeyError(name)
+
+
+@pytest.fixture
+async def world(make: Make) -> World:
+    users: dict[str, tables.User | None] = {role: await make.user() for role in ("OU", "GU", "RE", "DE", "MA", "OW")}
+    blocked = await make.user(state=UserState.BLOCKED)
+    users |= {"AN": None, "AD": await make.admin(), "BL": blocked, "PU": users["OU"]}
+    members = [(users[role], level) for role, level in LEVELS.items()] + [(blocked, AccessLevel.MASTER)]
+    # A second owner, so that the first is not the last one.
+    somebody = await make.user()
+    group = await make.group(members=[*members, (somebody, AccessLevel.OWNER)])
+    public_group = await make.group(members=members)
+    private = await make.project(group=group, history={"commits": 4})
+    public = await make.project(group=public_group, visibility=Visibility.PUBLIC, history={"commits": 4})
+    sha = await make.services.repositories.read(private.id, lambda repository: repository.resolve("master"))
+    assert sha is not None
+    return World(make, users, somebody, group, public_group, private, public, sha)
+
+
+async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict[str, Any]]:
+    """The method, the path, and the parameters of a lawful call."""
+    method, path = call.split(" ")
+    number = next(world.numbers)
+    parameters: dict[str, Any] = {}
+    keys: dict[str, Any] = {"sha": world.sha}
+    if path.startswith("/projects/"):
+        keys["id"] = await world.target("project", role, call)
+        if ":note_id" in path:
+            parent = await world.target("snippet", role, call) if ":snippet_id" in path else None
+            note = await world.make.note(parent) if parent is not None else await world.target("note", role, call)
+            keys |= {"issue_id": note.issue_id, "snippet_id": note.snippet_id, "note_id": note.id, "merge_request_id": 1}
+        elif ":snippet_id" in path:
+            keys["snippet_id"] = (await world.target("snippet", role, call)).id
+        elif ":merge_request_id" in path:
+            keys["merge_request_id"] = 1
+        elif ":issue_id" in path:
+            keys["issue_id"] = await world.target("issue", role, call)
+        elif ":milestone_id" in path:
+            keys["milestone_id"] = (await world.target("milestone", role, call)).id
+        parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if path.endswith("/labels") and method in ("PUT", "DELETE"):
+            parameters["name"] = (await world.target("label", role, call)).title
+    elif path.startswith("/groups"):
+        group = await world.target("doomed group", role, call) if call == "DELETE /groups/:id" else world.group_of(role)
+        keys["id"] = group.id
+        parameters = {"name": f"G{number}", "path": f"g{number}"} if call == "POST /groups" else {}
+        if "members" in path and method != "GET":
+            keys["user_id"] = (await world.make.user()).id if method == "POST" else (await world.target("member", role, call)).user_id
+            parameters = {"user_id": keys["user_id"], "access_level": 20}
+        elif ":project_id" in path:
+            keys["id"] = (await world.make.group(owner=world.users["OW"])).id
+            keys["project_id"] = (await world.target("doomed project", role, call)).id
+    elif path == "/application/settings":
+        parameters = {"sign_in_text": "Hello"}
+    elif path.startswith("/hooks"):
+        keys["id"] = (await world.target("hook", role, call)).id
+        parameters = {"url": "http://hooks.invalid/"}
+    elif "/keys" in path or "/emails" in path:
+        noun = "key" if "/keys" in path else "email"
+        thing = await world.target(noun, role, call)
+        mine = path.startswith("/user/")
+        last = ":id" if path.endswith("/:id") else ""
+        keys = {"uid": world.somebody.id, "id": thing.id if mine or last else world.somebody.id}
+        parameters = {"title": "k", "key": ssh_key(number), "email": f"new{number}@example.org"}
+    else:
+        person = await world.target("user", role, call)
+        keys = {"id": person, "uid": person}
+        parameters = {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+    filled = re.sub(r":(\w+)", lambda match: str(keys[match[1]]), path)
+    return method, filled, parameters
+
+
+async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
+    """The input of a lawful call of a mutation."""
+    number = next(world.numbers)
+    make, project, group = world.make, world.project(role), world.group_of(role)
+    path, group_path = str(project.id), str(group.id)
+    fresh = (await make.user(state=UserState.BLOCKED if name == "unblockUser" else UserState.ACTIVE)).id
+    match name:
+        case "createUser":
+            return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+        case "updateUser":
+            return {"databaseId": fresh, "name": "New"}
+        case "deleteUser" | "blockUser" | "unblockUser" | "resetPrivateToken":
+            return {"databaseId": fresh}
+        case "addSshKey":
+            return {"userId": fresh, "title": "k", "key": ssh_key(number)}
+        case "addEmail":
+            return {"userId": fresh, "email": f"more{number}@example.org"}
+        case "deleteSshKey" | "deleteEmail":
+            thing = await world.target("key" if name == "deleteSshKey" else "email", role, name)
+            return {"userId": world.somebody.id, "databaseId": thing.id}
+        case "createHook":
+            return {"url": "http://hooks.invalid/"}
+        case "testHook" | "deleteHook":
+            return {"databaseId": (await world.target("hook", role, name)).id}
+        case "redeliverHook":
+            hook = await world.target("hook", role, name)
+            event = tables.Event(name="project_create", payload={}, created_at=now())
+            await make.save(event)
+            delivery = tables.Delivery(
+                event_id=event.id, hook_id=hook.id, webhook_id=f"{number}", event_name="project_create", created_at=now()
+            )
+            await make.save(delivery)
+            return {"databaseId": delivery.id}
+        case "createGroup":
+            return {"name": f"G{number}", "path": f"g{number}"}
+        case "updateGroup":
+            return {"groupPath": group_path, "description": "new"}
+        case "deleteGroup":
+            return {"groupPath": str((await world.target("doomed group", role, name)).id)}
+        case "addGroupMember":
+            return {"groupPath": group_path, "userId": fresh, "accessLevel": "GUEST"}
+        case "updateGroupMember" | "removeGroupMember":
+            member = (await world.target("member", role, name)).user_id
+            return {"groupPath": group_path, "userId": member} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
+        case "createProject":
+            return {"groupPath": group_path, "name": f"P{number}"}
+        case "updateProject":
+            return {"projectPath": path, "description": "new"}
+        case "deleteProject" | "transferProject":
+            doomed_project = await world.target("doomed project", role, name)
+            elsewhere = {"groupPath": str((await make.group(owner=world.users["OW"])).id)} if name == "transferProject" else {}
+            return {"projectPath": str(doomed_project.id), **elsewhere}
+        case "addProjectMember":
+            return {"projectPath": path, "userId": fresh, "accessLevel": "GUEST"}
+        case "updateProjectMember" | "removeProjectMember":
+            await make.member(project, await make.fetch(tables.User, fresh) or world.somebody, AccessLevel.GUEST)
+            return {"projectPath": path, "userId": fresh} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
+        case "createIssue":
+            return {"projectPath": path, "title": "T"}
+        case "updateIssue" | "closeIssue" | "reopenIssue":
+            return {"projectPath": path, "databaseId": await world.target("issue", role, name)}
+        case "createLabel":
+            return {"projectPath": path, "name": f"new{number}", "color": "#FF0000"}
+        case "updateLabel" | "deleteLabel":
+            of_label = {"projectPath": path, "name": (await world.target("label", role, name)).title}
+            return {**of_label, "color": "#FF0000"} if name == "updateLabel" else of_label
+        case "createMilestone":
+            return {"projectPath": path, "title": f"T{number}"}
+        case "updateMilestone":
+            return {"projectPath": path, "databaseId": (await world.target("milestone", role, name)).id, "stateEvent": "CLOSE"}
+        case "createNote":
+            return {"projectPath": path, "issueDatabaseId": await world.target("issue", role, name), "body": "B"}
+        case "updateNote":
+            return {"projectPath": path, "databaseId": (await world.target("note", role, name)).id, "body": "B"}
+        case "createSnippet":
+            return {"projectPath": path, "title": "T", "fileName": "a.rb", "content": "C"}
+        case "updateSnippet" | "deleteSnippet":
+            return {"projectPath": path, "databaseId": (await world.target("snippet", role, name)).id}
+        case "createUpload":
+            incoming = make.services.uploads.receive()
+            await incoming.finish()
+            return {"projectPath": path, "file": {"ticket": incoming.ticket, "name": "a.txt"}}
+        case "createCommitComment":
+            return {"projectPath": path, "rev": "master", "note": "N"}
+        case "updateSettings":
+            return {"signInText": "Hello"}
+        case "signUp":
+            return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+        case "createBranch":
+            return {"projectPath": path, "name": f"b{number}", "ref": "master"}
+        case "deleteBranch":
+            await make.services.repositories.read(
+                project.id, lambda repository: repository.move_ref(f"refs/heads/b{number}", world.sha, None)
+            )
+            return {"projectPath": path, "name": f"b{number}"}
+        case "protectBranch" | "unprotectBranch":
+            return {"projectPath": path, "name": "topic"}
+        case "signIn":
+            hashed = await make.services.passwords.hash("12345678")
+            await make.user(f"signer{number}", password_hash=hashed)
+            return {"login": f"signer{number}", "password": "12345678"}
+    raise KeyError(name)
