@@ -47,6 +47,10 @@ class Loader(Generic[K, V]):
     def prime(self, key: K, value: V | None) -> None:
         self._known[key] = value
 
+    def offer(self, key: K, value: V | None) -> None:
+        """As `prime`, but what is known already stays."""
+        self._known.setdefault(key, value)
+
     def forget(self, key: K) -> None:
         self._known.pop(key, None)
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from graph.context import Context
+from storage import tables
 from storage.database import Database, Session
 
 
@@ -28,6 +29,9 @@ async def read_on(context: Context) -> None:
     """Goes on in a session that only reads: what a caller selects of an answer makes no writer wait."""
     await context.session.close()
     context.session = await context.sessions.enter_async_context(session_for(context.services.database, writing=False))
+    if context.viewer_or_none is not None:
+        # Most answers show who asked as the author; a viewer who changed himself is known as changed.
+        context.rows_by_id(tables.User).offer(context.viewer.id, context.viewer)
 
 
 async def take_back(undo: list[Callable[[], Awaitable[None]]]) -> None:

@@ -5,6 +5,7 @@ Here the system events, which every hook is told; `object_payloads` has those of
 `of(context, …)` gathers a payload from rows, through the operation's loaders. Instants have no milliseconds.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Self
@@ -15,16 +16,16 @@ from storage.tables import AccessLevel, NamespaceKind, Visibility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(ABC):
     """`event_name` is what the delivery log shows. `switch` is the column of a hook that must be on; None: every hook is told."""
 
     event_name: ClassVar[str]
     switch: ClassVar[str | None] = None
 
     @classmethod
+    @abstractmethod
     async def of(cls, *subjects: Any, **more: Any) -> Self:
         """The context and what it is about, as each event's own `of` says."""
-        raise NotImplementedError
 
     def body(self) -> dict[str, Any]:
         """The JSON that is sent."""
