@@ -56,6 +56,7 @@ class Demo:
     project_path: str = ""
     other_project_id: int = 0
     private_project_id: int = 0
+    snippet_id: int = 0
     repository_path: str = ""
     external_url: str = ""
 
@@ -71,6 +72,7 @@ class Demo:
             "project_path": self.project_path,
             "other_project_id": self.other_project_id,
             "private_project_id": self.private_project_id,
+            "snippet_id": self.snippet_id,
             "repository_path": self.repository_path,
         }
         return {**found, "external_url": self.external_url} if self.external_url else found
@@ -149,6 +151,7 @@ class Builder:
         project = await self._project(demo)
         await self._join(project, written_by)
         await self._around(project)
+        demo.snippet_id = await self._snippet(project)
         await self._others(demo)
         demo.repository_path = str(self.engine.repositories.path_of(demo.project_id))
         return demo
@@ -261,9 +264,11 @@ class Builder:
             title=written.title,
             description=self._filled(written.description),
             labels=list(written.labels) or None,
-            assigneeId=await self._id_of(written.assignee),
-            milestoneId=milestone_id if written.planned else None,
         )
+        plans = {"assigneeId": await self._id_of(written.assignee), "milestoneId": milestone_id if written.planned else None}
+        if any(plans.values()):
+            # Afterwards, so that the service writes under the issue who was assigned and what was planned.
+            await self._do("dev", "UpdateIssue", projectPath=project, databaseId=made["id"], **plans)
         for who, body in written.notes:
             await self._note(project, made["id"], who, body)
         if written.closed:
@@ -282,6 +287,22 @@ class Builder:
     async def _note(self, project: str, issue_id: int, who: str | int, body: str) -> None:
         self.clock.go_on(timedelta(minutes=40))
         await self._forge.run("CreateNote", by=self._who(who), project=project, issue_id=issue_id, body=self._filled(body))
+
+    async def _snippet(self, project: str) -> int:
+        written = content.SNIPPET
+        made = await self._do(
+            "dev",
+            "CreateSnippet",
+            projectPath=project,
+            title=written.title,
+            fileName=written.file_name,
+            content=self._filled(written.content),
+            visibility="PRIVATE",
+        )
+        for who, body in written.notes:
+            await self._do(self._who(who), "CreateSnippetNote", projectPath=project, snippetDatabaseId=made["id"], body=body)
+        snippet_id: int = made["id"]
+        return snippet_id
 
     async def _comments(self, project: str, commits: list[dict[str, Any]], plain: list[dict[str, Any]]) -> None:
         for who, text in content.COMMENTS_ON_COMMIT if commits else ():

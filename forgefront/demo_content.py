@@ -109,6 +109,24 @@ OTHER_ISSUES = (
 )
 PRIVATE_ISSUES = (Written("Rotate the keys", "Every quarter.", "root", notes=(("root", "Done for this quarter."),)),)
 
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A snippet, whose `content` has the same fields as an issue's text."""
+
+    title: str
+    file_name: str
+    content: str
+    notes: tuple[tuple[str | int, str], ...]
+
+
+SNIPPET = Kept(
+    "Who works on what at the moment",
+    "authors.sh",
+    "#!/bin/sh\n# Who wrote the last hundred commits of {name}.\ngit log -100 --format=%an {branch} | sort | uniq -c | sort -rn\n",
+    (("reporter", "Useful. Does it follow the mailmap?"), ("dev", "With `%aN` it would.")),
+)
+
 DONE = "Done in {commit}."
 COMMENT_ON_LINE = "Does this line need a test of its own?"
 COMMENTS_ON_COMMIT = (("dev", "Good as it is; the suite covers it."), ("reporter", "Verified on `{branch}`."))

@@ -33,6 +33,7 @@ KEYS = {
     "project_path",
     "other_project_id",
     "private_project_id",
+    "snippet_id",
     "repository_path",
 }
 
@@ -153,6 +154,21 @@ class TestFilled:
         comments = [comment for node in nodes for comment in node["comments"]["nodes"]]
         assert len([comment for comment in comments if comment["line"] is None]) == 2
         assert len([comment for comment in comments if comment["line"] is not None]) == 1
+
+    def test_votes_and_what_the_service_writes(self, filled: Filled) -> None:
+        issues = "issues(first: 50) { nodes { upvotes notes(first: 50) { nodes { system body } } } }"
+        nodes = filled.ask(f"{{ project(path: $project) {{ {issues} }} }}")["project"]["issues"]["nodes"]
+        assert sorted(node["upvotes"] for node in nodes)[-2:] == [1, 2]
+        said = {note["body"].partition(" ")[0] for node in nodes for note in node["notes"]["nodes"] if note["system"]}
+        assert {"Status", "Reassigned", "Milestone"} <= said
+
+    def test_snippet(self, filled: Filled) -> None:
+        snippet = "title fileName content visibility author { username } notes(first: 5) { nodes { author { username } body } }"
+        query = f"{{ project(path: $project) {{ snippet(databaseId: {filled.told['snippet_id']}) {{ {snippet} }} }} }}"
+        found = filled.ask(query, "reporter_token")["project"]["snippet"]
+        assert (found["fileName"], found["visibility"], found["author"]) == ("authors.sh", "PRIVATE", {"username": "dev"})
+        assert "{" not in found["title"] + found["content"]
+        assert {note["author"]["username"] for note in found["notes"]["nodes"]} == {"dev", "reporter"}
 
     def test_accounts_sign_in(self, filled: Filled) -> None:
         sign_in = 'mutation($password: String!) { signIn(input: {login: "dev", password: $password}) { user { username } } }'
