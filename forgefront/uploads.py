@@ -52,7 +52,10 @@ class UploadDoor:
             return
         credential = credential_of({key.lower(): value for key, value in scope["headers"]}, None)
         variables = {"path": path, "secret": secret, "name": name}
-        outcome = await self._graph.run(UPLOAD, variables, credential, request_id=scope.get("state", {}).get("request_id", ""))
+        state = scope.setdefault("state", {})
+        outcome = await self._graph.run(UPLOAD, variables, credential, request_id=state.get("request_id", ""))
+        if outcome.viewer_id is not None:
+            state["user_id"] = outcome.viewer_id
         if outcome.errors:
             problem = outcome.errors[0]
             await _refuse(STATUSES[str(problem.code)], problem.retry_after)(scope, receive, send)

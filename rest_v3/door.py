@@ -87,10 +87,11 @@ class Door:
             return _options(place, headers) if method == "OPTIONS" else _with_allow(_refused(405), place)
         if isinstance(target, Page):
             return Response(200, target.response.body, [*target.response.headers])
-        if (state := scope.get("state")) is not None:
-            # For the server's metrics: the row, not the path, of which there is no end.
-            state["route"] = "/api/v3" + target.route.path
-        response = await target.answer(Request(method, values, segments, scope.get("query_string", b""), headers, receive, request_id))
+        state = scope.setdefault("state", {})
+        # For the server's metrics: the row, not the path, of which there is no end.
+        state["route"] = "/api/v3" + target.route.path
+        query = scope.get("query_string", b"")
+        response = await target.answer(Request(method, values, segments, query, headers, receive, request_id, state))
         if response is not None:
             response.headers.append(JSON)
             if response.status == 405:

@@ -5,7 +5,7 @@ can be read. The operation itself keeps that order; where a parameter is wrong t
 before the 400 is given away.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -69,6 +69,8 @@ class Request:
     headers: Mapping[bytes, bytes]
     receive: Receive
     request_id: str
+    state: MutableMapping[str, Any]
+    """What the server is told of the request, for its access line: `user_id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +137,15 @@ class Endpoint:
         variables, unread = self._read(request, sent)
         wrong = wrong or unread
         if wrong is not None:
-            return self._refuse(await self._guarded(variables, credential, request.request_id) or wrong)
+            return self._refuse(await self._guarded(request, variables, credential) or wrong)
         if self.route.refuses is not None:
             variables = {name: variables[name] for name in self.operation.variables}
         if self.paginated:
             return await self._list(request, sent, variables, credential)
-        return await self._single(variables, credential, request.request_id)
+        return await self._single(request, variables, credential)
 
-    async def _single(self, variables: dict[str, Any], credential: str | None, request_id: str) -> Response:
-        outcome = await self._run(variables, credential, request_id)
+    async def _single(self, request: Request, variables: dict[str, Any], credential: str | None) -> Response:
+        outcome = await self._run(request, self.operation, variables, credential)
         refused = self._refusal_in(outcome)
         if refused is not None:
             return self._refuse(refused)
@@ -187,25 +189,28 @@ class Endpoint:
             return variables, refusal(400, f"Required parameters {listed} missing")
         return variables, None
 
-    async def _guarded(self, variables: dict[str, Any], credential: str | None, request_id: str) -> Refusal | None:
+    async def _guarded(self, request: Request, variables: dict[str, Any], credential: str | None) -> Refusal | None:
         """Why the caller may not even hear that a parameter is wrong."""
         if self._guard is None:
             return None
-        return self._guard.judge(self.route, await self._ask_guard(self._guard, variables, credential, request_id))
+        return self._guard.judge(self.route, await self._ask_guard(request, self._guard, variables, credential))
 
-    async def _ask_guard(self, guard: Guard, variables: dict[str, Any], credential: str | None, request_id: str) -> Any:
+    async def _ask_guard(self, request: Request, guard: Guard, variables: dict[str, Any], credential: str | None) -> Any:
         asked = {name: variables[name] for name in guard.operation.variables if name in variables}
-        return await self._graph.run(guard.operation.prepared, asked, credential, request_id=request_id)
+        return await self._run(request, guard.operation, asked, credential)
 
-    async def _run(self, variables: dict[str, Any], credential: str | None, request_id: str) -> Any:
-        return await self._graph.run(self.operation.prepared, variables, credential, request_id=request_id)
+    async def _run(self, request: Request, operation: Operation, variables: dict[str, Any], credential: str | None) -> Any:
+        outcome = await self._graph.run(operation.prepared, variables, credential, request_id=request.request_id)
+        if outcome.viewer_id is not None:
+            request.state["user_id"] = outcome.viewer_id
+        return outcome
 
     async def _list(self, request: Request, sent: dict[str, Any], variables: dict[str, Any], credential: str | None) -> Response:
         page = paging.Page(1, WHOLE_PAGE) if self.route.whole else paging.read_page(sent)
         nodes: list[Any] = []
         while True:
             variables["first"], variables["offset"] = page.size, page.offset
-            outcome = await self._run(variables, credential, request.request_id)
+            outcome = await self._run(request, self.operation, variables, credential)
             refused = self._refusal_in(outcome)
             if refused is not None:
                 return self._refuse(refused)

@@ -59,7 +59,7 @@ class Receiver(Endpoint):
         credential = credential_of(request.headers, sent.pop("private_token", None))
         variables, unread = self._read(request, sent)
         assert self._guard is not None, "the limit stands in the guard's data"  # noqa: S101
-        outcome = await self._ask_guard(self._guard, variables, credential, request.request_id)
+        outcome = await self._ask_guard(request, self._guard, variables, credential)
         refused = self._guard.judge(self.route, outcome) or wrong or unread
         if refused is not None or form is None:
             return self._refuse(refused or refusal(400))
@@ -74,7 +74,7 @@ class Receiver(Endpoint):
             if too_large is not None:
                 return self._refuse(too_large)
             variables[self._file] = {"ticket": incoming.ticket, "name": form.file_name}
-            return await self._single(variables, credential, request.request_id)
+            return await self._single(request, variables, credential)
         finally:
             await incoming.discard()
 

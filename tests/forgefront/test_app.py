@@ -7,9 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from forgefront.app import App, build
+from forgefront.commands.users import DOCUMENT
 from forgefront.config import Config, ConfigError
+from forgefront.operator import Forge
 
 
 def client(app: App) -> httpx.AsyncClient:
@@ -68,6 +71,33 @@ class TestDoors:
             text = (await http.get("/-/metrics")).text
         assert 'forgefront_http_requests_total{method="GET",route="/api/v3/users/:id",status="401"} 3.0' in text
         assert 'forgefront_http_requests_total{method="GET",route="unmatched",status="404"} 3.0' in text
+
+    @pytest.mark.parametrize(
+        ("method", "path"),
+        [
+            ("GET", "/api/v3/user"),
+            ("GET", "/api/v3/users"),
+            ("GET", "/api/v3/projects/1/labels"),
+            ("POST", "/api/v3/projects/1/issues"),
+            ("POST", "/api/v3/projects/1/uploads"),
+            ("GET", "/ada/tools/uploads/0123456789abcdef0123456789abcdef/a.png"),
+        ],
+    )
+    async def test_access_lines_name_the_user(self, method: str, path: str, app: App) -> None:
+        forge = Forge(app.graph, DOCUMENT)
+        user = await forge.run("CreateUser", input={"username": "ada", "name": "Ada", "email": "ada@example.org", "confirm": False})
+        token = (await forge.run("Token", by="ada"))["token"]
+        state: dict[str, object] = {}
+
+        async def kept(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["state"] = state
+            await app(scope, receive, send)
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(kept), base_url="http://forge") as http:
+            await http.request(method, path)
+            assert "user_id" not in state
+            await http.request(method, path, headers={"PRIVATE-TOKEN": token})
+            assert state["user_id"] == user["id"]
 
     async def test_metrics_can_be_off(self, tmp_path: Path) -> None:
         app = build(Config.load(data=tmp_path, metrics=False))

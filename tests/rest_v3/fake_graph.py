@@ -35,6 +35,7 @@ class FakeProblem:
 class FakeOutcome:
     data: dict[str, Any] | None
     errors: list[FakeProblem]
+    viewer_id: int | None = None
 
 
 class FakeError(Exception):
