@@ -25,7 +25,7 @@ SECRET_NAMES = frozenset({"token", "password", "passwd", "secret", "authorizatio
 SECRET_ENDINGS = ("_token", "_password", "_secret", "_key", "_authorization")
 
 # One look decides for most strings that nothing below can match.
-_SUSPECT = re.compile(r"token|passw|secret|authori[sz]ation|bearer|cookie|\[parameters|://[^/\s@]*@", re.IGNORECASE)
+_SUSPECT = re.compile(r"token|passw|secret|authori[sz]ation|bearer|cookie|\[parameters|\nDETAIL:|://[^/\s@]*@", re.IGNORECASE)
 _NAMED = re.compile(
     r"""
     # The end of the name of a parameter, a header, a JSON or Python key.
@@ -39,6 +39,8 @@ _NAMED = re.compile(
 _BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 _USER_INFO = re.compile(r"(://)[^/\s@]*@")
 _SQL_PARAMETERS = re.compile(r"\[parameters: [^\n]*")
+# PostgreSQL names the values that hit a constraint; they may have lines.
+_SQL_DETAIL = re.compile(r"(\nDETAIL:\s).*?(?=\n\[SQL|\nHINT:|\n\n|\Z)", re.DOTALL)
 
 
 def configure(form: Literal["json", "text"], level: str, stream: TextIO | None = None) -> None:
@@ -106,10 +108,11 @@ def redact(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableM
 
 
 def redact_text(text: str) -> str:
-    """The text without the values of tokens, passwords, credentials headers, user information in URLs and parameters of SQL statements."""
+    """The text without the values of tokens, passwords, credentials headers, user information in URLs and values of SQL statements."""
     if not _SUSPECT.search(text):
         return text
     text = _SQL_PARAMETERS.sub(f"[parameters: {REDACTED}]", text)
+    text = _SQL_DETAIL.sub(rf"\1{REDACTED}", text)
     text = _NAMED.sub(rf"\1\2{REDACTED}", text)
     text = _BEARER.sub(rf"\1 {REDACTED}", text)
     return _USER_INFO.sub(rf"\1{REDACTED}@", text)

@@ -241,6 +241,8 @@ class Database:
             # As many again are the readers'.
             "max_overflow": 0,
             "pool_timeout": WAIT_SECONDS,
+            # The text of an error gets into logs; what people wrote must not.
+            "hide_parameters": True,
         }
         if self.dialect == "sqlite":
             settings["connect_args"] = {"timeout": WAIT_SECONDS, "isolation_level": None}

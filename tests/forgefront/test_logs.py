@@ -85,6 +85,8 @@ TEXTS = [
     f"login=a&password={SECRET}",
     f"postgresql+asyncpg://forge:{SECRET}@host/db",
     f"IntegrityError\n[SQL: INSERT INTO tokens]\n[parameters: ('{SECRET}', 1)]\n(Background on this error)",
+    f"UniqueViolationError: duplicate key\nDETAIL:  Key (email)=(a\n{SECRET}) already exists.\n[SQL: INSERT INTO emails]",
+    f"duplicate key\nDETAIL:  Key (email)=({SECRET}) already exists.",
     f"access_token={SECRET};secret_key = {SECRET}",
     f"Cookie: {SECRET}",
 ]
@@ -118,7 +120,7 @@ class TestRedaction:
     def test_innocent_text_is_left_alone(self, text: str) -> None:
         assert logs.redact_text(text) == text
 
-    @pytest.mark.parametrize("part", ["token", "token=", "://", "a-", "bearer ", "password  ", "[parameters: ", "'token' , "])
+    @pytest.mark.parametrize("part", ["token", "token=", "://", "a-", "bearer ", "password  ", "[parameters: ", "\nDETAIL: ", "'token' , "])
     def test_long_hostile_text_is_quick(self, part: str) -> None:
         started = time.perf_counter()
         logs.redact_text(part * 20_000 + " token")
