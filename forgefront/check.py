@@ -17,6 +17,7 @@ from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
 from storage.secrets import KEY_FILE, BadKey, TokenCipher, Undecipherable, load_key
 from storage.soundness import KeptProject
+from storage.uploads import Uploads
 
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes; below it the next push or artifact may fail."""
@@ -64,6 +65,7 @@ async def check(config: Config, *, full: bool = False) -> Report:
     try:
         await _database(database, cipher, report)
         projects = await soundness.projects(database)
+        await _uploads(config, database, report)
     except Exception as error:
         report.add("database", "rows", f"it cannot be read: {_first_line(error)}", "restore it from a backup, or see the text")
         return report
@@ -174,6 +176,33 @@ def _repositories(config: Config, projects: list[KeptProject], full: bool, repor
         # What begins with a dot is on its way in or out; a start of the service sweeps what a kill left of it.
         if folder.name not in expected and not folder.name.startswith("."):
             report.add("repositories", folder, "no project has it", "move it away, after a look at what it holds")
+
+
+async def _uploads(config: Config, database: Database, report: Report) -> None:
+    kept = await soundness.uploads(database)
+    report.looked_at.append(f"{len(kept)} uploads")
+    try:
+        sizes = await asyncio.to_thread(Uploads(config.uploads).sizes)
+    except OSError as error:
+        report.add("uploads", config.uploads, f"it cannot be read: {error.strerror}", "give it to the user who runs the service")
+        return
+    wrong = {upload.secret: size for upload in kept if (size := sizes.pop((upload.project_id, upload.secret), None)) != upload.size}
+    if wrong:
+        # What the service has deleted since then is not wrong; its rows go before its files.
+        kept = await soundness.uploads(database)
+    for upload in kept:
+        if upload.secret in wrong:
+            size = wrong[upload.secret]
+            problem = "it is not there" if size is None else f"it has {size} bytes instead of {upload.size}"
+            path = config.uploads / str(upload.project_id) / upload.secret
+            report.add("uploads", f"{upload.address} ({path})", problem, "restore it from a backup; until then its links answer 404")
+    if sizes:
+        (project_id, secret), *more = sorted(sizes)
+        others = f" and {len(more)} others" if more else ""
+        report.notes.append(
+            f"{config.uploads / str(project_id) / secret}{others}: no upload has it; "
+            "a file is so while it is sent, and the service removes one that stays so for an hour"
+        )
 
 
 def _repository(path: Path, project: KeptProject, full: bool, report: Report) -> None:

@@ -18,6 +18,16 @@ class KeptProject:
     default_branch: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class KeptUpload:
+    """What the file of an upload must agree with: where it lies, and its length in bytes. `address` is the end of its link."""
+
+    project_id: int
+    secret: str
+    size: int
+    address: str
+
+
 async def broken_pages(database: Database) -> list[str]:
     """What SQLite's integrity check says is wrong, at most 20 lines. PostgreSQL checks its pages itself: always []."""
     if database.dialect != "sqlite":
@@ -52,6 +62,29 @@ async def projects(database: Database) -> list[KeptProject]:
     )
     async with database.reading() as session:
         return [KeptProject(*row) for row in (await session.execute(statement)).all()]
+
+
+async def uploads(database: Database) -> list[KeptUpload]:
+    """Every upload, by id."""
+    statement = (
+        select(
+            col(tables.Upload.project_id),
+            col(tables.Upload.secret),
+            col(tables.Upload.size),
+            col(tables.Namespace.path)
+            + "/"
+            + col(tables.Project.path)
+            + "/uploads/"
+            + col(tables.Upload.secret)
+            + "/"
+            + col(tables.Upload.name),
+        )
+        .join(tables.Project, col(tables.Project.id) == col(tables.Upload.project_id))
+        .join(tables.Namespace, col(tables.Namespace.id) == col(tables.Project.namespace_id))
+        .order_by(col(tables.Upload.id))
+    )
+    async with database.reading() as session:
+        return [KeptUpload(*row) for row in (await session.execute(statement)).all()]
 
 
 async def some_sealed_token(database: Database) -> str | None:

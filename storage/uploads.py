@@ -158,6 +158,15 @@ class Uploads:
                 if HEX.fullmatch(entry.name) and entry.stat().st_ctime < latest:
                     yield int(folder.name), entry.name
 
+    def sizes(self) -> dict[tuple[int, str], int]:
+        """The length in bytes of every file that was kept, by project id and secret."""
+        found = {}
+        for folder in [entry for entry in self.root.iterdir() if entry.name.isdigit()] if self.root.is_dir() else []:
+            for entry in folder.iterdir():
+                if HEX.fullmatch(entry.name):
+                    found[int(folder.name), entry.name] = entry.stat().st_size
+        return found
+
     def _incoming(self, ticket: str) -> Path:
         return self.root / f"{INCOMING}{ticket}"
 

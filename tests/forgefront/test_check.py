@@ -196,3 +196,42 @@ class TestRepositories:
         (whole.data / "repositories" / ".incoming-x").mkdir()
         found = problem(whole)
         assert (found["subject"], found["problem"]) == (str(whole.data / "repositories" / "77.git"), "no project has it")
+
+
+class TestUploads:
+    SECRET = "0123456789abcdef" * 2
+
+    @pytest.fixture
+    def file(self, whole: Cli) -> Path:
+        """The file of an upload of the project."""
+        with rows(whole.data) as connection:
+            connection.execute(
+                "INSERT INTO uploads (project_id, author_id, secret, name, size, created_at) VALUES (1, 1, ?, 'a.png', 3, '2016-01-01')",
+                (self.SECRET,),
+            )
+        (folder := whole.data / "uploads" / "1").mkdir(parents=True)
+        (file := folder / self.SECRET).write_bytes(b"abc")
+        return file
+
+    def test_nothing_is_wrong(self, whole: Cli, file: Path) -> None:
+        told = whole.json("check")
+        assert (told["problems"], "1 uploads" in told["looked_at"]) == ([], True)
+
+    def test_absent(self, whole: Cli, file: Path) -> None:
+        file.unlink()
+        found = problem(whole)
+        assert found["subject"] == f"team/tools/uploads/{self.SECRET}/a.png ({file})"
+        assert found["problem"] == "it is not there"
+
+    def test_cut_short(self, whole: Cli, file: Path) -> None:
+        file.write_bytes(b"a")
+        assert problem(whole)["problem"] == "it has 1 bytes instead of 3"
+
+    def test_stray_files_are_told(self, whole: Cli, file: Path) -> None:
+        (stray := file.with_name("f" * 32)).touch()
+        file.with_name("e" * 32).touch()
+        (whole.data / "uploads" / ".incoming-x").touch()
+        told = whole.json("check")
+        assert told["ok"]
+        (note,) = (note for note in told["notes"] if "no upload has it" in note)
+        assert note.startswith(f"{stray.with_name('e' * 32)} and 1 others: ")
