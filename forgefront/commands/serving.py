@@ -1,8 +1,10 @@
 """`forgefront serve`."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +16,8 @@ from forgefront.commands.operating import FAILED, Data, config_of, fail
 from forgefront.config import Config, ConfigError
 from forgefront.demo import Demo
 from forgefront.demo_folder import can_fill
+from storage import soundness
+from storage.database import Database
 
 
 def serve(
@@ -73,11 +77,32 @@ def _greeting(filled: Demo | None, kept: demo.Kept | None) -> Callable[[Config],
         elif kept is not None:
             lines += ["", f"The data are kept. The tokens: {show}", "", "Three commands to try:"]
             lines += _commands(base, f"$({show})", kept.project_id)
+        elif not _has_administrator(config):
+            lines += ["", "Nobody administers it yet. To open the first account:"]
+            lines += [f"  {_program()} admin user create NAME --email ADDRESS --admin --data {_quoted(config.data)}"]
+            lines += ["To look at a demo instead, which takes a folder of its own:", f"  {_program()} demo --data FOLDER"]
         lines += ["", "Ctrl-C stops it."]
         typer.echo("\n".join(lines))
         sys.stdout.flush()
 
     return greet
+
+
+def _has_administrator(config: Config) -> bool:
+    """Asked of the database on a thread of its own, since the server's loop runs in this one. True where it does not answer."""
+
+    async def ask() -> bool:
+        database = Database(config.database_url, pool_size=1)
+        try:
+            return await soundness.has_administrator(database)
+        finally:
+            await database.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        try:
+            return threads.submit(asyncio.run, ask()).result()
+        except Exception:
+            return True
 
 
 def _commands(base: str, token: str, project_id: int) -> list[str]:

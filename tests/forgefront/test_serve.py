@@ -119,8 +119,16 @@ def test_without_a_demo(tmp_path: Path, apart: None) -> None:
         base = said.split()[3]
         assert httpx.get(f"{base}/-/readiness", timeout=20).json()["status"] == "ok"
         assert "curl" not in said
+        # What is printed makes the first administrator, and then it is printed no more.
+        command = re.search(r"^  .*forgefront.* (admin user create NAME --email ADDRESS --admin) --data (.*)$", said, re.MULTILINE)
+        assert command and command[2] == str(tmp_path / "data")
+        assert " demo --data FOLDER" in said
+        words = command[1].replace("NAME", "root").replace("ADDRESS", "root@example.org").split()
+        Cli(tmp_path / "data")(*words, "--no-password")
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
+    with serving(tmp_path / "data") as (_, said):
+        assert "admin user create" not in said
 
 
 @pytest.mark.parametrize("commits", ["none", "no git"])
