@@ -1,6 +1,8 @@
 """The whole service as one ASGI app: which path goes to which door, what happens at start and stop."""
 
 import contextlib
+from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -21,7 +23,7 @@ from graph.events.deliver import Deliverer
 from graph.git_access import GitAccess
 from graph.http import door
 from graph.rules.uploads import sweep
-from storage.database import is_unavailable
+from storage.database import is_unavailable, now
 from storage.git.transport import Transport
 
 REST = "/api/v3"
@@ -31,8 +33,8 @@ SWEEP_SECONDS = 3600.0
 class App(Engine):
     """The service: the engine and its doors."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
+    def __init__(self, config: Config, *, clock: Callable[[], datetime] = now) -> None:
+        super().__init__(config, clock=clock)
         metrics = Metrics()
         self._exact: dict[str, ASGIApp] = {
             "/": self._index,

@@ -17,6 +17,7 @@ from sqlalchemy import URL, DateTime, Dialect, MetaData, event, make_url
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, InvalidRequestError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper, make_transient_to_detached
@@ -111,7 +112,7 @@ def taken_column(error: IntegrityError) -> str | None:
 
 def is_unavailable(error: BaseException) -> bool:
     """Whether the database itself could not answer (gone, restarting, busy, over its time limit), so that a later try may succeed."""
-    if isinstance(error, Busy | ConnectionError | TimeoutError):
+    if isinstance(error, Busy | NoConnectionFree | ConnectionError | TimeoutError):
         return True
     if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error.orig, OSError)):
         return True
