@@ -53,7 +53,6 @@ class Connection(HttpToolsProtocol):
         self._begun = 0
         self._header_began = now
         self._header_bytes = 0
-        self._chunk_bytes = 0
         self._idle_since = now
         self._received_at = now
         self._unsent = 0
@@ -68,10 +67,9 @@ class Connection(HttpToolsProtocol):
         if self._refused:
             return
         self._received_at = self.loop.time()
-        self._chunk_bytes = len(data)
         in_header, begun = self._in_header, self._begun
         super().data_received(data)
-        # Only chunks that lie within one header are counted here; one that also ends it is looked at in on_headers_complete.
+        # A header that does not end: only chunks that lie within it are counted. A whole one is measured in on_headers_complete.
         if in_header and self._in_header and begun == self._begun:
             self._header_bytes += len(data)
             if self._header_bytes > LARGEST_HEADER:
@@ -88,9 +86,7 @@ class Connection(HttpToolsProtocol):
         self._in_header = False
         if len(self.url) > LONGEST_TARGET:
             self._stop_parsing(414)
-        # A header that came in one small chunk cannot be too large.
-        large = self._header_bytes + self._chunk_bytes > LARGEST_HEADER
-        if len(self.headers) > MOST_HEADERS or (large and sum(len(n) + len(v) for n, v in self.headers) > LARGEST_HEADER):
+        if len(self.headers) > MOST_HEADERS or sum(len(name) + len(value) for name, value in self.headers) > LARGEST_HEADER:
             self._stop_parsing(431)
         super().on_headers_complete()
         if self._stopping and self.cycle is not None:

@@ -185,6 +185,15 @@ class TestBadRequests:
         assert re.search(rb'\r\n\r\n\{"message":"%d [A-Za-z -]+"\}$' % status, answer)
         assert answer.count(b"HTTP/1.1") == 1
 
+    @pytest.mark.parametrize("first", [20, 40_000, 65_536, 69_000])
+    def test_a_large_header_is_refused_in_whatever_pieces_it_comes(self, impatient: Running, first: int) -> None:
+        sent = b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 70_000 + b"\r\n\r\n"
+        with impatient.connect() as connection:
+            connection.sendall(sent[:first])
+            time.sleep(0.05)
+            threading.Thread(target=_send, args=(connection, sent[first:])).start()
+            assert everything(connection).startswith(b"HTTP/1.1 431 ")
+
     def test_large_bodies_with_a_header_behind_them_are_no_large_header(self, impatient: Running) -> None:
         post = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 150000\r\n\r\n" + b"x" * 150_000
         with impatient.connect() as connection:
