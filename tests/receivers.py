@@ -60,6 +60,9 @@ class Receiver:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
+    def status_for(self, request: Received) -> int:
+        return self.status
+
     async def until_left(self, seconds: float = 10.0) -> None:
         """Waits until no connection is open."""
         async with asyncio.timeout(seconds), self._arrived:
@@ -93,12 +96,17 @@ class Receiver:
         method, path, _ = head[0].split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
+        request = Received(method, path, headers, body)
         async with self._arrived:
-            self.requests.append(Received(method, path, headers, body))
+            self.requests.append(request)
             self._arrived.notify_all()
         if self.silent:
             await reader.read()
             return
-        lines = [f"HTTP/1.1 {self.status} Said", "Content-Length: 2", *(f"{name}: {value}" for name, value in self.headers.items())]
+        lines = [
+            f"HTTP/1.1 {self.status_for(request)} Said",
+            "Content-Length: 2",
+            *(f"{name}: {value}" for name, value in self.headers.items()),
+        ]
         writer.write("\r\n".join([*lines, "", "ok"]).encode())
         await writer.drain()

@@ -1,0 +1,154 @@
+"""SIGKILL under load: nothing that was acknowledged is lost, nothing is done twice or by half (R1, R2, R3, R4, R12)."""
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+from sqlmodel import col
+
+from storage import soundness, tables
+from storage.database import Database
+from storage.tables import DeliveryState
+from tests.make import Make
+from tests.receivers import Received, Receiver
+from tests.reliability.served import Served, Written, each, served, writers
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
+)
+KILLS = int(os.environ.get("FORGEFRONT_KILLS", "10"))
+"""The promises are about 50 for writers and 20 for hooks."""
+SEEDS = [int(seed) for seed in os.environ.get("FORGEFRONT_SEEDS", "1").split(",")]
+WRITERS = 8
+DELIVERED_SECONDS = 90.0
+"""After the last restart."""
+
+
+async def until_killed(
+    server: Served, project: tables.Project, users: list[tables.User], written: Written, turn: int, pause: float
+) -> None:
+    """Every user writes, pausing between, until there is no answer."""
+    async with server.client() as client:
+
+        async def write(user: tables.User) -> None:
+            number = 0
+            while await written.issue(client, project.id, user, f"{turn} {user.username} {number}"):
+                number += 1
+                await asyncio.sleep(pause)
+
+        await each(users, write)
+
+
+async def kill_after(server: Served, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    server.kill()
+
+
+async def whole(database: Database, written: Written, project: tables.Project) -> int:
+    """Holds what is stored against what was acknowledged; the number of issues."""
+    assert await soundness.broken_pages(database) == []
+    assert await soundness.broken_references(database) == []
+    labels = select(func.count()).where(col(tables.IssueLabel.issue_id) == col(tables.Issue.id)).scalar_subquery()
+    statement = select(col(tables.Issue.title), col(tables.Issue.iid), labels).where(col(tables.Issue.project_id) == project.id)
+    async with database.reading() as session:
+        rows = (await session.execute(statement)).all()
+    stored = {title: iid for title, iid, _ in rows}
+    assert len(stored) == len(rows), "an issue was opened twice"
+    lost = {title for title, iid in written.iids.items() if stored.get(title) != iid}
+    assert not lost, f"acknowledged, and not there: {lost}"
+    assert sorted(stored.values()) == list(range(1, len(rows) + 1))
+    assert {count for _, _, count in rows} <= {2}, "an issue without its labels"
+    return len(rows)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_writers(make: Make, database: Database, tmp_path: Path, database_url: str, seed: int, figure: Callable[[str], None]) -> None:
+    project, users = await writers(make, WRITERS)
+    chance, written, starts, stored = random.Random(seed), Written(), [], 0
+    for turn in range(KILLS):
+        with served(tmp_path, database_url) as server:
+            starts.append(server.seconds)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(until_killed(server, project, users, written, turn, 0))
+                group.create_task(kill_after(server, chance.uniform(0.2, 2)))
+        # PostgreSQL may still be at the commit that nobody waits for any more.
+        await asyncio.sleep(0.2)
+        stored = await whole(database, written, project)
+    with served(tmp_path, database_url) as server:
+        async with server.client() as client:
+            assert await written.issue(client, project.id, users[0], "after all kills")
+        assert (await server.stop())[0] == 0
+    assert await whole(database, written, project) == stored + 1 == written.iids["after all kills"]
+
+    assert written.statuses == {}
+    figure(
+        f"{KILLS} kills, seed {seed}: {len(written.iids)} acknowledged, 0 lost, 0 doubled, {sum(written.unanswered.values())} unanswered, "
+        f"{stored + 1 - len(written.iids)} of them kept; start at most {max(starts):.1f} s"
+    )
+    assert max(starts) < 10
+
+
+class Refusing(Receiver):
+    """Refuses a fifth of all requests with 500, but the same message at most twice, so that the schedule brings it in time."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._chance = random.Random(seed)
+        self.refused: Counter[str] = Counter()
+        self.taken: Counter[str] = Counter()
+        self.ids: dict[str, set[str]] = {}
+
+    def status_for(self, request: Received) -> int:
+        key = request.headers["webhook-id"]
+        self.ids.setdefault(request.json["object_attributes"]["title"], set()).add(key)
+        if self.refused[key] < 2 and self._chance.random() < 0.2:
+            self.refused[key] += 1
+            return 500
+        self.taken[key] += 1
+        return 200
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_hooks(make: Make, database: Database, tmp_path: Path, database_url: str, seed: int, figure: Callable[[str], None]) -> None:
+    project, users = await writers(make, 4)
+    chance, written = random.Random(seed), Written()
+
+    async def left() -> int:
+        pending = col(tables.Delivery.state) == DeliveryState.PENDING
+        async with database.reading() as session:
+            return int(await session.scalar(select(func.count()).select_from(tables.Delivery).where(pending)))
+
+    async with Refusing(seed) as receiver:
+        await make.save(tables.Hook(url=receiver.url, issues_events=True, push_events=False))
+        for turn in range(KILLS):
+            with served(tmp_path, database_url) as server:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(until_killed(server, project, users, written, turn, 0.1))
+                    group.create_task(kill_after(server, chance.uniform(0.5, 2.5)))
+        waiting = await left()
+        with served(tmp_path, database_url) as server:
+            started = time.monotonic()
+            while await left():
+                assert time.monotonic() - started < DELIVERED_SECONDS
+                await asyncio.sleep(0.5)
+            seconds = time.monotonic() - started
+            assert (await server.stop())[0] == 0
+
+    doubled = sum(count - 1 for count in receiver.taken.values())
+    figure(
+        f"{KILLS} kills, seed {seed}: {len(written.iids)} acknowledged, {waiting} undelivered at the last kill, all delivered "
+        f"{seconds:.0f} s after the last start; {len(receiver.requests)} requests, "
+        f"{sum(receiver.refused.values())} refused, {doubled} doubled"
+    )
+    told = {title for title, keys in receiver.ids.items() if any(receiver.taken[key] for key in keys)}
+    assert set(written.iids) <= told
+    assert {len(keys) for keys in receiver.ids.values()} == {1}, "a retry under another webhook-id"
+    assert await make.count(tables.Event) == await make.count(tables.Issue)
+    # A kill repeats at most what was under way: AT_ONCE_TO_A_HOST, and those that ended without a record.
+    assert doubled <= max(8 * KILLS, len(written.iids) * 0.02)

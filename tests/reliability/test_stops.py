@@ -1,0 +1,73 @@
+"""SIGTERM under load: what has begun is answered, and the process ends in time (R20)."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from storage import tables
+from tests.make import Make, token_of
+from tests.reliability.served import Served, Written, each, served, writers
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
+)
+STOPS = int(os.environ.get("FORGEFRONT_STOPS", "5"))
+"""The promise is about 20."""
+
+
+async def slowly(body: bytes, seconds: float) -> AsyncIterator[bytes]:
+    for place in range(len(body)):
+        yield body[place : place + 1]
+        await asyncio.sleep(seconds / len(body))
+
+
+async def write_slowly(server: Served, project: tables.Project, user: tables.User, title: str) -> int:
+    """Opens an issue with a body that arrives while the server is told to stop."""
+    body = orjson.dumps({"title": title})
+    headers = {"PRIVATE-TOKEN": token_of(user), "Content-Type": "application/json", "Content-Length": str(len(body))}
+    async with server.client() as client:
+        response = await client.post(f"/projects/{project.id}/issues", headers=headers, content=slowly(body, 3))
+        return response.status_code
+
+
+async def test_stop_cuts_nobody_off(make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
+    project, users = await writers(make, 16)
+    written, ends = Written(), []
+    slow_ones = 0
+    for turn in range(STOPS):
+        with served(tmp_path, database_url) as server:
+            before = len(written.seconds)
+            async with server.client() as client:
+
+                async def write(user: tables.User, turn: int = turn, client: object = client) -> None:
+                    number = 0
+                    while await written.issue(client, project.id, user, f"{turn} {user.username} {number}"):  # type: ignore[arg-type]
+                        number += 1
+
+                slow = [asyncio.create_task(write_slowly(server, project, user, f"{turn} {user.username} slow")) for user in users[:4]]
+                running = asyncio.create_task(each(users, write))
+                await asyncio.sleep(1.5)
+                started = time.monotonic()
+                code, seconds = await server.stop()
+                ends.append(seconds)
+                await running
+                assert [await task for task in slow] == [200] * len(slow)
+            slow_ones += len(slow)
+            assert code == 0
+            assert time.monotonic() - started < 20
+            # Each request that the server took up got its answer: the others were refused before.
+            taken_up = len(server.lines(event="request", method="POST"))
+            assert taken_up == len(written.seconds) - before + len(slow)
+    figure(
+        f"{STOPS} stops: {len(written.seconds)} requests and {slow_ones} slow ones answered, 0 cut; refused {dict(written.unanswered)} "
+        f"{dict(written.statuses)}; end after at most {max(ends):.1f} s"
+    )
+
+    assert set(written.statuses) <= {503}
+    assert await make.count(tables.Issue) == len(written.iids) + slow_ones
+    assert max(ends) <= 15

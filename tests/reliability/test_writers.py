@@ -1,0 +1,96 @@
+"""Many writers at a served process: nobody is refused without need, nothing is lost (R4, R10)."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from storage import tables
+from storage.database import Database
+from tests.make import Make, token_of
+from tests.reliability.served import Written, each, served, writers
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
+)
+WRITERS, EACH = 32, 100
+SECONDS = float(os.environ.get("FORGEFRONT_SECONDS", "20"))
+"""How long the writers of R10 go on; the promise is about 60."""
+HELD = 7.0
+"""Seconds for which another process keeps all writers out: longer than one waits for its turn."""
+
+
+async def test_numbers_leave_no_gap(make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
+    project, users = await writers(make, WRITERS)
+    written = Written()
+    with served(tmp_path, database_url) as server:
+        async with server.client() as client:
+
+            async def write(user: tables.User) -> None:
+                for number in range(EACH):
+                    await written.issue(client, project.id, user, f"{user.username} {number}")
+
+            started = time.monotonic()
+            await each(users, write)
+            seconds = time.monotonic() - started
+        assert (await server.stop())[0] == 0
+    rate = WRITERS * EACH / seconds
+    p50, p99 = written.percentile(0.5) * 1000, written.percentile(0.99) * 1000
+    figure(f"{WRITERS} x {EACH} issues in {seconds:.1f} s ({rate:.0f}/s), p50 {p50:.0f} ms, p99 {p99:.0f} ms; start {server.seconds:.1f} s")
+
+    assert (written.statuses, written.unanswered) == ({}, {})
+    assert sorted(written.iids.values()) == list(range(1, WRITERS * EACH + 1))
+    assert await make.count(tables.Issue) == WRITERS * EACH
+    assert p99 < 1000
+
+
+async def test_writers_queue(make: Make, database: Database, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
+    """Whoever waits for too long is told 503 and when to come back; readers never wait."""
+    project, users = await writers(make, WRITERS)
+    written, reads = Written(), []
+    with served(tmp_path, database_url) as server:
+        async with server.client() as client:
+            end = time.monotonic() + SECONDS
+
+            async def write(user: tables.User) -> None:
+                number = 0
+                while time.monotonic() < end:
+                    number += 1
+                    assert await written.issue(client, project.id, user, f"{user.username} {number}")
+
+            async def read() -> None:
+                while time.monotonic() < end:
+                    started = time.monotonic()
+                    headers = {"PRIVATE-TOKEN": token_of(users[0])}
+                    response = await client.get(f"/projects/{project.id}/issues?per_page=5", headers=headers)
+                    assert response.status_code == 200
+                    reads.append(time.monotonic() - started)
+                    await asyncio.sleep(0.2)
+
+            async def hold() -> None:
+                await asyncio.sleep(SECONDS / 4)
+                async with database.writing() as session:
+                    keeps_out = "SELECT 1" if database.dialect == "sqlite" else "LOCK TABLE issues IN EXCLUSIVE MODE"
+                    await session.execute(text(keeps_out))
+                    await asyncio.sleep(HELD)
+
+            async with asyncio.TaskGroup() as group:
+                for work in (each(users, write), read(), hold()):
+                    group.create_task(work)
+        failures = server.lines(level="error")
+    figure(
+        f"{len(written.iids)} issues in {SECONDS:.0f} s, {HELD:.0f} of them held; answered otherwise: {dict(written.statuses)}; "
+        f"longest wait {max(written.seconds):.1f} s; longest read {max(reads):.2f} s"
+    )
+
+    assert failures == []
+    assert set(written.statuses) <= {503}
+    assert all(1 <= int(response.headers["Retry-After"]) <= 5 for response in written.refusals)
+    assert all("locked" not in response.text for response in written.refusals)
+    assert max(reads) < 2
+    assert sorted(written.iids.values()) == list(range(1, len(written.iids) + 1))
+    assert await make.count(tables.Issue) == len(written.iids)
