@@ -42,8 +42,11 @@ class Worker:
                 await task()
                 return
             except Exception as error:
-                # While the database is away the traceback would say nothing new each time.
-                self._log.error("a task failed", task=name, error=type(error).__name__, exc_info=None if is_unavailable(error) else error)
+                if is_unavailable(error):
+                    # While the database is away or busy the traceback would say nothing new each time.
+                    self._log.warning("a task failed", task=name, error=type(error).__name__)
+                else:
+                    self._log.error("a task failed", task=name, error=type(error).__name__, exc_info=error)
             if loop.time() - started > LONGEST_PAUSE:
                 pause = self._first_pause
             await asyncio.sleep(pause)
