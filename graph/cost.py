@@ -12,6 +12,7 @@ nothing. What is written twice counts twice, also where execution would merge it
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Literal
 
 import graphql
@@ -254,6 +255,8 @@ def _sent(value: object) -> int | None:
     if isinstance(value, list):
         return len(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not isfinite(value):
         return None
     return max(int(value), 0)
 

@@ -191,7 +191,16 @@ class TestRows:
 
     @pytest.mark.parametrize(
         ("variables", "cost"),
-        [({}, 20), ({"n": 7}, 7), ({"n": None}, 20), ({"n": 7.0}, 7), ({"n": True}, 20), ({"n": "7"}, 20), ({"n": -3}, 0)],
+        [
+            ({}, 20),
+            ({"n": 7}, 7),
+            ({"n": None}, 20),
+            ({"n": 7.0}, 7),
+            ({"n": True}, 20),
+            ({"n": "7"}, 20),
+            ({"n": -3}, 0),
+            ({"n": float("inf")}, 20),
+        ],
     )
     def test_sizes_in_variables(self, variables: dict[str, object], cost: int) -> None:
         assert rows("query($n:Int){projects(first:$n){nodes{id}}}", **variables) == cost
