@@ -149,7 +149,7 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
         keys = {"uid": world.somebody.id, "id": thing.id if mine or last else world.somebody.id}
         parameters = {"title": "k", "key": ssh_key(number), "email": f"new{number}@example.org"}
     else:
-        person = await world.target("user", role, call)
+        person = await world.target("user", role, call) if ":" in path else 0
         keys = {"id": person, "uid": person}
         parameters = {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
     filled = re.sub(r":(\w+)", lambda match: str(keys[match[1]]), path)
