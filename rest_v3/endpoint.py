@@ -164,7 +164,8 @@ class Endpoint:
         wrong: dict[str, list[str]] = {}
         for name, read, raw in zip(self.route.path_names, self._path_readers, request.path_values, strict=True):
             variables[name] = read(raw)
-            if UNFINDABLE in raw:
+            # An id that cannot be one is nobody's, whatever else is wrong with it.
+            if UNFINDABLE in raw and read is not read_id:
                 wrong[name] = ["is invalid"]
         missing: str | None = None
         message: str | None = None
