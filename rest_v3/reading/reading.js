@@ -32,7 +32,8 @@ function sketch(schema, indent = "") {
 
 function parametersOf(call) {
   const rows = call.parameters.map((each) => ({ ...each, place: each.in }));
-  const body = call.requestBody && call.requestBody.content["application/json"].schema;
+  // Files come as multipart alone; every other kind of body has the same fields.
+  const body = call.requestBody && Object.values(call.requestBody.content)[0].schema;
   for (const [name, schema] of Object.entries(body ? body.properties : {})) {
     rows.push({ name, schema, place: "body", required: (body.required || []).includes(name), description: schema.description });
   }
