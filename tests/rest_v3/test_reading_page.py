@@ -1,0 +1,38 @@
+"""The page that reads the OpenAPI document, in a real browser."""
+
+import asyncio
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+import rest_v3
+from graph.execute import Graph
+from rest_v3.routes import EXTRA, ROUTES
+from tests.forge import operations
+
+CHROMIUM = shutil.which("chromium")
+QUIET = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="NOT RUN: chromium (apt install chromium)")
+async def test_shows_every_call(graph: Graph, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        door = rest_v3.application(graph, external_url=address, operations=operations())
+        server = uvicorn.Server(uvicorn.Config(Starlette(routes=[Mount("/api/v3", app=door)]), lifespan="off", log_config=None))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        arguments = [*QUIET.split(), "--disable-sync", f"--user-data-dir={tmp_path}/profile", "--virtual-time-budget=5000", "--dump-dom"]
+        browser = await asyncio.create_subprocess_exec(
+            str(CHROMIUM), *arguments, f"{address}/api/v3/docs", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        shown = (await asyncio.wait_for(browser.communicate(), 120))[0].decode()
+        server.should_exit = True
+        await serving
+
+    assert "cannot be read" not in shown
+    assert shown.count("<details") == len(ROUTES) + len(EXTRA)
