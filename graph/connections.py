@@ -276,40 +276,6 @@ async def shown(pages: dict[int, Page], seen: Callable[[list[Any]], Awaitable[li
     return {key: page.showing([row for row in page.nodes if row.id in left]) for key, page in pages.items()}
 
 
-def page_of(nodes: Sequence[Any], window: Window) -> Page:
-    """A page of a list that is already whole in memory, with cursors that are places in it. Raises BadRequest for a foreign cursor."""
-    start, end = 0, len(nodes)
-    if window.after is not None:
-        start = min(_place(window.after) + 1, end)
-    if window.before is not None:
-        end = max(min(_place(window.before), end), start)
-    part = list(enumerate(nodes))[start + window.offset : end]
-    shown = part[-window.size :] if window.backward and window.size else part[: window.size]
-    places = {id(node): place for place, node in shown}
-    return Page(
-        nodes=[node for _, node in shown],
-        has_next=bool(shown) and shown[-1][0] < len(nodes) - 1,
-        has_previous=bool(shown) and shown[0][0] > 0,
-        cursor=lambda node: place_cursor(places[id(node)]),
-        count=lambda: len(nodes),
-    )
-
-
-def place_cursor(place: int) -> str:
-    """The cursor of a list that is read by places: the place itself, from zero."""
-    return base64.urlsafe_b64encode(orjson.dumps(["#", place])).decode().rstrip("=")
-
-
-def _place(cursor: str) -> int:
-    try:
-        mark, place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if mark != "#" or not isinstance(place, int) or not 0 <= place <= MAXIMUM_OFFSET:
-            raise ValueError
-    except (ValueError, TypeError, binascii.Error) as error:
-        raise BadRequest("This cursor is not one of this list.") from error
-    return place
-
-
 def _spell(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
