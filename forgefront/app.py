@@ -19,6 +19,7 @@ from forgefront.health import Readiness, database_answers, folder_is_writable
 from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
 from forgefront.worker import Worker, every
+from graph import upkeep
 from graph.events.deliver import Deliverer
 from graph.git_access import GitAccess
 from graph.http import door
@@ -55,6 +56,7 @@ class App(Engine):
         self._worker = Worker(
             {
                 "deliveries": self._deliverer.run,
+                "upkeep": partial(upkeep.run, self.graph.services),
                 "old events": every(SWEEP_SECONDS, self._deliverer.sweep),
                 "files of no upload": every(SWEEP_SECONDS, partial(sweep, self.graph.services)),
             }

@@ -13,6 +13,7 @@ from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
 from graph.loading import Loader
 from graph.rules.throttling import Failures
+from graph.wake import Wake
 from storage import tables
 from storage.database import Database, Session, now
 from storage.git.repositories import Repositories
@@ -46,6 +47,7 @@ class Services:
     sign_in_failures: Failures = field(default_factory=Failures)
     sign_ups: Failures = field(default_factory=lambda: Failures(most=SIGN_UPS))
     outbox: Outbox = field(default_factory=Outbox)
+    upkeep: Wake = field(default_factory=Wake)
 
 
 @dataclass

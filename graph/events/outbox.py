@@ -1,11 +1,10 @@
 """What a process knows of its hooks between operations: who sends, that something waits to be sent, and that nobody listens."""
 
-import asyncio
-import contextlib
 import time
 
 from graph.events.guard import Guard
 from graph.events.sending import Sender
+from graph.wake import Wake
 
 UNHEARD_SECONDS = 1.0
 """How long "no hook wants this" is believed, for the sake of hooks that another process made."""
@@ -14,19 +13,16 @@ UNHEARD_SECONDS = 1.0
 class Outbox:
     def __init__(self, *, allow_local: bool = False) -> None:
         self.sender = Sender(Guard(allow_local=allow_local))
-        self._woken = asyncio.Event()
+        self._bell = Wake()
         self._unheard: dict[str | None, float] = {}
 
     def wake(self) -> None:
         """Says that something waits. To be called after the commit, or who is woken would not see it."""
-        self._woken.set()
+        self._bell.wake()
 
     async def woken(self, seconds: float) -> None:
         """Waits to be woken, so long at most."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        self._woken.clear()
+        await self._bell.woken(seconds)
 
     def unheard(self, switch: str | None) -> bool:
         """Whether no hook wanted an event of this switch just now."""

@@ -38,6 +38,13 @@ class Action(StrEnum):
     PUSH_PROTECTED = "code:push_protected"
     PROTECT_BRANCH = "branch:protect"
     COMMENT_COMMIT = "commit:comment"
+    READ_CHECKS = "commit:read_checks"
+    WRITE_CHECKS = "commit:write_checks"
+    READ_MERGE_REQUEST = "merge_request:read"
+    CREATE_MERGE_REQUEST = "merge_request:create"
+    UPDATE_MERGE_REQUEST = "merge_request:update"
+    TRIAGE_MERGE_REQUEST = "merge_request:triage"
+    FORK_PROJECT = "project:fork"
     READ_LABEL = "label:read"
     ADMIN_LABEL = "label:admin"
     READ_MILESTONE = "milestone:read"
@@ -98,6 +105,13 @@ RULES: dict[Action, Rule] = {
     Action.PUSH_PROTECTED: Rule(AccessLevel.MASTER, unarchived=True),
     Action.PROTECT_BRANCH: Rule(AccessLevel.MASTER),
     Action.COMMENT_COMMIT: Rule(AccessLevel.REPORTER, shared=True),
+    Action.READ_CHECKS: Rule(AccessLevel.REPORTER, shared=True),
+    Action.WRITE_CHECKS: Rule(AccessLevel.DEVELOPER),
+    Action.READ_MERGE_REQUEST: Rule(AccessLevel.GUEST, shared=True, feature="merge_requests_enabled"),
+    Action.CREATE_MERGE_REQUEST: Rule(AccessLevel.DEVELOPER, feature="merge_requests_enabled", unarchived=True),
+    Action.UPDATE_MERGE_REQUEST: Rule(AccessLevel.MASTER, own=True, feature="merge_requests_enabled", unarchived=True),
+    Action.TRIAGE_MERGE_REQUEST: Rule(AccessLevel.DEVELOPER, feature="merge_requests_enabled"),
+    Action.FORK_PROJECT: Rule(AccessLevel.REPORTER, shared=True),
     Action.READ_LABEL: Rule(AccessLevel.GUEST, shared=True, features=TRACKING),
     Action.ADMIN_LABEL: Rule(AccessLevel.REPORTER, features=TRACKING),
     Action.READ_MILESTONE: Rule(AccessLevel.GUEST, shared=True, features=TRACKING),

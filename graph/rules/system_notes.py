@@ -119,7 +119,7 @@ async def _mentioning(context: Context, issue: tables.Issue, text: str | None) -
             key,
             f"mentioned in issue {'' if place == issue.project_id else path}#{issue.iid}",
             source_project_id=issue.project_id,
-            source_issue_id=issue.id,
+            source=f"issue:{issue.id}",
         )
         for key, place in targets
     ]
@@ -153,7 +153,7 @@ async def _assignee(context: Context, issue: tables.Issue) -> str:
     return f"Reassigned to @{assignee.username}"
 
 
-def _row(context: Context, project_id: int, issue_id: int, body: str, **source: int) -> dict[str, Any]:
+def _row(context: Context, project_id: int, issue_id: int, body: str, **source: Any) -> dict[str, Any]:
     moment = context.now()
     dates = {"created_at": moment, "updated_at": moment}
     return {"project_id": project_id, "issue_id": issue_id, "author_id": context.viewer.id, "body": body, **dates, **source}

@@ -40,7 +40,7 @@ def write(message: str) -> Path | None:
     path = Path(scripts[0].path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if not line.strip().startswith("# ###")))  # Alembic's own remarks
-    for tidy in (["check", "--quiet", "--fix"], ["format", "--quiet"]):
+    for tidy in (["format", "--quiet"], ["check", "--quiet", "--fix"], ["format", "--quiet"]):
         subprocess.run([sys.executable, "-m", "ruff", *tidy, str(path)], check=True)  # noqa: S603 - our own words
     return path
 

@@ -2,8 +2,10 @@
 
 from storage.database import metadata
 from storage.tables.base import all_rows, any_row, lock
+from storage.tables.branches import Branch
 from storage.tables.commit_comments import CommitComment, LineType
 from storage.tables.commit_statuses import CheckStatus, CommitStatus
+from storage.tables.commits import Commit
 from storage.tables.counters import Counter, CounterKind
 from storage.tables.deliveries import Delivery, DeliveryState
 from storage.tables.emails import Email
@@ -12,6 +14,14 @@ from storage.tables.hooks import Hook
 from storage.tables.issues import Issue, IssueState
 from storage.tables.labels import IssueLabel, Label
 from storage.tables.members import AccessLevel, GroupMember, ProjectMember
+from storage.tables.merge_requests import (
+    MergeIntent,
+    MergeRequest,
+    MergeRequestCommit,
+    MergeRequestLabel,
+    MergeRequestState,
+    MergeStatus,
+)
 from storage.tables.milestones import Milestone, MilestoneState
 from storage.tables.namespaces import Namespace, NamespaceKind
 from storage.tables.notes import Note
@@ -25,8 +35,10 @@ from storage.tables.users import Token, User, UserState
 
 __all__ = [
     "AccessLevel",
+    "Branch",
     "BranchProtection",
     "CheckStatus",
+    "Commit",
     "CommitComment",
     "CommitStatus",
     "Counter",
@@ -42,6 +54,12 @@ __all__ = [
     "IssueState",
     "Label",
     "LineType",
+    "MergeIntent",
+    "MergeRequest",
+    "MergeRequestCommit",
+    "MergeRequestLabel",
+    "MergeRequestState",
+    "MergeStatus",
     "Milestone",
     "MilestoneState",
     "Namespace",

@@ -32,6 +32,7 @@ class CommitStatus(Row, table=True):
     sha: str = Field(max_length=64)
     ref: str | None = long_text(optional=True)
     name: str = Field(default="default", max_length=255)
+    stage: str = Field(default="external", max_length=255)
     status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=words(CheckStatus))
     allow_failure: bool = False
     description: str | None = long_text(optional=True)

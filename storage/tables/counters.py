@@ -1,4 +1,4 @@
-"""Counters of a project: where the numbers of issues and milestones come from."""
+"""Counters of a project: where the numbers of issues, merge requests and milestones come from."""
 
 from enum import StrEnum
 from typing import Any
@@ -11,6 +11,7 @@ from storage.database import words
 
 class CounterKind(StrEnum):
     ISSUE = "issue"
+    MERGE_REQUEST = "merge_request"
     MILESTONE = "milestone"
 
 

@@ -1,4 +1,4 @@
-"""Notes: what people, and the service itself, write under a thing: an issue or a snippet."""
+"""Notes: what people, and the service itself, write under a thing: an issue, a merge request or a snippet."""
 
 from typing import Any
 
@@ -10,18 +10,23 @@ from storage.tables.base import Dated, long_text, refers
 
 
 class Note(Dated, table=True):
-    """One of the foreign keys `issue_id` and `snippet_id` is set: what the note stands under.
+    """One of the foreign keys `issue_id`, `merge_request_id` and `snippet_id` is set: what the note stands under.
 
     `system` notes are written by the service; `upvote` and `downvote` mark a note that is only a thumb.
-    `attachment` is the name of the uploaded file that the body links to. `source_issue_id`, of `source_project_id`, is the issue that a
-    system note tells mentioned this one; it is told of once.
+    `attachment` is the name of the uploaded file that the body links to. `source`, of `source_project_id`, is what a system note tells
+    mentioned this thing: `issue:ID`, `merge_request:ID` or `commit:OID`; each is told of once.
     """
 
     __tablename__ = "notes"
-    __table_args__: Any = (UniqueConstraint("source_issue_id", "issue_id"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        UniqueConstraint("source_project_id", "source", "issue_id"),
+        UniqueConstraint("source_project_id", "source", "merge_request_id"),
+        {"sqlite_autoincrement": True},
+    )
 
     project_id: int = refers("projects.id", index=True)
     issue_id: int | None = refers("issues.id", optional=True, index=True)
+    merge_request_id: int | None = refers("merge_requests.id", optional=True, index=True)
     snippet_id: int | None = refers("snippets.id", optional=True, index=True)
     author_id: int = refers("users.id", index=True)
     body: str = long_text()
@@ -29,15 +34,15 @@ class Note(Dated, table=True):
     system: bool = False
     upvote: bool = False
     downvote: bool = False
-    source_project_id: int | None = refers("projects.id", optional=True, index=True)
-    source_issue_id: int | None = refers("issues.id", optional=True)
+    source_project_id: int | None = refers("projects.id", optional=True)
+    source: str | None = Field(default=None, max_length=80)
 
 
 def write_system(dialect: str, rows: list[dict[str, Any]]) -> Any:
     """The statement that writes system notes, but none of a mention that is told already."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     values = [Note(system=True, **row).model_dump(exclude={"id"}) for row in rows]
-    return insert(Note).values(values).on_conflict_do_nothing(index_elements=["source_issue_id", "issue_id"])
+    return insert(Note).values(values).on_conflict_do_nothing()
 
 
 def votes_of_issues(issue_ids: list[int]) -> Select[int | None, int, int]:

@@ -28,6 +28,7 @@ class Project(Dated, table=True):
     __table_args__: Any = (UniqueConstraint("namespace_id", "path_key"), {"sqlite_autoincrement": True})
 
     namespace_id: int = refers("namespaces.id")
+    forked_from_id: int | None = refers("projects.id", on_delete="SET NULL", optional=True, index=True)
     creator_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
     name: str = Field(max_length=255)
     path: str = Field(max_length=255)

@@ -214,6 +214,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("namespace_id", sa.Integer(), nullable=False),
+        sa.Column("forked_from_id", sa.Integer(), nullable=True),
         sa.Column("creator_id", sa.Integer(), nullable=True),
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("path", sa.String(length=255), nullable=False),
@@ -232,6 +233,7 @@ def upgrade() -> None:
         sa.Column("tag_list", sa.JSON(), nullable=False),
         sa.Column("last_activity_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(["creator_id"], ["users.id"], name=op.f("fk_projects_creator_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["forked_from_id"], ["projects.id"], name=op.f("fk_projects_forked_from_id"), ondelete="SET NULL"),
         sa.ForeignKeyConstraint(["namespace_id"], ["namespaces.id"], name=op.f("fk_projects_namespace_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_projects")),
         sa.UniqueConstraint("namespace_id", "path_key", name=op.f("uq_projects_namespace_id_path_key")),
@@ -239,7 +241,20 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("projects", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_projects_creator_id"), ["creator_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_projects_forked_from_id"), ["forked_from_id"], unique=False)
 
+    op.create_table(
+        "branches",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("oid", sa.String(length=64), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_branches_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_branches")),
+        sa.UniqueConstraint("project_id", "name", name=op.f("uq_branches_project_id_name")),
+        sqlite_autoincrement=True,
+    )
     op.create_table(
         "commit_comments",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -267,6 +282,7 @@ def upgrade() -> None:
         sa.Column("sha", sa.String(length=64), nullable=False),
         sa.Column("ref", sa.Text(), nullable=True),
         sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("stage", sa.String(length=255), nullable=False),
         sa.Column("status", sa.String(length=32), nullable=False),
         sa.Column("allow_failure", sa.Boolean(), nullable=False),
         sa.Column("description", sa.Text(), nullable=True),
@@ -283,6 +299,30 @@ def upgrade() -> None:
     with op.batch_alter_table("commit_statuses", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_commit_statuses_author_id"), ["author_id"], unique=False)
         batch_op.create_index("ix_commit_statuses_project_id_sha", ["project_id", "sha", "id"], unique=False)
+
+    op.create_table(
+        "commits",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("oid", sa.String(length=64), nullable=False),
+        sa.Column("first_parent", sa.String(length=64), nullable=True),
+        sa.Column("parents", sa.JSON(), nullable=False),
+        sa.Column("author_name", sa.Text(), nullable=False),
+        sa.Column("author_email", sa.Text(), nullable=False),
+        sa.Column("authored_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("authored_offset", sa.SmallInteger(), nullable=False),
+        sa.Column("committer_name", sa.Text(), nullable=False),
+        sa.Column("committer_email", sa.Text(), nullable=False),
+        sa.Column("committed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("committed_offset", sa.SmallInteger(), nullable=False),
+        sa.Column("title", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_commits_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_commits")),
+        sa.UniqueConstraint("project_id", "oid", name=op.f("uq_commits_project_id_oid")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("commits", schema=None) as batch_op:
+        batch_op.create_index("ix_commits_project_id_committed_at", ["project_id", "committed_at"], unique=False)
 
     op.create_table(
         "counters",
@@ -424,6 +464,70 @@ def upgrade() -> None:
         batch_op.create_index("ix_issues_project_id_updated_at", ["project_id", "updated_at", "id"], unique=False)
 
     op.create_table(
+        "merge_requests",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("source_project_id", sa.Integer(), nullable=True),
+        sa.Column("iid", sa.Integer(), nullable=False),
+        sa.Column("author_id", sa.Integer(), nullable=False),
+        sa.Column("assignee_id", sa.Integer(), nullable=True),
+        sa.Column("milestone_id", sa.Integer(), nullable=True),
+        sa.Column("title", sa.String(length=255), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("state", sa.String(length=32), nullable=False),
+        sa.Column("source_branch", sa.String(length=255), nullable=False),
+        sa.Column("target_branch", sa.String(length=255), nullable=False),
+        sa.Column("merge_status", sa.String(length=32), nullable=False),
+        sa.Column("head_oid", sa.String(length=64), nullable=True),
+        sa.Column("base_oid", sa.String(length=64), nullable=True),
+        sa.Column("commit_count", sa.Integer(), nullable=True),
+        sa.Column("files", sa.Integer(), nullable=True),
+        sa.Column("additions", sa.Integer(), nullable=True),
+        sa.Column("deletions", sa.Integer(), nullable=True),
+        sa.Column("merge_when_build_succeeds", sa.Boolean(), nullable=False),
+        sa.Column("merge_params", sa.JSON(), nullable=True),
+        sa.Column("merge_user_id", sa.Integer(), nullable=True),
+        sa.Column("merge_commit_oid", sa.String(length=64), nullable=True),
+        sa.Column("merged_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["assignee_id"], ["users.id"], name=op.f("fk_merge_requests_assignee_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_merge_requests_author_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["merge_user_id"], ["users.id"], name=op.f("fk_merge_requests_merge_user_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["milestone_id"], ["milestones.id"], name=op.f("fk_merge_requests_milestone_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_merge_requests_project_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["source_project_id"], ["projects.id"], name=op.f("fk_merge_requests_source_project_id"), ondelete="SET NULL"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_merge_requests")),
+        sa.UniqueConstraint("project_id", "iid", name=op.f("uq_merge_requests_project_id_iid")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("merge_requests", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_merge_requests_assignee_id"), ["assignee_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_merge_requests_author_id"), ["author_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_merge_requests_merge_user_id"), ["merge_user_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_merge_requests_milestone_id"), ["milestone_id"], unique=False)
+        batch_op.create_index("ix_merge_requests_project_id_created_at", ["project_id", "created_at", "id"], unique=False)
+        batch_op.create_index("ix_merge_requests_project_id_updated_at", ["project_id", "updated_at", "id"], unique=False)
+        batch_op.create_index("ix_merge_requests_source", ["source_project_id", "source_branch"], unique=False)
+        batch_op.create_index(
+            "ix_merge_requests_unchecked",
+            ["id"],
+            unique=False,
+            sqlite_where=sa.text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')"),
+            postgresql_where=sa.text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')"),
+        )
+        batch_op.create_index(
+            "uq_merge_requests_open",
+            ["project_id", "target_branch", "source_project_id", "source_branch"],
+            unique=True,
+            sqlite_where=sa.text("state IN ('opened', 'reopened')"),
+            postgresql_where=sa.text("state IN ('opened', 'reopened')"),
+        )
+
+    op.create_table(
         "issue_labels",
         sa.Column("issue_id", sa.Integer(), nullable=False),
         sa.Column("label_id", sa.Integer(), nullable=False),
@@ -435,12 +539,59 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_issue_labels_label_id"), ["label_id"], unique=False)
 
     op.create_table(
+        "merge_intents",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("merge_request_id", sa.Integer(), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=True),
+        sa.Column("target_branch", sa.String(length=255), nullable=False),
+        sa.Column("old_oid", sa.String(length=64), nullable=False),
+        sa.Column("new_oid", sa.String(length=64), nullable=False),
+        sa.Column("params", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["merge_request_id"], ["merge_requests.id"], name=op.f("fk_merge_intents_merge_request_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_merge_intents_user_id"), ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_merge_intents")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("merge_intents", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_merge_intents_merge_request_id"), ["merge_request_id"], unique=False)
+
+    op.create_table(
+        "merge_request_commits",
+        sa.Column("merge_request_id", sa.Integer(), nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("oid", sa.String(length=64), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["merge_request_id"], ["merge_requests.id"], name=op.f("fk_merge_request_commits_merge_request_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("merge_request_id", "position", name=op.f("pk_merge_request_commits")),
+    )
+    with op.batch_alter_table("merge_request_commits", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_merge_request_commits_oid"), ["oid"], unique=False)
+
+    op.create_table(
+        "merge_request_labels",
+        sa.Column("merge_request_id", sa.Integer(), nullable=False),
+        sa.Column("label_id", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["label_id"], ["labels.id"], name=op.f("fk_merge_request_labels_label_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["merge_request_id"], ["merge_requests.id"], name=op.f("fk_merge_request_labels_merge_request_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("merge_request_id", "label_id", name=op.f("pk_merge_request_labels")),
+    )
+    with op.batch_alter_table("merge_request_labels", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_merge_request_labels_label_id"), ["label_id"], unique=False)
+
+    op.create_table(
         "notes",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("project_id", sa.Integer(), nullable=False),
         sa.Column("issue_id", sa.Integer(), nullable=True),
+        sa.Column("merge_request_id", sa.Integer(), nullable=True),
         sa.Column("snippet_id", sa.Integer(), nullable=True),
         sa.Column("author_id", sa.Integer(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
@@ -449,20 +600,23 @@ def upgrade() -> None:
         sa.Column("upvote", sa.Boolean(), nullable=False),
         sa.Column("downvote", sa.Boolean(), nullable=False),
         sa.Column("source_project_id", sa.Integer(), nullable=True),
-        sa.Column("source_issue_id", sa.Integer(), nullable=True),
+        sa.Column("source", sa.String(length=80), nullable=True),
         sa.ForeignKeyConstraint(["author_id"], ["users.id"], name=op.f("fk_notes_author_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["issue_id"], ["issues.id"], name=op.f("fk_notes_issue_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["merge_request_id"], ["merge_requests.id"], name=op.f("fk_notes_merge_request_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_notes_project_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["snippet_id"], ["snippets.id"], name=op.f("fk_notes_snippet_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["source_issue_id"], ["issues.id"], name=op.f("fk_notes_source_issue_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["source_project_id"], ["projects.id"], name=op.f("fk_notes_source_project_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_notes")),
-        sa.UniqueConstraint("source_issue_id", "issue_id", name=op.f("uq_notes_source_issue_id_issue_id")),
+        sa.UniqueConstraint("source_project_id", "source", "issue_id", name=op.f("uq_notes_source_project_id_source_issue_id")),
+        sa.UniqueConstraint(
+            "source_project_id", "source", "merge_request_id", name=op.f("uq_notes_source_project_id_source_merge_request_id")
+        ),
         sqlite_autoincrement=True,
     )
     with op.batch_alter_table("notes", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_notes_author_id"), ["author_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_notes_issue_id"), ["issue_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_notes_merge_request_id"), ["merge_request_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_notes_project_id"), ["project_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_notes_snippet_id"), ["snippet_id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_notes_source_project_id"), ["source_project_id"], unique=False)

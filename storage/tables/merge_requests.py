@@ -1,0 +1,130 @@
+"""Merge requests: proposals to bring one branch into another."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, Index, Select, UniqueConstraint, select, text
+from sqlmodel import Field, SQLModel, col
+
+from storage.database import Timestamp, now, words
+from storage.tables.base import Dated, Row, long_text, refers
+
+
+class MergeRequestState(StrEnum):
+    OPENED = "opened"
+    REOPENED = "reopened"
+    CLOSED = "closed"
+    MERGED = "merged"
+
+
+OPEN = (MergeRequestState.OPENED, MergeRequestState.REOPENED)
+"""The states of a merge request that may still be merged."""
+
+
+class MergeStatus(StrEnum):
+    """Whether the two branches, as they are, could be merged; unchecked until somebody has tried."""
+
+    UNCHECKED = "unchecked"
+    CAN_BE_MERGED = "can_be_merged"
+    CANNOT_BE_MERGED = "cannot_be_merged"
+
+
+class MergeRequest(Dated, table=True):
+    """`iid` counts 1, 2, 3 … in the project, without gaps. `project_id` is the target's; a source project that was deleted is null.
+
+    `head_oid` is the source branch's commit when it was last looked at, `base_oid` the commit where it left the target branch, and
+    `commit_count`, `files`, `additions` and `deletions` are what lies between them: all null where a branch is missing. Once merged or
+    closed they stay as they were. `merge_params` are those of a merge that waits for builds, asked for by `merge_user_id`; once
+    merged, `merge_user_id` is who merged.
+    """
+
+    __tablename__ = "merge_requests"
+    __table_args__: Any = (
+        UniqueConstraint("project_id", "iid"),
+        Index(
+            "uq_merge_requests_open",
+            "project_id",
+            "target_branch",
+            "source_project_id",
+            "source_branch",
+            unique=True,
+            sqlite_where=text("state IN ('opened', 'reopened')"),
+            postgresql_where=text("state IN ('opened', 'reopened')"),
+        ),
+        Index("ix_merge_requests_project_id_created_at", "project_id", "created_at", "id"),
+        Index("ix_merge_requests_project_id_updated_at", "project_id", "updated_at", "id"),
+        Index("ix_merge_requests_source", "source_project_id", "source_branch"),
+        Index(
+            "ix_merge_requests_unchecked",
+            "id",
+            sqlite_where=text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')"),
+            postgresql_where=text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')"),
+        ),
+        {"sqlite_autoincrement": True},
+    )
+
+    project_id: int = refers("projects.id")
+    source_project_id: int | None = refers("projects.id", on_delete="SET NULL", optional=True)
+    iid: int
+    author_id: int = refers("users.id", index=True)
+    assignee_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    milestone_id: int | None = refers("milestones.id", on_delete="SET NULL", optional=True, index=True)
+    title: str = Field(max_length=255)
+    description: str | None = long_text(optional=True)
+    state: MergeRequestState = Field(default=MergeRequestState.OPENED, sa_type=words(MergeRequestState))
+    source_branch: str = Field(max_length=255)
+    target_branch: str = Field(max_length=255)
+    merge_status: MergeStatus = Field(default=MergeStatus.UNCHECKED, sa_type=words(MergeStatus))
+    head_oid: str | None = Field(default=None, max_length=64)
+    base_oid: str | None = Field(default=None, max_length=64)
+    commit_count: int | None = None
+    files: int | None = None
+    additions: int | None = None
+    deletions: int | None = None
+    merge_when_build_succeeds: bool = False
+    merge_params: dict[str, Any] | None = Field(default=None, sa_type=JSON)
+    merge_user_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    merge_commit_oid: str | None = Field(default=None, max_length=64)
+    merged_at: datetime | None = Field(default=None, sa_type=Timestamp)
+    closed_at: datetime | None = Field(default=None, sa_type=Timestamp)
+
+
+class MergeRequestLabel(SQLModel, table=True):
+    __tablename__ = "merge_request_labels"
+
+    merge_request_id: int = Field(primary_key=True, foreign_key="merge_requests.id", ondelete="CASCADE")
+    label_id: int = Field(primary_key=True, foreign_key="labels.id", ondelete="CASCADE", index=True)
+
+
+class MergeRequestCommit(SQLModel, table=True):
+    """A commit that a merge request brings; `position` 0 is the newest, in the order of `git log`."""
+
+    __tablename__ = "merge_request_commits"
+
+    merge_request_id: int = Field(primary_key=True, foreign_key="merge_requests.id", ondelete="CASCADE")
+    position: int = Field(primary_key=True)
+    oid: str = Field(max_length=64, index=True)
+
+
+class MergeIntent(Row, table=True):
+    """A merge on its way: written before the target branch moves, removed with the row that says merged.
+
+    `params` is what the merge was asked with. Whoever finds one that is left over looks whether the branch holds `new_oid`.
+    """
+
+    __tablename__ = "merge_intents"
+
+    merge_request_id: int = refers("merge_requests.id", index=True)
+    user_id: int | None = refers("users.id", on_delete="SET NULL", optional=True)
+    target_branch: str = Field(max_length=255)
+    old_oid: str = Field(max_length=64)
+    new_oid: str = Field(max_length=64)
+    params: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, nullable=False)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def held(merge_request_id: int) -> Select[MergeRequest]:
+    """The merge request as it is now; others who hold it wait for this transaction's end, and notes may be written meanwhile."""
+    statement: Select[MergeRequest] = select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
+    return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
