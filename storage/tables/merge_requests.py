@@ -31,7 +31,8 @@ class MergeStatus(StrEnum):
 
 
 class MergeRequest(Dated, table=True):
-    """`iid` counts 1, 2, 3 … in the project, without gaps. `project_id` is the target's; a source project that was deleted is null.
+    """`iid` counts 1, 2, 3 … in the project, without gaps. `project_id` is the target's; `source_project_id` stays when
+    that project is deleted, and no other project gets this id.
 
     `head_oid` is the source branch's commit when it was last looked at, `base_oid` the commit where it left the target branch, and
     `commit_count`, `files`, `additions` and `deletions` are what lies between them: all null where a branch is missing. Once merged or
@@ -65,7 +66,7 @@ class MergeRequest(Dated, table=True):
     )
 
     project_id: int = refers("projects.id")
-    source_project_id: int | None = refers("projects.id", on_delete="SET NULL", optional=True)
+    source_project_id: int
     iid: int
     author_id: int = refers("users.id", index=True)
     assignee_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)

@@ -469,7 +469,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("project_id", sa.Integer(), nullable=False),
-        sa.Column("source_project_id", sa.Integer(), nullable=True),
+        sa.Column("source_project_id", sa.Integer(), nullable=False),
         sa.Column("iid", sa.Integer(), nullable=False),
         sa.Column("author_id", sa.Integer(), nullable=False),
         sa.Column("assignee_id", sa.Integer(), nullable=True),
@@ -497,9 +497,6 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["merge_user_id"], ["users.id"], name=op.f("fk_merge_requests_merge_user_id"), ondelete="SET NULL"),
         sa.ForeignKeyConstraint(["milestone_id"], ["milestones.id"], name=op.f("fk_merge_requests_milestone_id"), ondelete="SET NULL"),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_merge_requests_project_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(
-            ["source_project_id"], ["projects.id"], name=op.f("fk_merge_requests_source_project_id"), ondelete="SET NULL"
-        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_merge_requests")),
         sa.UniqueConstraint("project_id", "iid", name=op.f("uq_merge_requests_project_id_iid")),
         sqlite_autoincrement=True,
