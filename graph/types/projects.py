@@ -44,6 +44,8 @@ class ProjectAbilities:
     triage_issues: bool = strawberry.field(description="Assign and label issues.")
     admin_labels: bool = strawberry.field(description="Create, change and delete labels.")
     admin_milestones: bool = strawberry.field(description="Create and change milestones.")
+    create_merge_request: bool = strawberry.field(description="Open merge requests from its branches.")
+    fork: bool = strawberry.field(description="Copy it into a namespace of one's own.")
     create_snippet: bool = strawberry.field(description="Write snippets.")
     upload: bool = strawberry.field(description="Attach files.")
 
@@ -153,6 +155,8 @@ class Project(Node, ProjectIssues, ProjectLabels, ProjectMilestones, ProjectSnip
             triage_issues=await may(context, Action.TRIAGE_ISSUE, row),
             admin_labels=await may(context, Action.ADMIN_LABEL, row),
             admin_milestones=await may(context, Action.ADMIN_MILESTONE, row),
+            create_merge_request=await may(context, Action.CREATE_MERGE_REQUEST, row),
+            fork=await may(context, Action.FORK_PROJECT, row),
             create_snippet=await may(context, Action.CREATE_SNIPPET, row),
             upload=await may(context, Action.CREATE_UPLOAD, row),
         )
