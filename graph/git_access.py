@@ -13,7 +13,8 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import Forbidden, NotFound, Unauthenticated, Unavailable
 from graph.execute import authenticate
-from graph.rules import finding, pushing
+from graph.rules import finding, indexing, pushing
+from graph.rules.indexing import News
 from graph.rules.policy import Action, anybody_may, may
 from graph.transaction import keep, session_for
 from storage import tables
@@ -63,7 +64,9 @@ class GitAccess:
         """Records refs that moved. What cannot be recorded is logged: the repository is the truth, and `forgefront check` compares."""
         for pause in (*RECORDING_PAUSES, None):
             try:
-                await self._record(granted, updates, request_id)
+                news = await indexing.index(self._services, granted.project_id, updates)
+                await self._record(granted, updates, news, request_id)
+                await self._follow(granted, updates, request_id)
             except NotFound:
                 return
             except Exception as error:
@@ -74,14 +77,17 @@ class GitAccess:
                 log.error("push not recorded", project_id=granted.project_id, request_id=request_id, exc_info=error)
             return
 
-    async def _record(self, granted: Granted, updates: list[Update], request_id: str) -> None:
+    async def _follow(self, granted: Granted, updates: list[Update], request_id: str) -> None:
+        """What is worked out after the push is recorded, before the pusher is told. It catches what it cannot do: chores do that later."""
+
+    async def _record(self, granted: Granted, updates: list[Update], news: list[News], request_id: str) -> None:
         async with session_for(self._services.database, writing=True) as session:
             viewer = await session.get(tables.User, granted.viewer_id) if granted.viewer_id is not None else None
             context = Context(self._services, session, viewer, request_id)
             project = await context.rows_by_id(tables.Project).get(granted.project_id)
             if project is None:
                 raise NotFound("Project")
-            await pushing.pushed(context, project, updates)
+            await pushing.pushed(context, project, updates, news)
             await keep(context)
 
     async def _context(self, session: Session, granted: Granted, request_id: str) -> Context:

@@ -14,6 +14,7 @@ from graph.context import Context
 from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, Taken, Unavailable, UserError
 from graph.rules import naming, pushing
 from graph.rules.commits import in_repository
+from graph.rules.indexing import News
 from graph.rules.pushing import BRANCHES
 from storage import tables
 from storage.git.program import GitFailed
@@ -99,7 +100,7 @@ async def _move(context: Context, project: tables.Project, update: Update) -> No
             log.error("branch not moved back", project_id=project_id, ref=update.ref, error=str(error))
 
     context.undo.append(back)
-    await pushing.pushed(context, project, [update])
+    await pushing.pushed(context, project, [update], [News(update)])
 
 
 def _crossed(update: Update) -> UserError:

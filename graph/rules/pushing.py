@@ -5,7 +5,7 @@ in the service that the document describes; about tags the document is silent.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from graph.context import Context
@@ -13,6 +13,7 @@ from graph.errors import NotFound
 from graph.loading import Loader
 from graph.rules import settings
 from graph.rules.commits import in_repository
+from graph.rules.indexing import News
 from graph.rules.naming import LONGEST_NAME, storable
 from graph.rules.policy import Action, may
 from graph.rules.projects import point_head
@@ -147,10 +148,11 @@ async def protect(context: Context, project: tables.Project, branch: str, protec
     _protections(context).forget(project.id)
 
 
-async def pushed(context: Context, project: tables.Project, updates: list[Update]) -> None:
+async def pushed(context: Context, project: tables.Project, updates: list[Update], news: Sequence[News]) -> None:
     """What follows when refs have moved, whoever moved them: the one place for it. Runs in a writing transaction.
 
-    The updates are facts: the repository has them already, and nothing here takes them back.
+    The updates are facts: the repository has them already, and nothing here takes them back. `news` are what `indexing.index` gave
+    for them, before the transaction. Nobody may have moved them (`context.viewer_or_none`): then it was done behind the service's back.
     """
     held = await context.first(projects.held(project.id))
     if held is None:
