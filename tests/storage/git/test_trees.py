@@ -1,0 +1,213 @@
+"""Directories and files of a commit, as git has them."""
+
+from pathlib import Path
+
+import pytest
+
+from storage.git import trees
+from storage.git.repository import DamagedRepository, Repository
+from storage.git.trees import Listing, Span, TooMuch, as_text, find_blob, read_blob
+from tests.history import commit_files, git
+
+ALL = Span(1000)
+OTHERS_COMMIT = "5" * 40
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "bare.git"
+    git(tmp_path, "init", "-q", "--bare", str(folder))
+    return folder
+
+
+@pytest.fixture
+def commit(path: Path) -> str:
+    return commit_files(
+        path,
+        {
+            "README.md": b"# Read me\n",
+            "a-file": b"-",
+            "a/one.txt": b"one\n",
+            "a/b/two.txt": b"two\n",
+            "a.txt": b".",
+            "run.sh": (0o100755, b"#!/bin/sh\n"),
+            "link": (0o120000, b"a/one.txt"),
+            "sub": (0o160000, OTHERS_COMMIT.encode()),
+            "Übung/é.txt": "é".encode(),
+        },
+    )
+
+
+def paths(repository: Repository, commit: str, path: str = "", span: Span = ALL, *, recursive: bool = False) -> list[str]:
+    return [entry.path for entry in Listing(repository, commit, path, recursive=recursive).page(span)]
+
+
+class TestListing:
+    @pytest.mark.parametrize(("at", "recursive"), [("", False), ("", True), ("a", False), ("a", True), ("a/b", True), ("Übung", False)])
+    def test_is_what_git_lists(self, path: Path, commit: str, at: str, recursive: bool) -> None:
+        listing = Listing(Repository.open(path), commit, at, recursive=recursive)
+        listed = [f"{entry.mode} {entry.kind} {entry.oid} {entry.size if entry.size is not None else '-':>7}\t{entry.path}"
+                  for entry in listing.page(ALL)]  # fmt: skip
+        options = ("-r", "-t") if recursive else ()
+        said = git(path, "-c", "core.quotePath=false", "ls-tree", "--long", *options, commit, *([f"{at}/"] if at else []))
+        # With -t git shows the directories on the way as well.
+        wanted = [line for line in said.splitlines() if not at or line.split("\t")[1].startswith(f"{at}/")]
+        assert listed == wanted
+        assert listing.count() == len(wanted)
+
+    @pytest.mark.parametrize("recursive", [False, True])
+    def test_every_page_joins_on(self, path: Path, commit: str, recursive: bool) -> None:
+        repository = Repository.open(path)
+        listing = Listing(repository, commit, "", recursive=recursive)
+        whole = listing.page(ALL)
+        for place, entry in enumerate(whole):
+            assert listing.page(Span(2, after=entry.key)) == whole[place + 1 : place + 4]
+            assert listing.page(Span(2, before=entry.key)) == whole[:place][:3]
+            assert listing.page(Span(2, before=entry.key, backward=True)) == whole[:place][::-1][:3]
+            assert listing.page(Span(2, after=entry.key, backward=True)) == whole[place + 1 :][::-1][:3]
+            assert listing.page(Span(2, skip=place)) == whole[place : place + 3]
+        assert listing.page(Span(5, after=b"a/0")) == [each for each in whole if each.key > b"a/0"][:6]
+
+    @pytest.mark.parametrize(
+        "at",
+        [
+            "nowhere",
+            "README.md",
+            "link",
+            "sub",
+            "/",
+            "/a",
+            "a/",
+            "a//b",
+            "a/./b",
+            "a/../a",
+            "..",
+            ".",
+            "a\0",
+            "\0",
+            "--all",
+            "a/b/" * 10_000,
+            "x" * 100_000,
+            "\udc80",
+            "HEAD:a",
+            "A",
+        ],
+    )
+    def test_of_what_is_no_directory_is_not_found(self, path: Path, commit: str, at: str) -> None:
+        repository = Repository.open(path)
+        with pytest.raises(LookupError):
+            Listing(repository, commit, at)
+        assert find_blob(repository, commit, f"{at}/x") is None
+
+    def test_of_a_commit_without_files(self, path: Path) -> None:
+        listing = Listing(Repository.open(path), commit_files(path, {}), recursive=True)
+        assert (listing.page(ALL), listing.count()) == ([], 0)
+
+    def test_of_names_that_are_no_utf_8(self, path: Path) -> None:
+        commit = commit_files(path, {b"b\xff/x\xfe.txt": b"1", b"b\xfd/y.txt": b"2", "b\ufffd/z.txt": b"3", b"\xfa": b"4", b"\xfb": b"5"})
+        repository = Repository.open(path)
+        shown = Listing(repository, commit).page(ALL)
+        assert [entry.name for entry in shown] == ["b\ufffd", "b\ufffd", "b\ufffd", "\ufffd", "\ufffd"]
+        # Exactly this name first, else the first that looks like it.
+        assert paths(repository, commit, "b\ufffd") == ["b\ufffd/z.txt"]
+        found = find_blob(repository, commit, "\ufffd")
+        assert found is not None and read_blob(repository, *found, "\ufffd").text == "4"
+        assert len({entry.key for entry in shown}) == 5
+
+    def test_of_a_tree_that_holds_itself_a_billion_times(self, path: Path) -> None:
+        blob = git(path, "hash-object", "-w", "--stdin", stdin=b"x")
+        tree = git(path, "mktree", stdin=f"100644 blob {blob}\tf\n".encode())
+        for _ in range(9):
+            tree = git(path, "mktree", stdin="".join(f"040000 tree {tree}\td{number}\n" for number in range(10)).encode())
+        commit = git(path, "commit-tree", tree, "-m", "bomb")
+        listing = Listing(Repository.open(path), commit, recursive=True)
+        assert listing.count() == sum(10**level for level in range(1, 10)) + 10**9
+        page = listing.page(Span(3, after=b"d5/d5/d5/"))
+        assert [entry.path for entry in page][:2] == ["d5/d5/d5/d0", "d5/d5/d5/d0/d0"]
+
+    def test_gives_up_in_time(self, path: Path, commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(trees, "SECONDS_LIMIT", -1.0)
+        listing = Listing(Repository.open(path), commit, recursive=True)
+        with pytest.raises(TooMuch):
+            listing.page(ALL)
+        with pytest.raises(TooMuch):
+            listing.count()
+
+    def test_does_not_go_deeper_than_it_may(self, path: Path) -> None:
+        deep = "/".join(["d"] * (trees.DEEPEST + 10)) + "/f"
+        repository, commit = Repository.open(path), commit_files(path, {deep: b"x", "d" * 300 + "/f": b"y"})
+        listing = Listing(repository, commit, recursive=True)
+        assert len(listing.page(ALL)) == listing.count() == trees.DEEPEST + 1
+        assert find_blob(repository, commit, deep) is None
+        below = "/".join(["d"] * (trees.DEEPEST - 1))
+        assert paths(repository, commit, below, recursive=True) == [f"{below}/d"]
+        assert Listing(repository, commit, below, recursive=True).count() == 1
+        with pytest.raises(LookupError):
+            Listing(repository, commit, f"{below}/d")
+
+    def test_of_a_damaged_repository(self, path: Path, commit: str) -> None:
+        tree = git(path, "rev-parse", f"{commit}:a")
+        folder = path / "objects" / tree[:2]
+        folder.joinpath(tree[2:]).unlink()
+        repository = Repository.open(path)
+        with pytest.raises(DamagedRepository):
+            paths(repository, commit, recursive=True)
+        blob = git(path, "rev-parse", f"{commit}:README.md")
+        (path / "objects" / blob[:2] / blob[2:]).unlink()
+        assert [entry.size for entry in Listing(repository, commit).page(ALL) if entry.name == "README.md"] == [None]
+        with pytest.raises(DamagedRepository):
+            read_blob(repository, blob, "100644", "README.md")
+
+
+class TestBlob:
+    @pytest.mark.parametrize(
+        ("at", "text", "mode"),
+        [("README.md", "# Read me\n", "100644"), ("a/b/two.txt", "two\n", "100644"), ("run.sh", "#!/bin/sh\n", "100755"),
+         ("link", "a/one.txt", "120000"), ("Übung/é.txt", "é", "100644")],
+    )  # fmt: skip
+    def test_is_read(self, path: Path, commit: str, at: str, text: str, mode: str) -> None:
+        repository = Repository.open(path)
+        found = find_blob(repository, commit, at)
+        assert found is not None
+        blob = read_blob(repository, *found, at)
+        assert (blob.name, blob.path, blob.mode, blob.text, blob.size) == (at.rpartition("/")[2], at, mode, text, len(text.encode()))
+        assert (blob.is_binary, blob.truncated, blob.oid) == (False, False, git(path, "rev-parse", f"{commit}:{at}"))
+
+    @pytest.mark.parametrize("at", ["", "a", "sub", "nope", "/README.md", "README.md/", "./README.md", "README.md/x", "readme.md"])
+    def test_is_none_elsewhere(self, path: Path, commit: str, at: str) -> None:
+        assert find_blob(Repository.open(path), commit, at) is None
+
+    def test_of_another_kind_of_contents(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(trees, "LARGEST_TEXT", 10)
+        monkeypatch.setattr(trees, "LARGEST_READ", 30)
+        files: dict[str | bytes, bytes | tuple[int, bytes]] = {
+            "empty": b"", "binary": b"a\0b", "latin": "für".encode("latin-1"), "long": b"123456789\xc3\xa9tail", "huge": b"x" * 31
+        }  # fmt: skip
+        repository, commit = Repository.open(path), commit_files(path, files)
+        blobs = {}
+        for name in files:
+            found = find_blob(repository, commit, str(name))
+            assert found is not None
+            blobs[name] = read_blob(repository, *found, str(name))
+        assert {name: (blob.text, blob.is_binary, blob.truncated) for name, blob in blobs.items()} == {
+            "empty": ("", False, False),
+            "binary": (None, True, False),
+            "latin": ("für", False, False),
+            "long": ("123456789", False, True),
+            "huge": (None, True, True),
+        }
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"plain", "plain"),
+        ("\ufeffmark".encode(), "mark"),
+        ("naïve € Œ".encode(), "naïve € Œ"),
+        ("naïve € Œ".encode("cp1252"), "naïve € Œ"),
+        ("ééé".encode() + b"\xff", "ééé\ufffd"),
+        (b"\x81", "\ufffd"),
+    ],
+)
+def test_text_in_other_alphabets(data: bytes, text: str) -> None:
+    assert as_text(data) == text
