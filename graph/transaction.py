@@ -2,10 +2,14 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TypeVar
 
 from graph.context import Context
 from storage import tables
 from storage.database import Database, Session
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -23,6 +27,32 @@ async def keep(context: Context) -> None:
         done = effect()
         if done is not None:
             await done
+
+
+class Steps:
+    """The transactions of an operation that has several, since it moves refs between them: `await step(work)` is one, and it is kept.
+
+    `work` is given a context of its own, with the viewer of the operation. Only merges and pushes have steps; each says in its module
+    why its order survives a crash.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def __call__(self, work: Callable[[Context], Awaitable[T]]) -> T:
+        context = self._context
+        async with session_for(context.services.database, writing=True) as session:
+            own = replace(context, session=session, loaders={}, after_commit=[], undo=[])
+            done = await work(own)
+            await session.flush()
+            await keep(own)
+            return done
+
+
+async def steps(context: Context) -> Steps:
+    """Ends what the operation has begun, which has changed nothing yet, so that no step waits for it."""
+    await context.session.close()
+    return Steps(context)
 
 
 async def read_on(context: Context) -> None:

@@ -4,11 +4,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Index, Select, UniqueConstraint, select, text
+from sqlalchemy import JSON, Delete, Index, Select, UniqueConstraint, delete, func, select, text, true
 from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp, now, words
 from storage.tables.base import Dated, Row, long_text, refers
+from storage.tables.users import User
 
 
 class MergeRequestState(StrEnum):
@@ -129,3 +130,35 @@ def held(merge_request_id: int) -> Select[MergeRequest]:
     """The merge request as it is now; others who hold it wait for this transaction's end, and notes may be written meanwhile."""
     statement: Select[MergeRequest] = select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def numbered(merge_request_id: int) -> Select[MergeRequest]:
+    """The merge request of this id, as it is now."""
+    return select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
+
+
+def intents(merge_request_id: int | None = None) -> Select[MergeIntent, int]:
+    """(intent, project id) of the merges on their way, of one merge request or of all, the oldest first."""
+    statement = select(MergeIntent, col(MergeRequest.project_id))
+    joined = statement.join(MergeRequest, col(MergeRequest.id) == col(MergeIntent.merge_request_id))
+    if merge_request_id is not None:
+        joined = joined.where(col(MergeRequest.id) == merge_request_id)
+    return joined.order_by(col(MergeIntent.id))
+
+
+def merger(intent_id: int) -> Select[User]:
+    """Who merges by this intent; where that user is gone, the author of the merge request."""
+    whose = func.coalesce(col(MergeIntent.user_id), col(MergeRequest.author_id))
+    joined = select(User).join(MergeRequest, true()).join(MergeIntent, col(MergeIntent.merge_request_id) == col(MergeRequest.id))
+    return joined.where(col(MergeIntent.id) == intent_id, col(User.id) == whose)
+
+
+def forget_intent(intent_id: int) -> Delete:
+    return delete(MergeIntent).where(col(MergeIntent.id) == intent_id)
+
+
+def waiting(after_id: int, limit: int) -> Select[MergeRequest]:
+    """Open ones that are to be merged once their builds succeed, by id."""
+    open_ones = col(MergeRequest.state).in_(OPEN) & col(MergeRequest.merge_when_build_succeeds)
+    statement: Select[MergeRequest] = select(MergeRequest).where(open_ones, col(MergeRequest.id) > after_id)
+    return statement.order_by(col(MergeRequest.id)).limit(limit)

@@ -1,0 +1,428 @@
+"""Accepting merge requests: a real merge commit in the target's repository, and the row that says so, whatever happens between.
+
+Before anything is kept, rights and state are looked at and the objects of the merge commit are written and synced: no writer waits for
+git, and objects that no ref reaches harm nobody. Then the effects, in the order that survives a crash at any point:
+
+1. A transaction holds the row, looks again whether it may be merged and whether it is still what was merged, and writes an intent.
+2. The target's ref moves by compare-and-swap from the commit that was merged into to the merge commit. Who loses the swap takes the
+   intent back and begins anew, at most `MOST_TRIES` times.
+3. A transaction makes the row merged, with all that follows from it, and removes the intent. Then the caller is answered.
+
+A crash before 2 leaves an intent whose commit the target does not hold: nothing was merged, and `repair` removes it. A crash after 2
+leaves one whose commit the target holds: `repair`, or the next who wants to merge it, does 3. The other order of 2 and 3 would leave
+rows that say merged while nothing was; without the intent nobody would know of a ref without its row.
+
+The source branch is removed after 3, as by a push of its own: what a crash leaves there is a branch that somebody deletes by hand.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import Conflict, Forbidden, NotAllowed, NotFound, NotMergeable, OperationError, Unavailable
+from graph.rules import indexing, pushing
+from graph.rules.commits import in_repository
+from graph.rules.indexing import News
+from graph.rules.policy import Action, may, project_of
+from graph.rules.pushing import BRANCHES, Move
+from graph.transaction import Steps, session_for, steps
+from storage import tables
+from storage.database import is_unavailable
+from storage.git import merge
+from storage.git.merge import Conflicted, Signature, Unrelated
+from storage.git.program import GitFailed
+from storage.git.pushes import Update
+from storage.git.repository import NotARepository, RefMoved, Repository, UnknownCommit
+from storage.tables import MergeRequestState, MergeStatus, merge_requests, notes, projects
+from storage.tables.merge_requests import OPEN
+
+MOST_TRIES = 5
+"""How often a merge is computed while others move the target."""
+SWAP_SECONDS = 30.0
+"""An intent older than this is not acted on by who wrote it, so that `repair` may remove it after REPAIR_SECONDS."""
+REPAIR_SECONDS = 60.0
+FINISH_SECONDS = 5.0
+"""How long a caller who is given up stays for the end of what is under way."""
+RECORDING_PAUSES = (0.2, 1.0, 2.0)
+"""Seconds between the tries of step 3, while the database cannot take it."""
+CANNOT = "Branch cannot be merged"
+
+log = structlog.get_logger("graph")
+
+T = TypeVar("T")
+
+_turns: WeakValueDictionary[tuple[int, int, str], asyncio.Lock] = WeakValueDictionary()
+_under_way: set[asyncio.Task[Any]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a merge is asked for: the text of its commit, None for the default; `sha` is the head that was seen, where it is to be that."""
+
+    message: str | None = None
+    remove_source_branch: bool = False
+    sha: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A merge whose objects are written: `new` joins `old`, the target's head, and `source`. `row` is the merge request as it was then."""
+
+    row: tables.MergeRequest
+    wish: Wish
+    source: str
+    old: str
+    new: str
+
+
+async def may_accept(context: Context, merge_request: tables.MergeRequest) -> bool:
+    """Whether the viewer may merge into the target branch, in whatever state the merge request is."""
+    project = await project_of(context, merge_request)
+    if not await may(context, Action.READ_MERGE_REQUEST, project):
+        return False
+    return Move.PUSH in await pushing.moves_of(context, project, merge_request.target_branch)
+
+
+async def require_acceptable(context: Context, merge_request: tables.MergeRequest) -> None:
+    """Raises Forbidden for who may not merge it, then NotAllowed for one that is merged, closed or in progress."""
+    if not await may_accept(context, merge_request):
+        raise Forbidden("You are not allowed to merge into this branch.")
+    if merge_request.state not in OPEN:
+        raise NotAllowed(None, f"The merge request is {merge_request.state} already.")
+    if in_progress(merge_request.title):
+        raise NotAllowed(None, "The merge request is marked as work in progress.")
+
+
+async def accept(context: Context, merge_request: tables.MergeRequest, wish: Wish = Wish()) -> tables.MergeRequest:
+    """Merges now; gives the row as it is then. The operation has changed nothing yet, and its rows are not to be changed after this.
+
+    Raises NotFound, Forbidden, NotAllowed, Conflict when the head is not `wish.sha` or the target keeps moving, NotMergeable, Unavailable.
+    """
+    step = await steps(context)
+    async with _turn(context.services, merge_request.project_id, merge_request.target_branch):
+        for _ in range(MOST_TRIES):
+            plan = await _plan(context, step, merge_request.id, wish)
+            merged = await _to_its_end(_effects(context, step, plan))
+            if merged is not None:
+                return merged
+    raise Conflict(None, "The branches keep moving; try again.")
+
+
+async def repair(services: Services) -> None:
+    """Finishes merges whose ref has moved, and removes the intents of those whose ref has not, once they are old.
+
+    A finished one is finished at any age: step 3 looks under the row's lock whether it is still to be done, so the writer of the intent
+    may be alive. One whose ref has not moved may be on its way in any process, also at start, so only its age tells; nothing waits for it.
+    """
+    async with services.database.reading() as session:
+        found = [tuple(row) for row in await session.read(merge_requests.intents())]
+    for intent, project_id in found:
+        try:
+            await _repair_one(services, intent, project_id)
+        except OperationError as error:
+            log.warning("merge not repaired", merge_request_id=intent.merge_request_id, error=error.message)
+
+
+def in_progress(title: str) -> bool:
+    """Whether the title marks it as work in progress (wire facts 5.3)."""
+    start = title[:5].upper().removeprefix("[")
+    return start.startswith(("WIP:", "WIP ", "WIP]"))
+
+
+def default_message(merge_request: tables.MergeRequest) -> str:
+    """The text of the merge commit where none is given (wire facts 5.3)."""
+    first = f"Merge branch '{merge_request.source_branch}' into '{merge_request.target_branch}'"
+    parts = (first, merge_request.title, (merge_request.description or "").strip(), f"See merge request !{merge_request.iid}")
+    return "\n\n".join(part for part in parts if part)
+
+
+async def tell(context: Context, merge_request: tables.MergeRequest, body: str, *, author_id: int | None = None) -> None:
+    """Writes a system note under the merge request, by the viewer unless an author is given."""
+    moment = context.now()
+    row = {
+        "project_id": merge_request.project_id,
+        "merge_request_id": merge_request.id,
+        "author_id": author_id or context.viewer.id,
+        "body": body,
+        "created_at": moment,
+        "updated_at": moment,
+    }
+    await context.session.execute(notes.write_system(context.services.database.dialect, [row]))
+
+
+async def head_of(context: Context, merge_request: tables.MergeRequest) -> str | None:
+    """The commit that the source branch names now; None where the branch or its project is gone. Raises Unavailable."""
+    if await context.rows_by_id(tables.Project).get(merge_request.source_project_id) is None:
+        return None
+    ref = BRANCHES + merge_request.source_branch
+    return await in_repository(context, merge_request.source_project_id, lambda repository: repository.find(ref))
+
+
+async def again(context: Context, merge_request_id: int) -> tables.MergeRequest:
+    """The row as it is in this context's session, held where that writes. Raises NotFound when it was removed meanwhile."""
+    row = await context.first(merge_requests.held(merge_request_id))
+    if row is None:
+        raise NotFound("MergeRequest")
+    return row
+
+
+def _turn(services: Services, project_id: int, branch: str) -> asyncio.Lock:
+    """The merges of one process into a branch go one after the other, so that none loses its swap to its neighbour."""
+    return _turns.setdefault((id(services), project_id, branch), asyncio.Lock())
+
+
+async def _plan(context: Context, step: Steps, merge_request_id: int, wish: Wish) -> Plan:
+    """Before the effects: what may be merged, as its merge commit that no ref reaches yet."""
+    async with context.aside() as early:
+        row = await early.first(merge_requests.numbered(merge_request_id))
+        if row is None:
+            raise NotFound("MergeRequest")
+        await require_acceptable(early, row)
+        source = await head_of(early, row)
+    if wish.sha is not None and wish.sha.lower() != source:
+        raise Conflict("sha", "The source branch has moved meanwhile; look at it again.")
+    if source is None:
+        raise NotMergeable(None, CANNOT)
+    joined = await _join(context, row, source, wish.message)
+    if joined is None:
+        raise NotMergeable(None, CANNOT)
+    old, new = joined
+    if new is None:
+        await _explain_nothing_to_merge(context, step, row)
+        raise NotMergeable(None, CANNOT)
+    return Plan(row, wish, source, old, new)
+
+
+async def _join(context: Context, row: tables.MergeRequest, source: str, message: str | None) -> tuple[str, str | None] | None:
+    """The target's head and the merge commit, None for the latter where the target holds the source; None when there is no target.
+
+    Raises NotMergeable, Unavailable.
+    """
+    who = Signature(context.viewer.name, context.viewer.email, context.now())
+    text = message if message and message.strip() else default_message(row)
+
+    def work(repository: Repository) -> tuple[str, str | None] | None:
+        old = repository.find(BRANCHES + row.target_branch)
+        if old is None:
+            return None
+        if merge.is_ancestor(repository, source, old):
+            return old, None
+        return old, merge.write_merge(repository, old, source, text, who, who)
+
+    try:
+        return await in_repository(context, row.project_id, work)
+    except (Conflicted, Unrelated, UnknownCommit, GitFailed) as error:
+        raise NotMergeable(None, CANNOT) from error
+    except OSError as error:
+        raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
+
+
+async def _explain_nothing_to_merge(context: Context, step: Steps, row: tables.MergeRequest) -> None:
+    """The target holds the source already: does step 3 of a merge that was cut short. Raises NotAllowed for one that is merged then."""
+    async with context.aside() as early:
+        left = [tuple(found) for found in await early.session.read(merge_requests.intents(row.id))]
+    for intent, project_id in left:
+        await _repair_one(context.services, intent, project_id)
+    async with context.aside() as early:
+        now = await early.first(merge_requests.numbered(row.id))
+        if now is not None:
+            await require_acceptable(early, now)
+
+
+async def _effects(context: Context, step: Steps, plan: Plan) -> tables.MergeRequest | None:
+    """Steps 1 to 3; the merged row, or None when the branches or the merge request changed meanwhile."""
+    intent = await step(partial(_intend, plan))
+    if intent is None:
+        return None
+    try:
+        swapped = await _swap(context, plan)
+    except OSError as error:
+        await step(partial(_forget, intent.id))
+        raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
+    except OperationError:
+        await step(partial(_forget, intent.id))
+        raise
+    if not swapped:
+        await step(partial(_forget, intent.id))
+        return None
+    return await _finish(context, step, intent, plan.row.project_id)
+
+
+async def _intend(plan: Plan, own: Context) -> tables.MergeIntent | None:
+    """Step 1. Raises NotFound, Forbidden, NotAllowed."""
+    row = await again(own, plan.row.id)
+    await require_acceptable(own, row)
+    then = plan.row
+    if (row.source_project_id, row.source_branch, row.target_branch) != (then.source_project_id, then.source_branch, then.target_branch):
+        return None
+    if row.head_oid not in (then.head_oid, plan.source):
+        # The source was pushed to since.
+        return None
+    intent = tables.MergeIntent(
+        merge_request_id=row.id,
+        user_id=own.viewer.id,
+        target_branch=row.target_branch,
+        old_oid=plan.old,
+        new_oid=plan.new,
+        params={"source": plan.source, "remove_source_branch": plan.wish.remove_source_branch},
+    )
+    return await own.add(intent)
+
+
+async def _swap(context: Context, plan: Plan) -> bool:
+    """Step 2: whether the target has moved from `old` to `new`. Raises Unavailable, OSError (ENOSPC)."""
+    ref, latest = BRANCHES + plan.row.target_branch, monotonic() + SWAP_SECONDS
+
+    def work(repository: Repository) -> bool:
+        if monotonic() > latest:
+            # All threads were taken for that long; the intent may be removed soon.
+            return False
+        try:
+            repository.move_ref(ref, plan.new, plan.old)
+        except (RefMoved, GitFailed, OSError) as error:
+            # Whatever git said: what the ref names is what has happened.
+            if repository.find(ref) == plan.new:
+                return True
+            if isinstance(error, OSError):
+                raise
+            return False
+        return True
+
+    return await in_repository(context, plan.row.project_id, work)
+
+
+async def _forget(intent_id: int, own: Context) -> None:
+    await own.session.execute(merge_requests.forget_intent(intent_id))
+
+
+async def _finish(context: Context, step: Steps, intent: tables.MergeIntent, project_id: int) -> tables.MergeRequest:
+    """Step 3 and what comes after it. May be done twice, by whoever is alive: the second finds the row merged. Raises NotFound."""
+    update = Update(BRANCHES + intent.target_branch, intent.old_oid, intent.new_oid)
+    for pause in (*RECORDING_PAUSES, None):
+        try:
+            news = await indexing.index(context.services, project_id, [update])
+            row = await step(partial(_record, intent, project_id, news))
+            break
+        except Exception as error:
+            if pause is None or not is_unavailable(error):
+                raise
+            await asyncio.sleep(pause)
+    if intent.params.get("remove_source_branch"):
+        try:
+            await _remove_source(context, step, row, intent.params["source"])
+        except Exception as error:
+            log.error("source branch not removed", merge_request_id=row.id, error=str(error), request_id=context.request_id)
+    return row
+
+
+async def _record(intent: tables.MergeIntent, project_id: int, news: list[News], own: Context) -> tables.MergeRequest:
+    """Step 3. The project is held first, as by a push, so that neither waits for the other for ever."""
+    project = await own.first(projects.held(project_id))
+    if project is None:
+        raise NotFound("Project")
+    row = await again(own, intent.merge_request_id)
+    if row.state is not MergeRequestState.MERGED:
+        moment = own.now()
+        row.state, row.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
+        row.target_branch, row.head_oid, row.merge_commit_oid = intent.target_branch, intent.params["source"], intent.new_oid
+        row.merge_user_id, row.merge_params = intent.user_id, None
+        row.merged_at = row.updated_at = moment
+        row.closed_at = None
+        await own.session.flush()
+        await tell(own, row, "Status changed to merged")
+        await pushing.pushed(own, project, [each.update for each in news], news)
+    await _forget(intent.id, own)
+    return row
+
+
+async def _remove_source(context: Context, step: Steps, row: tables.MergeRequest, source: str) -> None:
+    """Removes the source branch, if it is still what was merged and the viewer may: never a default or a protected one."""
+    async with context.aside() as early:
+        project = await early.rows_by_id(tables.Project).get(row.source_project_id)
+        if project is None or row.source_branch == project.default_branch:
+            return
+        if (project.id, row.source_branch) == (row.project_id, row.target_branch):
+            return
+        if row.source_branch in await pushing.protections_of(early, project.id):
+            return
+        if Move.DELETE not in await pushing.moves_of(early, project, row.source_branch):
+            return
+    update = Update(BRANCHES + row.source_branch, source, None)
+    try:
+        await context.services.repositories.read(project.id, lambda repository: repository.move_ref(update.ref, None, source))
+    except (RefMoved, NotARepository):
+        return
+    news = await indexing.index(context.services, project.id, [update])
+
+    async def record(own: Context) -> None:
+        now = await own.rows_by_id(tables.Project).get(project.id)
+        if now is not None:
+            await pushing.pushed(own, now, [update], news)
+
+    await step(record)
+
+
+async def _repair_one(services: Services, intent: tables.MergeIntent, project_id: int) -> None:
+    ref = BRANCHES + intent.target_branch
+
+    def moved(repository: Repository) -> bool:
+        tip = repository.find(ref)
+        try:
+            return tip is not None and merge.is_ancestor(repository, intent.new_oid, tip)
+        except UnknownCommit:
+            return False
+
+    try:
+        done = await services.repositories.read(project_id, moved)
+    except (NotARepository, GitFailed) as error:
+        log.error("merge not repaired", merge_request_id=intent.merge_request_id, error=str(error))
+        return
+    old = services.clock() - intent.created_at > timedelta(seconds=REPAIR_SECONDS)
+    if not done and not old:
+        return
+    async with session_for(services.database, writing=True) as session:
+        viewer = await _merger(services, intent)
+        if viewer is None:
+            return
+        context = Context(services, session, viewer, "upkeep")
+        step = await steps(context)
+        if done:
+            await _to_its_end(_finish(context, step, intent, project_id))
+            log.info("merge finished", merge_request_id=intent.merge_request_id, target=intent.target_branch)
+        else:
+            await step(partial(_forget, intent.id))
+            log.info("merge taken back", merge_request_id=intent.merge_request_id, target=intent.target_branch)
+
+
+async def _merger(services: Services, intent: tables.MergeIntent) -> tables.User | None:
+    """Who merges; where that user was deleted meanwhile, the author stands in. None when the merge request is gone as well."""
+    async with services.database.reading() as session:
+        found = await session.read(merge_requests.merger(intent.id))
+        return found[0][0] if found else None
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Goes on with the work also when its caller is given up, who stays for a while to see it end; what is left then is repaired."""
+    task = asyncio.ensure_future(work)
+    _under_way.add(task)
+    task.add_done_callback(_ended)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=FINISH_SECONDS)
+        raise
+
+
+def _ended(task: asyncio.Task[Any]) -> None:
+    _under_way.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        # Whoever waited was told as well.
+        log.debug("merge not finished", error=type(error).__name__)
