@@ -93,6 +93,25 @@ def commit_files(path: Path, files: dict[str | bytes, bytes | tuple[int, bytes]]
     return git(path, "commit-tree", tree, *(part for parent in parents for part in ("-p", parent)), "-m", "A change")
 
 
+def grow(path: Path, branch: str, files: dict[str, bytes | None], *, start: str | None = None, message: str = "A change") -> str:
+    """Adds a commit to a branch of the bare repository: `files` are written, or removed where None. Gives its id.
+
+    A branch that is not there begins at `start`, the name of a branch, a tag or a commit.
+    """
+    index = {"GIT_INDEX_FILE": str(path / f"index-{secrets.token_hex(4)}")}
+    parent = git(path, "rev-parse", "--verify", "--end-of-options", f"refs/heads/{branch}" if start is None else start)
+    git(path, "read-tree", parent, environment=index)
+    rows = []
+    for name, content in files.items():
+        oid = "0" * 40 if content is None else git(path, "hash-object", "-w", "--stdin", stdin=content)
+        rows.append(f"{'0' if content is None else '100644'} {oid}\t{name}\0".encode())
+    git(path, "update-index", "-z", "--index-info", stdin=b"".join(rows), environment=index)
+    oid = git(path, "commit-tree", git(path, "write-tree", environment=index), "-p", parent, "-m", message)
+    Path(index["GIT_INDEX_FILE"]).unlink()
+    git(path, "update-ref", f"refs/heads/{branch}", oid)
+    return oid
+
+
 class _Stream:
     def __init__(self, rng: random.Random, authors: int, files: int) -> None:
         self.parts: list[bytes] = []
