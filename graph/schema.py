@@ -7,6 +7,7 @@ from graph.declare import install
 from graph.scalars import SCALARS
 from graph.types.branches import BranchMutations
 from graph.types.commit_comments import CommitCommentMutations
+from graph.types.commit_statuses import CommitStatusMutations
 from graph.types.emails import EmailMutations, EmailQueries
 from graph.types.groups import GroupMutations, GroupQueries
 from graph.types.hooks import HookMutations, HookQueries
@@ -55,6 +56,7 @@ class Mutation(
     UploadMutations,
     MilestoneMutations,
     CommitCommentMutations,
+    CommitStatusMutations,
     BranchMutations,
     HookMutations,
     SettingsMutations,

@@ -168,7 +168,7 @@ class Endpoint:
             if UNFINDABLE in raw and read is not read_id:
                 wrong[name] = ["is invalid"]
         missing: str | None = None
-        message: str | None = None
+        message: str | Mapping[str, list[str]] | None = None
         for parameter in self._body_params:
             try:
                 value = parameter.value(sent)

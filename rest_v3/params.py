@@ -61,7 +61,7 @@ class Parameter:
     """What a JSON null means."""
     lenient: bool = False
     """A list filter: a value nobody knows falls back to the default instead of answering 400 (DECISIONS 6)."""
-    wrong: str | None = None
+    wrong: str | Mapping[str, list[str]] | None = None
     """The whole message for a value that cannot be read, where v3 had one of its own."""
     words: tuple[str, ...] = ()
     about: str = ""
@@ -257,7 +257,7 @@ def choice(
     default: Value = NOT_SENT,
     lenient: bool = False,
     means: Mapping[str, Value] | None = None,
-    wrong: str | None = None,
+    wrong: str | Mapping[str, list[str]] | None = None,
     about: str = "",
 ) -> Parameter:
     """One of some words. `means` gives the variable for a word that is not its own (`{"30": "DEVELOPER"}`).

@@ -21,6 +21,8 @@ GET /projects/:id/repository/commits/:sha                     401 404 403 200 20
 GET /projects/:id/repository/commits/:sha/diff                401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/repository/commits/:sha/comments            401 404 403 200 200 200 200 200 401 200
 POST /projects/:id/repository/commits/:sha/comments           401 404 403 201 201 201 201 201 401 201
+GET /projects/:id/repository/commits/:sha/statuses            401 404 403 200 200 200 200 200 401 200
+POST /projects/:id/statuses/:sha                              401 404 403 403 201 201 201 201 401 403
 GET /application/settings                                     401 403 403 403 403 403 403 200 401 403
 PUT /application/settings                                     401 403 403 403 403 403 403 200 401 403
 GET /projects/:id/labels                                      401 404 200 200 200 200 200 200 401 200
@@ -126,6 +128,7 @@ updateSnippet        401  not_found forbidden forbidden forbidden ok        ok  
 deleteSnippet        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 createUpload         401  not_found ok        ok        ok        ok        ok        ok 401  ok
 createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok
+createCommitStatus   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 signUp               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 createHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden

@@ -124,6 +124,8 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.target("milestone", role, call)).id
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if "/statuses/" in path:
+            parameters = {"state": "success", "name": f"new{number}"}
         if path.endswith("/labels") and method in ("PUT", "DELETE"):
             parameters["name"] = (await world.target("label", role, call)).title
     elif path.startswith("/groups"):
@@ -240,6 +242,8 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"projectPath": path, "file": {"ticket": incoming.ticket, "name": "a.txt"}}
         case "createCommitComment":
             return {"projectPath": path, "rev": "master", "note": "N"}
+        case "createCommitStatus":
+            return {"projectPath": path, "sha": "master", "state": "SUCCESS"}
         case "updateSettings":
             return {"signInText": "Hello"}
         case "signUp":

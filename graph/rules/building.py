@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from graph.context import Context
+from graph.loading import Loader
 from storage import tables
 from storage.tables import CheckStatus, commit_statuses
 
@@ -36,11 +37,23 @@ async def newest_checks(context: Context, commits: Iterable[Key]) -> dict[Key, l
 
 async def checks_of(context: Context, commit: Key) -> list[tables.CommitStatus]:
     """As `newest_checks`, for a commit among others of its level."""
+    return await _loader(context).get(commit) or []
 
+
+def changed(context: Context, project_id: int, sha: str) -> None:
+    """What follows when a check of a commit has come or changed, whoever changed it: the one place for it.
+
+    Belongs into the transaction of the change. After its commit, merge requests that wait for this commit are looked at.
+    """
+    _loader(context).forget((project_id, sha))
+    context.after_commit.append(context.services.upkeep.wake)
+
+
+def _loader(context: Context) -> Loader[Key, list[tables.CommitStatus]]:
     async def fetch(commits: list[Key]) -> dict[Key, list[tables.CommitStatus]]:
         return await newest_checks(context, commits)
 
-    return await context.loader("newest checks", fetch).get(commit) or []
+    return context.loader("newest checks", fetch)
 
 
 def state_of(checks: list[tables.CommitStatus]) -> ChecksState:

@@ -40,6 +40,7 @@ class ProjectAbilities:
     admin_members: bool = strawberry.field(description="Add, change and remove members.")
     read_code: bool = strawberry.field(description="See the repository.")
     push_code: bool = strawberry.field(description="Push to branches that are not protected, and to new ones.")
+    post_statuses: bool = strawberry.field(description="Say of commits how far checks of them have come.")
     create_issue: bool = strawberry.field(description="Write issues.")
     triage_issues: bool = strawberry.field(description="Assign and label issues.")
     admin_labels: bool = strawberry.field(description="Create, change and delete labels.")
@@ -151,6 +152,7 @@ class Project(Node, ProjectIssues, ProjectLabels, ProjectMilestones, ProjectSnip
             admin_members=await may(context, Action.ADMIN_PROJECT_MEMBER, row),
             read_code=await may(context, Action.READ_CODE, row),
             push_code=await may(context, Action.PUSH_CODE, row),
+            post_statuses=await may(context, Action.WRITE_CHECKS, row),
             create_issue=await may(context, Action.CREATE_ISSUE, row),
             triage_issues=await may(context, Action.TRIAGE_ISSUE, row),
             admin_labels=await may(context, Action.ADMIN_LABEL, row),

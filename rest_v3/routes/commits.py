@@ -1,6 +1,6 @@
-"""The section Commits of the interface document: all but commit statuses."""
+"""The section Commits and commit statuses of the interface document."""
 
-from rest_v3.params import choice, integer, text
+from rest_v3.params import boolean, choice, integer, text
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
@@ -65,5 +65,44 @@ COMMITS = (
         shape="CommitCommentPosted",
         section=SECTION,
         summary="Comment on a commit, or on a line that it changed",
+    ),
+    Route(
+        call="GET /projects/:id/repository/commits/:sha/statuses",
+        params=(
+            *COMMIT,
+            text("ref_name", also=("ref",), about="Those about this branch or tag."),
+            text("stage", about="Those of this stage."),
+            text("name", about="Those of this job."),
+            boolean("all", about="Every one, instead of the newest of each name and ref."),
+        ),
+        operation="CommitStatuses",
+        gives="project.commit.statuses",
+        guard="CommitSeen",
+        shape="CommitStatus",
+        section=SECTION,
+        summary="What was said of a commit, oldest first",
+    ),
+    Route(
+        call="POST /projects/:id/statuses/:sha",
+        params=(
+            *COMMIT,
+            choice(
+                "state",
+                *("pending", "running", "success", "failed", "canceled"),
+                required=True,
+                wrong={"status": ["is not included in the list"]},
+                about="How far the check has come; whatever it was before.",
+            ),
+            text("ref", also=("ref_name",), about="The branch or tag that it is about."),
+            text("name", also=("context",), about="What was checked; default without it."),
+            text("target_url", about="The address of a page with more; http or https."),
+            text("description", about="What to say beside that."),
+        ),
+        operation="CreateCommitStatus",
+        gives="createCommitStatus.commitStatus",
+        guard="MayPostStatus",
+        shape="CommitStatus",
+        section=SECTION,
+        summary="Say of a commit how far a check of it has come",
     ),
 )

@@ -23,14 +23,20 @@ class CheckStatus(StrEnum):
 
 
 class CommitStatus(Row, table=True):
-    """The row with the greatest id is the newest of its (project, sha, name, ref). `ref` is a branch or tag, or not known."""
+    """The row with the greatest id is the newest of its (project, sha, name, ref), and only that one may be unfinished.
+
+    `ref` is a branch or tag, or not known. `started_at` and `finished_at` are those of the present status.
+    """
 
     __tablename__ = "commit_statuses"
-    __table_args__: Any = (Index("ix_commit_statuses_project_id_sha", "project_id", "sha", "id"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        Index("ix_commit_statuses_project_id_sha", "project_id", "sha", "name", "ref", "id"),
+        {"sqlite_autoincrement": True},
+    )
 
     project_id: int = refers("projects.id")
     sha: str = Field(max_length=64)
-    ref: str | None = long_text(optional=True)
+    ref: str | None = Field(default=None, max_length=255)
     name: str = Field(default="default", max_length=255)
     stage: str = Field(default="external", max_length=255)
     status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=words(CheckStatus))
@@ -43,11 +49,29 @@ class CommitStatus(Row, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
-def newest(commits: Commits) -> Select[CommitStatus]:
-    """The newest status of each name and ref of each commit, oldest first."""
-    ids: Select[int] = (
+FINISHED = (CheckStatus.SUCCESS, CheckStatus.FAILED, CheckStatus.CANCELED)
+"""Whoever says something after one of these speaks of another run."""
+
+
+def newest_ids(commits: Commits) -> Select[int]:
+    """The id of the newest status of each name and ref of each commit."""
+    return (
         select(func.max(col(CommitStatus.id)))
         .where(of_commits(CommitStatus, commits))
         .group_by(col(CommitStatus.project_id), col(CommitStatus.sha), col(CommitStatus.name), col(CommitStatus.ref))
     )
-    return select(CommitStatus).where(col(CommitStatus.id).in_(ids)).order_by(col(CommitStatus.id))
+
+
+def newest(commits: Commits) -> Select[CommitStatus]:
+    """The newest status of each name and ref of each commit, oldest first."""
+    return select(CommitStatus).where(col(CommitStatus.id).in_(newest_ids(commits))).order_by(col(CommitStatus.id))
+
+
+def newest_of(project_id: int, sha: str, name: str, ref: str | None) -> Select[CommitStatus]:
+    """The newest status of one name and ref of a commit, first."""
+    row = CommitStatus
+    return (
+        select(row)
+        .where(col(row.project_id) == project_id, col(row.sha) == sha, col(row.name) == name, col(row.ref) == ref)
+        .order_by(col(row.id).desc())
+    )

@@ -280,7 +280,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("project_id", sa.Integer(), nullable=False),
         sa.Column("sha", sa.String(length=64), nullable=False),
-        sa.Column("ref", sa.Text(), nullable=True),
+        sa.Column("ref", sa.String(length=255), nullable=True),
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("stage", sa.String(length=255), nullable=False),
         sa.Column("status", sa.String(length=32), nullable=False),
@@ -298,7 +298,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("commit_statuses", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_commit_statuses_author_id"), ["author_id"], unique=False)
-        batch_op.create_index("ix_commit_statuses_project_id_sha", ["project_id", "sha", "id"], unique=False)
+        batch_op.create_index("ix_commit_statuses_project_id_sha", ["project_id", "sha", "name", "ref", "id"], unique=False)
 
     op.create_table(
         "commits",

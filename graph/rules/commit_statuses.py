@@ -1,0 +1,68 @@
+"""What may be said of a commit, and what becomes of it (DECISIONS 12)."""
+
+from datetime import datetime
+from typing import Any
+
+from graph.context import Context
+from graph.rules import building, naming, projects, settings
+from storage import tables
+from storage.tables import CheckStatus, commit_statuses
+from storage.tables.commit_statuses import FINISHED
+
+DEFAULT_NAME = "default"
+
+
+def name(value: str | None) -> str:
+    """The name of a check; a blank one is `default`. Raises Invalid."""
+    cleaned = naming.clean("name", value or "", longest=naming.LONGEST_NAME)
+    return cleaned if cleaned.strip() else DEFAULT_NAME
+
+
+def ref(value: str | None) -> str | None:
+    """A branch or tag as somebody outside calls it: the project need have none of that name. Raises Invalid."""
+    cleaned = naming.clean("ref", value or "", longest=naming.LONGEST_NAME)
+    return cleaned if cleaned.strip() else None
+
+
+def stage(value: str) -> str:
+    return naming.clean("stage", value, longest=naming.LONGEST_NAME)
+
+
+def target_url(value: str | None) -> str | None:
+    return settings.url("targetUrl", value)
+
+
+def description(value: str | None) -> str | None:
+    return naming.clean("description", value or "") or None
+
+
+async def post(
+    context: Context, project: tables.Project, sha: str, status: CheckStatus, *, name: str, ref: str | None, **said: Any
+) -> tables.CommitStatus:
+    """Keeps what somebody says of a commit: over what was said of the same name and ref, unless that had come to its end.
+
+    `said` are other columns; of a row that is there, those that are not among them stay. Who says the same at the same moment waits,
+    so that one name and ref never has two rows that are unfinished.
+    """
+    await projects.hold(context, project)
+    row = await context.first(commit_statuses.newest_of(project.id, sha, name, ref))
+    moment = context.now()
+    if row is None or row.status in FINISHED:
+        row = tables.CommitStatus(project_id=project.id, sha=sha, name=name, ref=ref, author_id=context.viewer.id, created_at=moment)
+    for column, value in said.items():
+        setattr(row, column, value)
+    become(row, status, moment)
+    await context.add(row)
+    building.changed(context, project.id, sha)
+    return row
+
+
+def become(row: tables.CommitStatus, status: CheckStatus, moment: datetime) -> None:
+    """Gives an unfinished row its next status. What never said that it runs has an end and no start."""
+    row.status = status
+    if status is CheckStatus.PENDING:
+        row.started_at = None
+    elif status is CheckStatus.RUNNING:
+        row.started_at = row.started_at or moment
+    else:
+        row.finished_at = moment

@@ -1,0 +1,119 @@
+"""A rollup: what the checks of a commit come to, as a dashboard counts them.
+
+The newest check of each name counts, whichever attempt it is. A failure that is allowed never makes a rollup red; canceled alone is
+CANCELED, and beside a success it is SUCCESS with the canceled counted. The `status` of a commit in v3 has an older rule of its own
+(graph/rules/building.py).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from storage.tables import CheckStatus
+
+
+class RollupState(StrEnum):
+    """One word for all that counts."""
+
+    NONE = "none"
+    PENDING = "pending"
+    RUNNING = "running"
+    FAILED = "failed"
+    SUCCESS = "success"
+    CANCELED = "canceled"
+
+
+class Check(Protocol):
+    """A row that says something of a commit. Times are aware."""
+
+    name: str
+    ref: str | None
+    status: CheckStatus
+    allow_failure: bool
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+C = TypeVar("C", bound=Check)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many checks of each status count; an allowed failure is one of the failed."""
+
+    total: int
+    pending: int
+    running: int
+    failed: int
+    success: int
+    canceled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rollup(Generic[C]):
+    """`checks` are those that count, oldest first."""
+
+    checks: Sequence[C]
+
+    @property
+    def counts(self) -> Counts:
+        statuses = [check.status for check in self.checks]
+        return Counts(len(statuses), **{status.value: statuses.count(status) for status in CheckStatus})
+
+    @property
+    def state(self) -> RollupState:
+        if not self.checks:
+            return RollupState.NONE
+        statuses = {check.status for check in self.checks}
+        if statuses == {CheckStatus.PENDING}:
+            return RollupState.PENDING
+        if statuses & {CheckStatus.PENDING, CheckStatus.RUNNING}:
+            return RollupState.RUNNING
+        if self.failing:
+            return RollupState.FAILED
+        return RollupState.CANCELED if statuses == {CheckStatus.CANCELED} else RollupState.SUCCESS
+
+    @property
+    def failing(self) -> list[C]:
+        """Those that make it red."""
+        return [check for check in self.checks if check.status is CheckStatus.FAILED and not check.allow_failure]
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the first of them that said so began to run."""
+        return min((check.started_at for check in self.checks if check.started_at is not None), default=None)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When the last of them ended; None while one has not."""
+        ends = [check.finished_at for check in self.checks if check.finished_at is not None]
+        return max(ends) if ends and len(ends) == len(self.checks) else None
+
+    @property
+    def duration_seconds(self) -> float | None:
+        """From the first start to the last end."""
+        return _seconds(self.started_at, self.finished_at)
+
+    @property
+    def queued_seconds(self) -> float | None:
+        """From when the first of them was made to the first start."""
+        return _seconds(min((check.created_at for check in self.checks), default=None), self.started_at)
+
+
+def roll_up(checks: Iterable[C], ref: str | None = None) -> Rollup[C]:
+    """What checks come to, which are given oldest first. With a ref, only those count that are about it or name none."""
+    newest: dict[str, C] = {}
+    for check in checks:
+        if ref is None or check.ref is None or check.ref == ref:
+            # Put at the end again, so that the order stays that of age.
+            newest.pop(check.name, None)
+            newest[check.name] = check
+    return Rollup(tuple(newest.values()))
+
+
+def _seconds(start: datetime | None, end: datetime | None) -> float | None:
+    """A clock that was set back makes no negative time."""
+    return None if start is None or end is None else max((end - start).total_seconds(), 0.0)
