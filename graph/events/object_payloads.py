@@ -7,6 +7,7 @@ from typing import Any, Self
 from graph.context import Context
 from graph.events.payloads import Event, dates, existing, full_path, instant
 from graph.rules import accounts
+from graph.rules.states import in_progress
 from storage import tables
 
 
@@ -102,6 +103,82 @@ class IssueChanged(ObjectEvent):
         )
         user = await person(context, context.viewer)
         return cls(user=user, project=await place(context, issue.project_id), object_attributes=attributes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCommit:
+    """The newest commit of a merge request."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRequestAttributes:
+    """`project_id` and `target_project_id` are the same; `source` is null when the fork that it came from is gone."""
+
+    id: int
+    iid: int
+    project_id: int
+    title: str
+    description: str | None
+    state: str
+    action: str
+    source_branch: str
+    source_project_id: int
+    source: Place | None
+    target_branch: str
+    target_project_id: int
+    target: Place
+    merge_status: str
+    last_commit: LastCommit | None
+    work_in_progress: bool
+    merge_commit_sha: str | None
+    url: str
+    author_id: int
+    assignee_id: int | None
+    milestone_id: int | None
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRequestChanged(ObjectEvent):
+    """`action` is what was done: `open`, `update`, `close`, `reopen` or `merge`."""
+
+    event_name = "merge_request"
+    switch = "merge_requests_events"
+
+    object_attributes: MergeRequestAttributes
+
+    @classmethod
+    async def of(cls, context: Context, merge_request: tables.MergeRequest, action: str = "update") -> Self:
+        target = await place(context, merge_request.project_id)
+        there = await context.rows_by_id(tables.Project).get(merge_request.source_project_id)
+        attributes = MergeRequestAttributes(
+            **dates(merge_request),
+            id=merge_request.id,
+            iid=merge_request.iid,
+            project_id=merge_request.project_id,
+            title=merge_request.title,
+            description=merge_request.description,
+            state=str(merge_request.state),
+            action=action,
+            source_branch=merge_request.source_branch,
+            source_project_id=merge_request.source_project_id,
+            source=await place(context, there.id) if there is not None else None,
+            target_branch=merge_request.target_branch,
+            target_project_id=merge_request.project_id,
+            target=target,
+            merge_status=str(merge_request.merge_status),
+            last_commit=LastCommit(id=merge_request.head_oid) if merge_request.head_oid is not None else None,
+            work_in_progress=in_progress(merge_request.title),
+            merge_commit_sha=merge_request.merge_commit_oid,
+            url=f"{target.web_url}/merge_requests/{merge_request.iid}",
+            author_id=merge_request.author_id,
+            assignee_id=merge_request.assignee_id,
+            milestone_id=merge_request.milestone_id,
+        )
+        return cls(user=await person(context, context.viewer), project=target, object_attributes=attributes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

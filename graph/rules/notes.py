@@ -111,8 +111,8 @@ async def vote(context: Context, note: tables.Note) -> None:
 
 
 async def mention(context: Context, note: tables.Note, parent: Any) -> None:
-    """Tells the issues that the note mentions. Only what stands under an issue mentions others."""
-    if isinstance(parent, tables.Issue):
+    """Tells the issues and merge requests that the note mentions. Only what stands under one of them mentions others."""
+    if isinstance(parent, tables.Issue | tables.MergeRequest):
         await system_notes.write_mentions(context, parent, note.body)
 
 

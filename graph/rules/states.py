@@ -36,3 +36,9 @@ USER: dict[tuple[UserState, UserEvent], UserState] = {
     (UserState.ACTIVE, UserEvent.BLOCK): UserState.BLOCKED,
     (UserState.BLOCKED, UserEvent.UNBLOCK): UserState.ACTIVE,
 }
+
+
+def in_progress(title: str) -> bool:
+    """Whether a merge request's title marks it as work in progress (wire facts 5.3)."""
+    start = title[:5].upper().removeprefix("[")
+    return start.startswith(("WIP:", "WIP ", "WIP]"))

@@ -1,164 +1,195 @@
-"""Notes that the service itself writes: what became of an issue, and where else it was mentioned (wire facts 6).
+"""Notes that the service itself writes under issues and merge requests: what became of them, and where else they were mentioned
+(wire facts 6).
 
-They are written in the transaction of what they tell, by the viewer. Whoever does not see the issue that mentions does not see the
-note of the mention either.
+They are written in the transaction of what they tell, by the viewer. Whoever does not see what mentions does not see the note of the
+mention either.
 """
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from graph.context import Context
 from graph.events.payloads import existing, full_path
-from graph.rules import finding
+from graph.rules import mentions
+from graph.rules.mentions import Mention, Target, mentioned, noun_of
 from graph.rules.policy import Action, may, project_of, seen_projects
 from storage import tables
-from storage.tables import IssueState, issues, notes, projects
+from storage.tables import IssueState, MergeRequestState, notes
 
-MENTION = re.compile(
-    r"(?<![\w./#&-])(?:(?P<namespace>[A-Za-z0-9_.-]{1,255})/(?P<path>[A-Za-z0-9_.-]{1,255}))?#(?P<iid>[1-9][0-9]{0,9})(?!\w)"
-)
-"""`#12`, or `group/project#12`. Where a word begins is the only place that is tried, so reading takes time in line with the length."""
-LONGEST_READ = 100_000
-"""Characters of a text that are looked through."""
-MOST_MENTIONS = 50
-"""Different issues that one text can mention."""
+ROWS_AT_ONCE = 500
+"""Notes that one statement writes: the parameters of a statement are limited."""
 
-
-class Mention(NamedTuple):
-    """An issue as a text names it: its number, and the path keys of another project, or None for the text's own."""
-
-    project: tuple[str, str] | None
-    iid: int
+Thing = tables.Issue | tables.MergeRequest
+"""What is told of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is told of an issue when it changes."""
+    """What is told of a thing when it changes; an issue has no target branch."""
 
-    state: IssueState
+    state: IssueState | MergeRequestState
     title: str
     description: str | None
     assignee_id: int | None
     milestone_id: int | None
+    target_branch: str | None
 
     @classmethod
-    def of(cls, issue: tables.Issue) -> "Facts":
-        return cls(issue.state, issue.title, issue.description, issue.assignee_id, issue.milestone_id)
+    def of(cls, thing: Thing) -> "Facts":
+        branch = getattr(thing, "target_branch", None)
+        return cls(thing.state, thing.title, thing.description, thing.assignee_id, thing.milestone_id, branch)
 
 
-async def write_changes(context: Context, issue: tables.Issue, before: Facts) -> None:
-    """Writes a note for each thing that differs from before, and tells the issues that a new description mentions."""
-    bodies = []
-    if issue.state != before.state:
-        bodies.append(f"Status changed to {'closed' if issue.state is IssueState.CLOSED else 'reopened'}")
-    if issue.title != before.title:
-        bodies.append(f"Title changed from **{before.title}** to **{issue.title}**")
-    if issue.milestone_id != before.milestone_id:
-        bodies.append(await _milestone(context, issue))
-    if issue.assignee_id != before.assignee_id:
-        bodies.append(await _assignee(context, issue))
-    rows = [_row(context, issue.project_id, issue.id, body) for body in bodies]
-    if issue.description != before.description:
-        rows += await _mentioning(context, issue, issue.description)
-    await _write(context, rows)
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What mentions: `key` is kept with the note, `noun` and `name` are its words: `issue` and `#12`, `commit` and `@FULLSHA`.
+
+    `author` is who wrote it, as far as that one may see what is mentioned; else, and where it is None, the viewer speaks.
+    """
+
+    project_id: int
+    key: str
+    noun: str
+    name: str
+    author: Context | None = None
+
+    @classmethod
+    def of(cls, thing: Thing) -> "Source":
+        noun = noun_of(thing)
+        return cls(thing.project_id, f"{noun.name}:{thing.id}", noun.words, f"{noun.sigil}{thing.iid}")
+
+    @classmethod
+    def of_commit(cls, project_id: int, oid: str, author: Context | None) -> "Source":
+        return cls(project_id, f"commit:{oid}", "commit", f"@{oid}", author)
+
+    def words(self, path: str | None) -> str:
+        """`mentioned in issue #12`; with the full path of its project where that is another one."""
+        return f"mentioned in {self.noun} {self.name.removeprefix('@') if path is None else path + self.name}"
 
 
-async def write_mentions(context: Context, issue: tables.Issue, text: str | None) -> None:
-    """Tells the issues that a text of this issue's, its description or a note under it, mentions: each once, whoever mentions it again."""
-    await _write(context, await _mentioning(context, issue, text))
+SOURCES = {"issue": Action.READ_ISSUE, "merge_request": Action.READ_MERGE_REQUEST, "commit": Action.READ_CODE}
+"""The first word of `Note.source` → what lets somebody see such a source in its project."""
+
+
+async def write_changes(context: Context, thing: Thing, before: Facts, *, by: str | None = None) -> None:
+    """Writes a note for each thing that differs from before, and tells what a new description mentions.
+
+    `by` is what changed the state, where that was no person: `commit FULLSHA`, `merge request !12`.
+    """
+    now, bodies = Facts.of(thing), []
+    if now.state != before.state:
+        bodies.append(status(now.state, by))
+    if now.title != before.title:
+        bodies.append(f"Title changed from **{before.title}** to **{now.title}**")
+    if now.target_branch != before.target_branch:
+        bodies.append(f"Target branch changed from `{before.target_branch}` to `{now.target_branch}`")
+    if now.milestone_id != before.milestone_id:
+        bodies.append(await _milestone(context, thing))
+    if now.assignee_id != before.assignee_id:
+        bodies.append(await _assignee(context, thing))
+    rows = [note(context, target_of(thing), body) for body in bodies]
+    if now.description != before.description:
+        rows += await _mentioning(context, thing.project_id, [(Source.of(thing), mentioned(now.description or ""))])
+    await write(context, rows)
+
+
+async def write_mentions(context: Context, thing: Thing, text: str | None) -> None:
+    """Tells what a text of this thing's, its description or a note under it, mentions: each once, whoever mentions it again."""
+    await tell_mentions(context, thing.project_id, [(Source.of(thing), mentioned(text or ""))])
+
+
+async def tell_mentions(context: Context, project_id: int, found: Sequence[tuple[Source, list[Mention]]]) -> None:
+    """The same for many sources of one project, and what each mentions: a few statements, whatever their number."""
+    await write(context, await _mentioning(context, project_id, found))
 
 
 async def seen(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
-    """Those of the notes whose mentioning issue, if they tell of one, the viewer may see: two statements whatever their number."""
+    """Those of the notes of which the viewer may see what mentions, if they tell of a mention: two statements whatever their number."""
     notes = list(notes)
     sources = await seen_projects(context, [note.source_project_id for note in notes if note.source_project_id is not None])
     found = await context.rows_by_id(tables.Project).get_many(sources)
-    shown = {key for key, project in found.items() if await may(context, Action.READ_ISSUE, project)}
-    return [note for note in notes if note.source_project_id is None or note.source_project_id in shown]
-
-
-def mentioned(text: str) -> list[Mention]:
-    """The issues that a text names, in its order, each once.
-
-    >>> mentioned("As #2 and Group/App#3 say, see #2")
-    [Mention(project=None, iid=2), Mention(project=('group', 'app'), iid=3)]
-    """
-    found: dict[Mention, None] = {}
-    for match in MENTION.finditer(text, 0, LONGEST_READ):
-        iid = finding.as_id(match["iid"])
-        if match.end() == LONGEST_READ < len(text) or len(found) == MOST_MENTIONS:
-            # A number that the end cuts off would be another one.
-            break
-        if iid is not None:
-            project = (match["namespace"].lower(), match["path"].lower()) if match["path"] else None
-            found[Mention(project, iid)] = None
-    return list(found)
-
-
-async def _mentioning(context: Context, issue: tables.Issue, text: str | None) -> list[dict[str, Any]]:
-    """The notes for the issues that the text mentions and the viewer may see; others stay untouched, as if they were not there."""
-    wanted = mentioned(text or "")
-    if not wanted:
-        return []
-    ids = await _seen_ids(context, {mention.project for mention in wanted if mention.project is not None})
-    numbers: dict[int, list[int]] = {}
-    for mention in wanted:
-        project_id = issue.project_id if mention.project is None else ids.get(mention.project)
-        if project_id is not None:
-            numbers.setdefault(project_id, []).append(mention.iid)
-    if not numbers:
-        return []
-    targets = [(key, place) for key, place in await context.tuples(issues.numbered(numbers)) if key != issue.id]
-    path = "" if all(place == issue.project_id for _, place in targets) else await full_path(context, await project_of(context, issue))
+    shown = {(key, kind) for key, project in found.items() for kind, action in SOURCES.items() if await may(context, action, project)}
     return [
-        _row(
-            context,
-            place,
-            key,
-            f"mentioned in issue {'' if place == issue.project_id else path}#{issue.iid}",
-            source_project_id=issue.project_id,
-            source=f"issue:{issue.id}",
-        )
-        for key, place in targets
+        note for note in notes if note.source_project_id is None or (note.source_project_id, (note.source or "").partition(":")[0]) in shown
     ]
 
 
-async def _seen_ids(context: Context, paths: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """The ids of the projects of these path keys whose issues the viewer may see."""
-    if not paths:
-        return {}
-    found = {
-        key: project
-        for namespace, project in await context.tuples(projects.of_path_keys(paths))
-        if (key := (namespace, project.path_key)) in paths
+def status(state: IssueState | MergeRequestState, by: str | None = None) -> str:
+    """`Status changed to closed`, ` by commit FULLSHA` where that is given."""
+    word = "reopened" if state in (IssueState.OPENED, MergeRequestState.OPENED) else state
+    return f"Status changed to {word}{f' by {by}' if by else ''}"
+
+
+def target_of(thing: Thing) -> Target:
+    return Target(noun_of(thing), thing.id, thing.project_id)
+
+
+def note(context: Context, target: Target, body: str, **source: Any) -> dict[str, Any]:
+    """The columns of a note under what is meant, by the context's viewer."""
+    moment = context.now()
+    dates = {"created_at": moment, "updated_at": moment}
+    return {
+        "project_id": target.project_id,
+        target.noun.key: target.id,
+        "author_id": context.viewer.id,
+        "body": body,
+        **dates,
+        **source,
     }
-    seen = await seen_projects(context, [project.id for project in found.values()])
-    return {key: project.id for key, project in found.items() if project.id in seen and await may(context, Action.READ_ISSUE, project)}
 
 
-async def _milestone(context: Context, issue: tables.Issue) -> str:
-    if issue.milestone_id is None:
+async def write(context: Context, rows: list[dict[str, Any]]) -> None:
+    """Writes the notes of `note`, in their order; none of a mention that is told already."""
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        await context.session.execute(notes.write_system(context.services.database.dialect, rows[start : start + ROWS_AT_ONCE]))
+
+
+async def _mentioning(context: Context, project_id: int, found: Sequence[tuple[Source, list[Mention]]]) -> list[dict[str, Any]]:
+    """The notes for what these sources mention and the viewer may see; others stay untouched, as if they were not there."""
+    wanted = {mention for _, named in found for mention in named}
+    if not wanted:
+        return []
+    meant = await mentions.targets(context, project_id, wanted)
+    path = None
+    if any(target.project_id != project_id for target in meant.values()):
+        path = await full_path(context, await existing(context, tables.Project, project_id))
+    told = [(source, target) for source, named in found for target in sorted({meant[each] for each in named if each in meant}, key=_order)]
+    return [
+        note(
+            await _speaker(context, source, target),
+            target,
+            source.words(None if target.project_id == project_id else path),
+            source_project_id=project_id,
+            source=source.key,
+        )
+        for source, target in told
+        if source.key != f"{target.noun.name}:{target.id}"
+    ]
+
+
+async def _speaker(context: Context, source: Source, target: Target) -> Context:
+    if source.author is None:
+        return context
+    project = await existing(context, tables.Project, target.project_id)
+    return source.author if await may(source.author, target.noun.read, project) else context
+
+
+def _order(target: Target) -> tuple[str, int]:
+    # Everybody writes under the same things in the same order, so nobody waits in a circle.
+    return target.noun.name, target.id
+
+
+async def _milestone(context: Context, thing: Thing) -> str:
+    if thing.milestone_id is None:
         return "Milestone removed"
-    milestone: tables.Milestone = await existing(context, tables.Milestone, issue.milestone_id)
-    path = await full_path(context, await project_of(context, issue))
+    milestone: tables.Milestone = await existing(context, tables.Milestone, thing.milestone_id)
+    path = await full_path(context, await project_of(context, thing))
     return f"Milestone changed to [{milestone.title}]({context.services.external_url}/{path}/milestones/{milestone.iid})"
 
 
-async def _assignee(context: Context, issue: tables.Issue) -> str:
-    if issue.assignee_id is None:
+async def _assignee(context: Context, thing: Thing) -> str:
+    if thing.assignee_id is None:
         return "Assignee removed"
-    assignee: tables.User = await existing(context, tables.User, issue.assignee_id)
+    assignee: tables.User = await existing(context, tables.User, thing.assignee_id)
     return f"Reassigned to @{assignee.username}"
-
-
-def _row(context: Context, project_id: int, issue_id: int, body: str, **source: Any) -> dict[str, Any]:
-    moment = context.now()
-    dates = {"created_at": moment, "updated_at": moment}
-    return {"project_id": project_id, "issue_id": issue_id, "author_id": context.viewer.id, "body": body, **dates, **source}
-
-
-async def _write(context: Context, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        await context.session.execute(notes.write_system(context.services.database.dialect, rows))

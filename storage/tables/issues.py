@@ -1,18 +1,16 @@
 """Issues of a project."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Index, Select, UniqueConstraint, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Index, Select, UniqueConstraint, exists, func, select
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, words
 from storage.tables.base import Dated, long_text, refers
 from storage.tables.labels import IssueLabel, Label
 from storage.tables.milestones import Milestone
-from storage.tables.projects import Project
 from storage.tables.users import User
 
 
@@ -48,13 +46,6 @@ def held(issue_id: int) -> Select[Issue]:
     """The issue as it is now; others who hold it wait for this transaction's end, and notes may be written under it meanwhile."""
     statement: Select[Issue] = select(Issue).where(col(Issue.id) == issue_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
-
-
-def numbered(numbers: Mapping[int, list[int]]) -> Select[int, int]:
-    """(id, project id) of the issues with these numbers by project, in order. Nobody removes their projects until this transaction ends."""
-    wanted = or_(*(and_(col(Issue.project_id) == key, col(Issue.iid).in_(iids)) for key, iids in numbers.items()))
-    statement = select(col(Issue.id), col(Issue.project_id)).join(Project, col(Project.id) == col(Issue.project_id)).where(wanted)
-    return statement.order_by(col(Issue.id)).with_for_update(read=True, key_share=True, of=Project)
 
 
 def with_any_label(titles: list[str]) -> ColumnElement[bool]:

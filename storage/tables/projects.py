@@ -1,11 +1,11 @@
 """Projects: a repository and what is kept around it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Select, SmallInteger, UniqueConstraint, exists, or_, select
+from sqlalchemy import JSON, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, or_, select
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, now
@@ -66,6 +66,14 @@ def of_path_keys(keys: Iterable[tuple[str, str]]) -> Select[str, Project]:
     first, second = zip(*keys, strict=True)
     statement = select(col(Namespace.path_key), Project).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
     return statement.where(col(Namespace.path_key).in_(first), col(Project.path_key).in_(second))
+
+
+def numbered(table: Any, numbers: Mapping[int, Iterable[int]]) -> Select[int, int, int]:
+    """(id, project id, number) of the rows with these numbers by project, in order. Nobody removes their projects until this transaction
+    ends."""
+    wanted = or_(*(and_(col(table.project_id) == key, col(table.iid).in_(list(iids))) for key, iids in numbers.items()))
+    statement = select(col(table.id), col(table.project_id), col(table.iid)).join(Project, col(Project.id) == col(table.project_id))
+    return statement.where(wanted).order_by(col(table.id)).with_for_update(read=True, key_share=True, of=Project)
 
 
 def held(project_id: int) -> Select[Project]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graph.declare import global_id
-from graph.rules.system_notes import LONGEST_READ, MOST_MENTIONS, Mention, mentioned
+from graph.rules.mentions import LONGEST_READ, MOST_MENTIONS, Mention, mentioned
 from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.forge import Ask
