@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from graph.context import Services
+from graph.rules import automatic_merging, merging
 from storage.database import is_unavailable
 
 Chore = Callable[[Services], Awaitable[None]]
 
-CHORES: tuple[Chore, ...] = ()
+CHORES: tuple[Chore, ...] = (merging.repair, automatic_merging.automatic)
 PAUSE = 20.0
 """Seconds between two looks that nothing woke."""
 

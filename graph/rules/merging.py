@@ -27,22 +27,20 @@ from weakref import WeakValueDictionary
 import structlog
 
 from graph.context import Context, Services
-from graph.errors import Conflict, Forbidden, NotAllowed, NotFound, NotMergeable, OperationError, Unavailable
+from graph.errors import Conflict, NotFound, NotMergeable, OperationError, Unavailable
 from graph.rules import indexing, pushing
 from graph.rules.commits import in_repository
 from graph.rules.indexing import News
-from graph.rules.policy import Action, may, project_of
+from graph.rules.mergeable import CANNOT, head_of, join, require_acceptable
 from graph.rules.pushing import BRANCHES, Move
 from graph.transaction import Steps, session_for, steps
 from storage import tables
 from storage.database import is_unavailable
 from storage.git import merge
-from storage.git.merge import Conflicted, Signature, Unrelated
 from storage.git.program import GitFailed
 from storage.git.pushes import Update
 from storage.git.repository import NotARepository, RefMoved, Repository, UnknownCommit
 from storage.tables import MergeRequestState, MergeStatus, merge_requests, notes, projects
-from storage.tables.merge_requests import OPEN
 
 MOST_TRIES = 5
 """How often a merge is computed while others move the target."""
@@ -53,7 +51,6 @@ FINISH_SECONDS = 5.0
 """How long a caller who is given up stays for the end of what is under way."""
 RECORDING_PAUSES = (0.2, 1.0, 2.0)
 """Seconds between the tries of step 3, while the database cannot take it."""
-CANNOT = "Branch cannot be merged"
 
 log = structlog.get_logger("graph")
 
@@ -81,24 +78,6 @@ class Plan:
     source: str
     old: str
     new: str
-
-
-async def may_accept(context: Context, merge_request: tables.MergeRequest) -> bool:
-    """Whether the viewer may merge into the target branch, in whatever state the merge request is."""
-    project = await project_of(context, merge_request)
-    if not await may(context, Action.READ_MERGE_REQUEST, project):
-        return False
-    return Move.PUSH in await pushing.moves_of(context, project, merge_request.target_branch)
-
-
-async def require_acceptable(context: Context, merge_request: tables.MergeRequest) -> None:
-    """Raises Forbidden for who may not merge it, then NotAllowed for one that is merged, closed or in progress."""
-    if not await may_accept(context, merge_request):
-        raise Forbidden("You are not allowed to merge into this branch.")
-    if merge_request.state not in OPEN:
-        raise NotAllowed(None, f"The merge request is {merge_request.state} already.")
-    if in_progress(merge_request.title):
-        raise NotAllowed(None, "The merge request is marked as work in progress.")
 
 
 async def accept(context: Context, merge_request: tables.MergeRequest, wish: Wish = Wish()) -> tables.MergeRequest:
@@ -131,19 +110,6 @@ async def repair(services: Services) -> None:
             log.warning("merge not repaired", merge_request_id=intent.merge_request_id, error=error.message)
 
 
-def in_progress(title: str) -> bool:
-    """Whether the title marks it as work in progress (wire facts 5.3)."""
-    start = title[:5].upper().removeprefix("[")
-    return start.startswith(("WIP:", "WIP ", "WIP]"))
-
-
-def default_message(merge_request: tables.MergeRequest) -> str:
-    """The text of the merge commit where none is given (wire facts 5.3)."""
-    first = f"Merge branch '{merge_request.source_branch}' into '{merge_request.target_branch}'"
-    parts = (first, merge_request.title, (merge_request.description or "").strip(), f"See merge request !{merge_request.iid}")
-    return "\n\n".join(part for part in parts if part)
-
-
 async def tell(context: Context, merge_request: tables.MergeRequest, body: str, *, author_id: int | None = None) -> None:
     """Writes a system note under the merge request, by the viewer unless an author is given."""
     moment = context.now()
@@ -158,16 +124,17 @@ async def tell(context: Context, merge_request: tables.MergeRequest, body: str, 
     await context.session.execute(notes.write_system(context.services.database.dialect, [row]))
 
 
-async def head_of(context: Context, merge_request: tables.MergeRequest) -> str | None:
-    """The commit that the source branch names now; None where the branch or its project is gone. Raises Unavailable."""
-    if await context.rows_by_id(tables.Project).get(merge_request.source_project_id) is None:
-        return None
-    ref = BRANCHES + merge_request.source_branch
-    return await in_repository(context, merge_request.source_project_id, lambda repository: repository.find(ref))
+async def acceptable(early: Context, merge_request_id: int) -> tables.MergeRequest:
+    """The row as it is now, in a session that only reads. Raises NotFound, Forbidden, NotAllowed."""
+    row = await early.first(merge_requests.numbered(merge_request_id))
+    if row is None:
+        raise NotFound("MergeRequest")
+    await require_acceptable(early, row)
+    return row
 
 
 async def again(context: Context, merge_request_id: int) -> tables.MergeRequest:
-    """The row as it is in this context's session, held where that writes. Raises NotFound when it was removed meanwhile."""
+    """The row as it is now, held until this step ends. Raises NotFound when it was removed meanwhile."""
     row = await context.first(merge_requests.held(merge_request_id))
     if row is None:
         raise NotFound("MergeRequest")
@@ -182,16 +149,13 @@ def _turn(services: Services, project_id: int, branch: str) -> asyncio.Lock:
 async def _plan(context: Context, step: Steps, merge_request_id: int, wish: Wish) -> Plan:
     """Before the effects: what may be merged, as its merge commit that no ref reaches yet."""
     async with context.aside() as early:
-        row = await early.first(merge_requests.numbered(merge_request_id))
-        if row is None:
-            raise NotFound("MergeRequest")
-        await require_acceptable(early, row)
+        row = await acceptable(early, merge_request_id)
         source = await head_of(early, row)
     if wish.sha is not None and wish.sha.lower() != source:
         raise Conflict("sha", "The source branch has moved meanwhile; look at it again.")
     if source is None:
         raise NotMergeable(None, CANNOT)
-    joined = await _join(context, row, source, wish.message)
+    joined = await join(context, row, source, wish.message)
     if joined is None:
         raise NotMergeable(None, CANNOT)
     old, new = joined
@@ -201,30 +165,6 @@ async def _plan(context: Context, step: Steps, merge_request_id: int, wish: Wish
     return Plan(row, wish, source, old, new)
 
 
-async def _join(context: Context, row: tables.MergeRequest, source: str, message: str | None) -> tuple[str, str | None] | None:
-    """The target's head and the merge commit, None for the latter where the target holds the source; None when there is no target.
-
-    Raises NotMergeable, Unavailable.
-    """
-    who = Signature(context.viewer.name, context.viewer.email, context.now())
-    text = message if message and message.strip() else default_message(row)
-
-    def work(repository: Repository) -> tuple[str, str | None] | None:
-        old = repository.find(BRANCHES + row.target_branch)
-        if old is None:
-            return None
-        if merge.is_ancestor(repository, source, old):
-            return old, None
-        return old, merge.write_merge(repository, old, source, text, who, who)
-
-    try:
-        return await in_repository(context, row.project_id, work)
-    except (Conflicted, Unrelated, UnknownCommit, GitFailed) as error:
-        raise NotMergeable(None, CANNOT) from error
-    except OSError as error:
-        raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
-
-
 async def _explain_nothing_to_merge(context: Context, step: Steps, row: tables.MergeRequest) -> None:
     """The target holds the source already: does step 3 of a merge that was cut short. Raises NotAllowed for one that is merged then."""
     async with context.aside() as early:
@@ -232,9 +172,7 @@ async def _explain_nothing_to_merge(context: Context, step: Steps, row: tables.M
     for intent, project_id in left:
         await _repair_one(context.services, intent, project_id)
     async with context.aside() as early:
-        now = await early.first(merge_requests.numbered(row.id))
-        if now is not None:
-            await require_acceptable(early, now)
+        await acceptable(early, row.id)
 
 
 async def _effects(context: Context, step: Steps, plan: Plan) -> tables.MergeRequest | None:

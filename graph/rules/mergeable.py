@@ -1,0 +1,94 @@
+"""Whether a merge request can be merged: who may, in which state, and whether git can join its branches."""
+
+from graph.context import Context
+from graph.errors import Forbidden, NotAllowed, NotMergeable, Unavailable
+from graph.rules import pushing
+from graph.rules.commits import in_repository
+from graph.rules.policy import Action, may, project_of
+from graph.rules.pushing import BRANCHES, Move
+from storage import tables
+from storage.git import merge
+from storage.git.merge import Conflicted, Signature, Unrelated
+from storage.git.program import GitFailed
+from storage.git.repository import Repository, UnknownCommit
+from storage.tables.merge_requests import OPEN
+
+CANNOT = "Branch cannot be merged"
+
+
+async def may_accept(context: Context, merge_request: tables.MergeRequest) -> bool:
+    """Whether the viewer may merge into the target branch, in whatever state the merge request is."""
+    project = await project_of(context, merge_request)
+    if not await may(context, Action.READ_MERGE_REQUEST, project):
+        return False
+    return Move.PUSH in await pushing.moves_of(context, project, merge_request.target_branch)
+
+
+async def require_acceptable(context: Context, merge_request: tables.MergeRequest) -> None:
+    """Raises Forbidden for who may not merge it, then NotAllowed for one that is merged, closed or in progress."""
+    if not await may_accept(context, merge_request):
+        raise Forbidden("You are not allowed to merge into this branch.")
+    if merge_request.state not in OPEN:
+        raise NotAllowed(None, f"The merge request is {merge_request.state} already.")
+    if in_progress(merge_request.title):
+        raise NotAllowed(None, "The merge request is marked as work in progress.")
+
+
+def in_progress(title: str) -> bool:
+    """Whether the title marks it as work in progress (wire facts 5.3)."""
+    start = title[:5].upper().removeprefix("[")
+    return start.startswith(("WIP:", "WIP ", "WIP]"))
+
+
+def default_message(merge_request: tables.MergeRequest) -> str:
+    """The text of the merge commit where none is given (wire facts 5.3)."""
+    first = f"Merge branch '{merge_request.source_branch}' into '{merge_request.target_branch}'"
+    parts = (first, merge_request.title, (merge_request.description or "").strip(), f"See merge request !{merge_request.iid}")
+    return "\n\n".join(part for part in parts if part)
+
+
+async def head_of(context: Context, merge_request: tables.MergeRequest) -> str | None:
+    """The commit that the source branch names now; None where the branch or its project is gone. Raises Unavailable."""
+    if await context.rows_by_id(tables.Project).get(merge_request.source_project_id) is None:
+        return None
+    ref = BRANCHES + merge_request.source_branch
+    return await in_repository(context, merge_request.source_project_id, lambda repository: repository.find(ref))
+
+
+async def require_joinable(context: Context, merge_request: tables.MergeRequest, source: str) -> None:
+    """Raises NotMergeable where merging `source` now would fail or bring nothing, Unavailable."""
+
+    def work(repository: Repository) -> bool:
+        old = repository.find(BRANCHES + merge_request.target_branch)
+        return old is not None and not merge.is_ancestor(repository, source, old) and merge.try_merge(repository, old, source).mergeable
+
+    try:
+        joinable = await in_repository(context, merge_request.project_id, work)
+    except (UnknownCommit, GitFailed) as error:
+        raise NotMergeable(None, CANNOT) from error
+    if not joinable:
+        raise NotMergeable(None, CANNOT)
+
+
+async def join(context: Context, merge_request: tables.MergeRequest, source: str, message: str | None) -> tuple[str, str | None] | None:
+    """The target's head and the merge commit, None for the latter where the target holds the source; None when there is no target.
+
+    Raises NotMergeable, Unavailable.
+    """
+    who = Signature(context.viewer.name, context.viewer.email, context.now())
+    text = message if message and message.strip() else default_message(merge_request)
+
+    def work(repository: Repository) -> tuple[str, str | None] | None:
+        old = repository.find(BRANCHES + merge_request.target_branch)
+        if old is None:
+            return None
+        if merge.is_ancestor(repository, source, old):
+            return old, None
+        return old, merge.write_merge(repository, old, source, text, who, who)
+
+    try:
+        return await in_repository(context, merge_request.project_id, work)
+    except (Conflicted, Unrelated, UnknownCommit, GitFailed) as error:
+        raise NotMergeable(None, CANNOT) from error
+    except OSError as error:
+        raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
