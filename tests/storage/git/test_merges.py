@@ -1,0 +1,63 @@
+"""Merged proposals, as the messages of merge commits tell of them."""
+
+from pathlib import Path
+
+import pytest
+
+from storage.git.merges import Told, merges, told
+from storage.git.repository import Repository
+from tests.history import git, grow, make_history
+
+
+class TestWhatAMessageTells:
+    @pytest.mark.parametrize(
+        ("message", "expected"),
+        [
+            ("Merge pull request #12 from ada/doors\n\nAdd a door\n", Told(12, "doors", "Add a door")),
+            ("Merge pull request #12 from ada/feature/doors", Told(12, "feature/doors", None)),
+            ("Merge pull request #3 in APP/app from doors to master", Told(3, "app", None)),
+            ("Merge branch 'doors' into 'master'\n\nAdd a door\n\nSee merge request !7\n", Told(7, "doors", "Add a door")),
+            ("Merge branch 'doors' into 'master'\n\nSee merge request group/app!7", Told(7, "doors", None)),
+            ("Merge branch 'doors'", Told(None, "doors", None)),
+            ("Merge remote-tracking branch 'origin/doors' into develop", Told(None, "doors", None)),
+            ("Merged in doors (pull request #4)\n\nAdd a door", Told(4, "doors", "Add a door")),
+            ("Merge #21: Add a door\n\nmore", Told(21, None, "Add a door")),
+            ("Merge pull request #99999999999 from ada/doors", None),
+            ("Merge branch 'master' of example.org:app", None),
+            ("Merge branch 'master' of https://example.org/app into doors", None),
+            ("Add a door", None),
+            ("", None),
+        ],
+    )
+    def test_is_read(self, message: str, expected: Told | None) -> None:
+        assert told(message) == expected
+
+    def test_is_read_in_time_in_line_with_its_length(self) -> None:
+        assert told("Merge branch '" + "'" * 200_000) is None
+        assert told("Merge pull request #1 from " + "a/" * 100_000) == Told(1, None, None)
+
+
+class TestMerges:
+    def test_come_oldest_first_with_what_they_brought(self, tmp_path: Path) -> None:
+        path = make_history(tmp_path / "app.git", commits=3, merges_every=0).path
+        heads = []
+        for number, name in enumerate(("doors", "walls"), 1):
+            grow(path, name, {f"{name}.txt": b"one\n"}, start="master", message=f"Begin {name}")
+            heads.append(grow(path, name, {f"{name}.txt": b"two\n"}, message=f"End {name}"))
+            merge = git(
+                path, "commit-tree", f"{name}^{{tree}}", "-p", "master", "-p", name, "-m", f"Merge pull request #{number} from ada/{name}"
+            )
+            git(path, "update-ref", "refs/heads/master", merge)
+        repository = Repository.open(path)
+
+        found = list(merges(repository, git(path, "rev-parse", "master")))
+
+        assert [each.head for each in found] == heads
+        assert [each.told.number for each in found] == [1, 2]
+        assert [len(each.oids) for each in found] == [2, 2]
+        assert [each.base for each in found] == [git(path, "merge-base", f"{each.merge.oid}^1", each.head) for each in found]
+
+    def test_of_a_line_without_any_are_none(self, tmp_path: Path) -> None:
+        path = make_history(tmp_path / "app.git", commits=5).path
+
+        assert list(merges(Repository.open(path), git(path, "rev-parse", "master"))) == []
