@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import Any
 
+from sqlalchemy import case
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel, col
 
@@ -33,4 +34,15 @@ def advance(dialect: str, project_id: int, kind: CounterKind, by: int = 1) -> An
         .values(project_id=project_id, kind=kind, value=by)
         .on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": col(Counter.value) + by})
         .returning(col(Counter.value))
+    )
+
+
+def at_least(dialect: str, project_id: int, kind: CounterKind, value: int) -> Any:
+    """The statement that raises a counter to a number that was given otherwise; it never falls."""
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    raised = case((col(Counter.value) < value, value), else_=col(Counter.value))
+    return (
+        insert(Counter)
+        .values(project_id=project_id, kind=kind, value=value)
+        .on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": raised})
     )

@@ -162,3 +162,14 @@ def waiting(after_id: int, limit: int) -> Select[MergeRequest]:
     open_ones = col(MergeRequest.state).in_(OPEN) & col(MergeRequest.merge_when_build_succeeds)
     statement: Select[MergeRequest] = select(MergeRequest).where(open_ones, col(MergeRequest.id) > after_id)
     return statement.order_by(col(MergeRequest.id)).limit(limit)
+
+
+def merged_by(project_id: int) -> Select[str | None]:
+    """The ids of the commits that merged something into the project."""
+    statement = select(col(MergeRequest.merge_commit_oid)).where(col(MergeRequest.project_id) == project_id)
+    return statement.where(col(MergeRequest.state) == MergeRequestState.MERGED)
+
+
+def iids(project_id: int) -> Select[int]:
+    """The numbers that are given in the project."""
+    return select(col(MergeRequest.iid)).where(col(MergeRequest.project_id) == project_id)
