@@ -1,5 +1,6 @@
 """What one operation has at hand: its session, its viewer, its loaders, and the services of the process."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from sqlalchemy import Select, select
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
 from graph.loading import Loader
+from graph.noticed import Noticed
 from graph.rules.throttling import Failures
 from graph.wake import Wake
 from storage import tables
@@ -23,6 +25,9 @@ from storage.uploads import Uploads
 
 SIGN_UPS = 60
 """How many strangers may ask for an account in a minute, in one process."""
+
+COPIES = 2
+"""How many repositories are copied at once for forks, in one process."""
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
@@ -48,6 +53,8 @@ class Services:
     sign_ups: Failures = field(default_factory=lambda: Failures(most=SIGN_UPS))
     outbox: Outbox = field(default_factory=Outbox)
     upkeep: Wake = field(default_factory=Wake)
+    noticed: Noticed = field(default_factory=Noticed)
+    copying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COPIES))
 
 
 @dataclass

@@ -2,8 +2,9 @@
 
 Rows are the things an answer may hold: an item of a page or list, and a `Node` reached through a field. A page has the
 size of `first` or `last` (else the argument's default, else PAGE); a list beside `ids` has their number; any other list
-counts as PLAIN_LIST. Value objects (counts, quantiles, page info) and pages of which only `totalCount` is asked count
-nothing. What is written twice counts twice, also where execution would merge it.
+counts as PLAIN_LIST. A few fields that cost more than reading count as DEAR says. Other value objects (counts, quantiles,
+page info) and pages of which only `totalCount` is asked count nothing. What is written twice counts twice, also where
+execution would merge it.
 
 `projects(first: 50) { nodes { owner { name } issues(first: 10) { nodes { title } } } }` costs 50 projects, 50 owners and
 500 issues: 600 rows.
@@ -38,6 +39,8 @@ PAGE = 20
 LARGEST_PAGE = 100
 PLAIN_LIST = 10
 """What a list without arguments (the labels of an issue, the entries of a diff) is taken to hold."""
+DEAR = {"Project.compare": 500}
+"""What these fields count beside what is below them, in rows: each starts processes that walk a history."""
 
 
 def exceeded(message: str, node: Node | None = None) -> GraphQLError:
@@ -67,6 +70,7 @@ class _Part:
     size: "int | _Asked" = 0
     shrinks: bool = False
     """Whether the caller can ask for fewer with `first`."""
+    weight: int = 0
     parts: "list[_Part | str]" = field(default_factory=list)
 
 
@@ -129,7 +133,7 @@ class Rows:
                     continue
                 below, items = sums(part.parts)
                 if part.per in ("node", "value"):
-                    flat += (part.per == "node") + below + PAGE * items
+                    flat += (part.per == "node") + part.weight + below + PAGE * items
                 elif part.per == "item":
                     each += 1 + below + PAGE * items
                 else:
@@ -216,7 +220,8 @@ class Rows:
             part = _Part(kind, label, self._size(node, known, ("first", "last"), PAGE))
         else:
             # The item of an edge is counted with the edge.
-            part = _Part("node" if _is_node(named) and not parent.name.endswith("Edge") else "value", label)
+            per: Literal["node", "value"] = "node" if _is_node(named) and not parent.name.endswith("Edge") else "value"
+            part = _Part(per, label, weight=DEAR.get(label, 0))
         part.shrinks = "first" in known.args
         if part.per in ("connection", "page", "list"):
             self._sized.append((part, node))

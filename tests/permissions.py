@@ -106,6 +106,7 @@ addGroupMember       401  not_found forbidden forbidden forbidden forbidden ok  
 updateGroupMember    401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
 removeGroupMember    401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
 createProject        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+forkProject          401  not_found forbidden ok        ok        ok        ok        ok 401  ok
 updateProject        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 deleteProject        401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
 transferProject      401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden

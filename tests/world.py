@@ -204,6 +204,8 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"groupPath": group_path, "userId": member} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
         case "createProject":
             return {"groupPath": group_path, "name": f"P{number}"}
+        case "forkProject":
+            return {"projectPath": path, "path": f"fork{number}"}
         case "updateProject":
             return {"projectPath": path, "description": "new"}
         case "deleteProject" | "transferProject":

@@ -112,7 +112,7 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
         if position is not None:
             start, skip = position
         else:
-            named = repository.resolve(ref) if ref is not None else _default(repository, project.default_branch)
+            named = repository.resolve(ref) if ref is not None else head_of_default(repository, project.default_branch)
             if named is None:
                 return None
             start, skip = named, window.offset
@@ -139,8 +139,12 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
 
 async def diff_of(context: Context, commit: ProjectCommit) -> list[DiffEntry] | None:
     """What the commit changed. Raises Unavailable, and LimitExceeded where the operation asked for too much already."""
-    diffs: Loader[Key, list[DiffEntry] | OperationError] = context.loader("diffs", _Diffs(context))
-    return _found(await diffs.get(commit.key))
+    return _found(await _diffs(context).get(commit.key))
+
+
+async def diff_between(context: Context, project_id: int, old: str | None, oid: str) -> list[DiffEntry] | None:
+    """What differs between two commits, `old` None being no files at all. Raises as `diff_of`, from the same allowance."""
+    return _found(await _diffs(context).get((project_id, oid, old)))
 
 
 async def author_of(context: Context, commit: ProjectCommit) -> tables.User | None:
@@ -193,24 +197,36 @@ async def place_of_comment(
     return found
 
 
+Pair = tuple[int, str, str | None]
+"""A project, a commit of it, and the one before to compare it with; None is no files at all."""
+
+
+def _diffs(context: Context) -> Loader[Key | Pair, list[DiffEntry] | OperationError]:
+    return context.loader("diffs", _Diffs(context))
+
+
 @dataclass
 class _Diffs:
-    """Reads the diffs of one operation, one after the other, until they hold more than one diff may."""
+    """Reads the diffs of one operation, one after the other, until they hold more than one diff may: of commits, and of pairs."""
 
     context: Context
     left: int = diff.TOTAL_LIMIT
 
-    async def __call__(self, keys: list[Key]) -> Mapping[Key, Any]:
-        found: dict[Key, Any] = {}
-        for project_id, oid in keys:
-            found[project_id, oid] = await self._read(project_id, oid)
+    async def __call__(self, keys: list[Key | Pair]) -> Mapping[Key | Pair, Any]:
+        found: dict[Key | Pair, Any] = {}
+        for key in keys:
+            found[key] = await self._read(key)
         return found
 
-    async def _read(self, project_id: int, oid: str) -> list[DiffEntry] | OperationError | None:
+    async def _read(self, key: Key | Pair) -> list[DiffEntry] | OperationError | None:
         if self.left <= 0:
             return LimitExceeded("The diffs of one operation hold at most 5 MB; ask for those of fewer commits.")
+
+        def work(repository: Repository) -> list[DiffEntry]:
+            return diff.diff_of_commit(repository, key[1]) if len(key) == 2 else diff.diff_between(repository, key[2], key[1])
+
         try:
-            entries = await in_repository(self.context, project_id, lambda repository: diff.diff_of_commit(repository, oid))
+            entries = await in_repository(self.context, key[0], work)
         except UnknownCommit:
             return None
         except OperationError as error:
@@ -255,7 +271,7 @@ def _reader(oids: list[str]) -> Callable[[Repository], dict[str, Commit | Damage
     return work
 
 
-def _default(repository: Repository, name: str | None) -> str | None:
+def head_of_default(repository: Repository, name: str | None) -> str | None:
     """The head of the project's default branch, or of the repository's own where the project names none that exists."""
     if name and (oid := repository.resolve(name)):
         return oid

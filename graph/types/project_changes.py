@@ -1,15 +1,16 @@
 """Changes of projects."""
 
+from pathlib import Path
 from typing import Any
 
 import strawberry
 
 from graph.context import Context, Info
-from graph.errors import Required, Taken
+from graph.errors import NotFound, Required, Taken
 from graph.events import payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
-from graph.rules import finding, naming, projects, pushing
+from graph.rules import finding, forks, naming, projects, pushing
 from graph.rules.policy import Action, require
 from graph.types.inputs import given, sent, value_or
 from graph.types.projects import Project
@@ -47,6 +48,19 @@ class CreateProjectInput(ProjectSettings):
     group_path: str | None = given("The group to create it in, by path or v3 id in digits; without one, the viewer's personal namespace.")
     repository_path: str | None = given(
         "An absolute path on the server: the repository there is copied with all branches and tags. For administrators only."
+    )
+
+
+@strawberry.input(description="A fork.")
+class ForkProjectInput:
+    project_path: str = strawberry.field(description="The full path of the project to copy, or its v3 id in digits.")
+    group_path: str | None = given(
+        "The group to put the fork into, by path or v3 id in digits; without one, the viewer's personal namespace."
+    )
+    name: str | None = given("Its name, in words; without one, the name of the project.")
+    path: str | None = given("The last segment of its full path; without one, that of the project.")
+    visibility: Visibility | None = given(  # type: ignore[valid-type]
+        "Who sees it without being a member: not more people than see the project; without it, the same."
     )
 
 
@@ -119,11 +133,62 @@ async def create_project(info: Info, input: CreateProjectInput) -> tables.Projec
         await _planned(early, input)
     source, branch = projects.source(origin), projects.branch(value_or(input.default_branch, None))
     async with projects.staged(context, source, branch) as folder:
-        project = await context.add(await _planned(context, input))
-        await publish(context, payloads.ProjectCreated, project)
-        await projects.settle(context, project, folder)
-        await pushing.protect_default_branch(context, project)
+        return await _begun(context, await _planned(context, input), folder)
+
+
+async def _begun(context: Context, planned: tables.Project, folder: Path) -> tables.Project:
+    """The project of this row, with the repository that was staged for it."""
+    project = await context.add(planned)
+    await publish(context, payloads.ProjectCreated, project)
+    await projects.settle(context, project, folder)
+    await pushing.protect_default_branch(context, project)
     return project
+
+
+async def _planned_fork(context: Context, input: ForkProjectInput) -> tuple[tables.Project, tables.Project]:
+    """The source and the row to write, when everything speaks for it. Raises what speaks against it."""
+    source = await finding.project(context, input.project_path)
+    await require(context, Action.FORK_PROJECT, source)
+    namespace = await projects.namespace(context, value_or(input.group_path, None))
+    wanted_name, wanted_path = value_or(input.name, None), value_or(input.path, None)
+    name = source.name if wanted_name is None else naming.project_name("name", wanted_name)
+    path = source.path if wanted_path is None else naming.project_path("path", wanted_path)
+    await projects.require_free(context, namespace.id, path)
+    moment = context.now()
+    fork = tables.Project(
+        namespace_id=namespace.id,
+        creator_id=context.viewer.id,
+        forked_from_id=source.id,
+        name=name,
+        path=path,
+        path_key=path.lower(),
+        visibility_level=await forks.visibility(context, source, value_or(input.visibility, None)),
+        created_at=moment,
+        updated_at=moment,
+        last_activity_at=moment,
+        **{column: getattr(source, column) for column in forks.COPIED},
+    )
+    return source, fork
+
+
+@mutation(
+    entity="project",
+    returns=Project,
+    entity_description="The fork.",
+    description="Copies a project with its branches and tags, its description and its switches, into a group for its masters, or into the"
+    " viewer's personal namespace; whoever sees its code may.",
+    conflict=Taken("path"),
+)
+async def fork_project(info: Info, input: ForkProjectInput) -> tables.Project:
+    context = info.context
+    async with context.aside() as early:
+        source, _ = await _planned_fork(early, input)
+    async with forks.copied(context, source) as folder:
+        # All is asked again: the copy may have taken long.
+        again, fork = await _planned_fork(context, input)
+        if again.id != source.id:
+            raise NotFound("Project")
+        return await _begun(context, fork, folder)
 
 
 @mutation(
@@ -142,6 +207,7 @@ async def update_project(info: Info, input: UpdateProjectInput) -> tables.Projec
         await require(context, Action.OWN_PROJECT, project)
     if "visibility_level" in changes:
         changes["visibility_level"] = await projects.visibility(context, input.visibility)
+        await forks.require_no_wider(context, project, changes["visibility_level"])
     project = await projects.hold(context, project)
     if "path_key" in changes:
         await projects.require_free(context, project.namespace_id, changes["path"])
@@ -222,6 +288,7 @@ async def transfer_project(info: Info, input: TransferProjectInput) -> tables.Pr
 @strawberry.type
 class ProjectMutations:
     create_project = create_project
+    fork_project = fork_project
     update_project = update_project
     delete_project = delete_project
     transfer_project = transfer_project

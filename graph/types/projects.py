@@ -16,12 +16,15 @@ from graph.rules import finding
 from graph.rules.policy import Action, may, project_level, visible_projects
 from graph.types.branches import ProjectBranches
 from graph.types.commits import ProjectCommits
+from graph.types.comparisons import ProjectComparisons
+from graph.types.forks import ProjectForks
 from graph.types.issues import ProjectIssues
 from graph.types.labels import ProjectLabels
 from graph.types.members import AccessLevel, ProjectMember
 from graph.types.milestones import ProjectMilestones
 from graph.types.namespaces import Namespace
 from graph.types.snippets import ProjectSnippets
+from graph.types.trees import ProjectTrees
 from graph.types.uploads import ProjectUploads
 from graph.types.users import User
 from graph.types.visibility import Visibility
@@ -52,7 +55,19 @@ class ProjectAbilities:
 
 
 @entity(tables.Project, description="A repository and what is kept around it.", project_key="id")
-class Project(Node, ProjectIssues, ProjectLabels, ProjectMilestones, ProjectSnippets, ProjectUploads, ProjectCommits, ProjectBranches):
+class Project(
+    Node,
+    ProjectIssues,
+    ProjectLabels,
+    ProjectMilestones,
+    ProjectSnippets,
+    ProjectUploads,
+    ProjectCommits,
+    ProjectBranches,
+    ProjectTrees,
+    ProjectComparisons,
+    ProjectForks,
+):
     database_id: int = column(tables.Project.id, description="The v3 id.")
     name: str = column(description="The name, in words.")
     path: str = column(description="The last segment of the full path.")

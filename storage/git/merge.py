@@ -17,6 +17,7 @@ from pygit2.enums import ObjectType
 from storage.git import program
 from storage.git.diff import DiffEntry, diff_between
 from storage.git.repository import Commit, Repository
+from storage.git.trees import EMPTY_TREE
 
 MERGE_SECONDS = 20.0
 """The longest that one merge is computed."""
@@ -105,6 +106,14 @@ def count_between(repository: Repository, start: str | None, end: str) -> int:
     return int(program.run(repository.path, "rev-list", "--count", *_range(start, end), seconds=WALK_SECONDS))
 
 
+def ahead_behind(repository: Repository, start: str, end: str) -> tuple[int, int]:
+    """How many commits `end` holds that `start` does not, and how many it is the other way round; counted in one walk."""
+    _known(repository, start, end)
+    said = program.run(repository.path, "rev-list", "--count", "--left-right", f"{start}...{end}", "--", seconds=WALK_SECONDS)
+    behind, ahead = said.split()
+    return int(ahead), int(behind)
+
+
 def changes(repository: Repository, target: str, source: str) -> list[DiffEntry]:
     """What merging `source` would bring to `target`: the changes of `source` since it left `target`, bounded as `diff_of_commit`.
 
@@ -113,11 +122,14 @@ def changes(repository: Repository, target: str, source: str) -> list[DiffEntry]
     return diff_between(repository, merge_base(repository, target, source), source)
 
 
-def diff_stat(repository: Repository, start: str, end: str) -> DiffStat:
-    """Files and lines that differ between two commits, renames found; a binary file counts as a file without lines."""
-    _known(repository, start, end)
+def diff_stat(repository: Repository, start: str | None, end: str) -> DiffStat:
+    """Files and lines that differ between two commits, renames found; a binary file counts as a file without lines.
+
+    `start` None is no files at all, as for unrelated histories.
+    """
+    _known(repository, *filter(None, (start, end)))
     settings = ("diff", "--shortstat", "--no-color", "--no-ext-diff", "--no-textconv", "-M", "-l2000")
-    said = program.run(repository.path, *settings, "--end-of-options", start, end, seconds=WALK_SECONDS)
+    said = program.run(repository.path, *settings, "--end-of-options", start or EMPTY_TREE, end, seconds=WALK_SECONDS)
     found = _SHORT.search(said)
     return DiffStat(*(int(number or 0) for number in found.groups())) if found else DiffStat(0, 0, 0)
 

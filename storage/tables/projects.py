@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, or_, select
+from sqlalchemy import JSON, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, func, or_, select
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, now
@@ -90,6 +90,11 @@ def matching(text: str) -> ColumnElement[bool]:
     return or_(*(col(column).icontains(text, autoescape=True) for column in (Project.name, Project.path, Project.description)))
 
 
+def ids_after(project_id: int, limit: int) -> Select[int]:
+    """The first so many projects behind this one, by id."""
+    return select(col(Project.id)).where(col(Project.id) > project_id).order_by(col(Project.id)).limit(limit)
+
+
 def id_of(project_id: int) -> Select[int]:
     """The id itself, if there is such a project."""
     return select(col(Project.id)).where(col(Project.id) == project_id)
@@ -98,3 +103,9 @@ def id_of(project_id: int) -> Select[int]:
 def has_path(namespace_id: int, path: str) -> ColumnElement[bool]:
     """The condition that the namespace has a project of this path, compared without case."""
     return exists().where(col(Project.namespace_id) == namespace_id, col(Project.path_key) == path.lower())
+
+
+def fork_counts(ids: list[int]) -> Select[int, int]:
+    """(project, how many forks of it there are) for those of these projects that have any."""
+    source: Any = col(Project.forked_from_id)
+    return select(source, func.count()).where(source.in_(ids)).group_by(source)

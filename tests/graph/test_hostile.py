@@ -63,8 +63,20 @@ MORE: dict[str, tuple[Any, ...]] = {
     "Date": MOMENTS,
     "DateTime": MOMENTS,
 }
+INSIDE = {"Comparison": ("Project", 'compare(from: "master", to: "topic")')}
+"""Types that are no nodes and have fields with arguments: the node, and its field, that they are reached through."""
 WRONG: tuple[Any, ...] = ([], {}, [[]], {"a": 1}, "NONSENSE", 10**30)
-LAWFUL: dict[str, Any] = {"rev": "master", "ref": "master", "first": 1, "last": None, "after": None, "before": None, "offset": None}
+LAWFUL: dict[str, Any] = {
+    "rev": "master",
+    "ref": "master",
+    "from": "master",
+    "to": "topic",
+    "first": 1,
+    "last": None,
+    "after": None,
+    "before": None,
+    "offset": None,
+}
 
 
 def values_for(kind: GraphQLInputType, turn: int, ids: list[str], cursors: list[str], lawful: Any = None) -> Iterator[Any]:
@@ -226,6 +238,10 @@ def asking(world: World, kind: GraphQLObjectType, name: str, field: GraphQLField
             lawful[argument] = LAWFUL.get(argument, [plain] if is_list_type(inner) else plain)
     if kind is graphql_schema.query_type:
         return f"query ({variables}) {{ {call} }}", lawful
+    owner, through = INSIDE.get(kind.name, (kind.name, ""))
+    if through:
+        call, lawful = f"{through} {{ {call} }}", {**lawful, "node": ids[owner]}
+        return f"query ($node: ID!, {variables}) {{ node(id: $node) {{ ... on {owner} {{ {call} }} }} }}", lawful
     assert kind.name in ids, f"give {kind.name} an example in `examples`"
     return f"query ($node: ID!, {variables}) {{ node(id: $node) {{ ... on {kind.name} {{ {call} }} }} }}", {
         **lawful,

@@ -195,6 +195,7 @@ class TestBetween:
         assert [commit.oid for commit in found] == git(made.path, "rev-list", "master..topic").split()
         assert merge.count_between(repository, master, topic) == len(found) == 2
         assert merge.commits_between(repository, topic, topic, limit=5) == []
+        assert merge.ahead_behind(repository, master, topic) == (2, int(git(made.path, "rev-list", "--count", "topic..master")))
         everything = git(made.path, "rev-list", "master").split()
         assert [commit.oid for commit in merge.commits_between(repository, None, master, limit=7, skip=3)] == everything[3:10]
         assert merge.count_between(repository, None, master) == len(everything)
@@ -218,6 +219,8 @@ class TestBetween:
         (entry,) = merge.changes(Repository.open(path), one, other)
 
         assert (entry.new_path, entry.new_file) == ("b", True)
+        assert merge.diff_stat(Repository.open(path), None, other) == DiffStat(1, 1, 0)
+        assert merge.ahead_behind(Repository.open(path), one, other) == (1, 1)
 
     def test_a_long_walk_does_not_hold_the_interpreter(self, tmp_path: Path) -> None:
         made = make_history(tmp_path / "m.git", commits=5000, files=5)
