@@ -14,6 +14,7 @@ from graph.types.hooks import HookMutations, HookQueries
 from graph.types.issues import IssueMutations, IssueQueries
 from graph.types.labels import LabelMutations
 from graph.types.members import MemberMutations
+from graph.types.merged_history import MergedHistoryMutations
 from graph.types.milestones import MilestoneMutations
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
@@ -55,6 +56,7 @@ class Mutation(
     SnippetMutations,
     UploadMutations,
     MilestoneMutations,
+    MergedHistoryMutations,
     CommitCommentMutations,
     CommitStatusMutations,
     BranchMutations,

@@ -136,6 +136,7 @@ createHook           401  forbidden forbidden forbidden forbidden forbidden forb
 testHook             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 deleteHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 redeliverHook        401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importMergeRequests  401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
 createBranch         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 deleteBranch         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 protectBranch        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden

@@ -250,6 +250,8 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"signInText": "Hello"}
         case "signUp":
             return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+        case "importMergeRequests":
+            return {"projectPath": path}
         case "createBranch":
             return {"projectPath": path, "name": f"b{number}", "ref": "master"}
         case "deleteBranch":

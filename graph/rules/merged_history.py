@@ -33,7 +33,7 @@ class Past:
 
 
 async def read(context: Context, project: tables.Project) -> list[Past]:
-    """The merges that the default branch tells of, oldest first. Git's work alone: to be done before the transaction. Raises Unavailable."""
+    """The merges that the default branch tells of, oldest first; to be read before the transaction. Raises Unavailable."""
     progress, loop = context.services.progress, asyncio.get_running_loop()
 
     def work(repository: Repository) -> list[Past]:
