@@ -61,21 +61,29 @@ class GitAccess:
             return await pushing.judge(context, project, updates)
 
     async def pushed(self, granted: Granted, updates: list[Update], request_id: str) -> None:
-        """Records refs that moved. What cannot be recorded is logged: the repository is the truth, and `forgefront check` compares."""
+        """Records refs that moved. What cannot be recorded is logged, and left to `reconciling`: the repository is the truth."""
+        with self._services.noticed.recording(granted.project_id):
+            recorded = await self._recorded(granted, updates, request_id)
+        if not recorded:
+            indexing.notice(self._services, granted.project_id)
+
+    async def _recorded(self, granted: Granted, updates: list[Update], request_id: str) -> bool:
         for pause in (*RECORDING_PAUSES, None):
             try:
                 news = await indexing.index(self._services, granted.project_id, updates)
                 await self._record(granted, updates, news, request_id)
                 await self._follow(granted, updates, request_id)
             except NotFound:
-                return
+                return True
             except Exception as error:
                 passing = isinstance(error, Unavailable) or is_unavailable(error)
                 if passing and pause is not None:
                     await asyncio.sleep(pause)
                     continue
                 log.error("push not recorded", project_id=granted.project_id, request_id=request_id, exc_info=error)
-            return
+                return False
+            return True
+        return False
 
     async def _follow(self, granted: Granted, updates: list[Update], request_id: str) -> None:
         """What is worked out after the push is recorded, before the pusher is told. It catches what it cannot do: chores do that later."""

@@ -12,10 +12,9 @@ import structlog
 from graph.connections import Page, Window
 from graph.context import Context
 from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, Taken, Unavailable, UserError
-from graph.rules import naming, pushing
+from graph.rules import indexing, naming, pushing
 from graph.rules.commits import in_repository
-from graph.rules.indexing import News
-from graph.rules.pushing import BRANCHES
+from graph.rules.indexing import BRANCHES
 from storage import tables
 from storage.git.program import GitFailed
 from storage.git.pushes import Rule, Update
@@ -34,7 +33,10 @@ class ProjectRef:
 
 
 async def branches(context: Context, project: tables.Project, window: Window) -> Page:
-    return _page(project, await in_repository(context, project.id, Repository.branches), window)
+    found = await in_repository(context, project.id, Repository.branches)
+    page = _page(project, found, window)
+    await indexing.compare(context, project.id, [(ref.name, ref.oid) for ref in page.nodes], len(found))
+    return page
 
 
 async def tags(context: Context, project: tables.Project, window: Window) -> Page:
@@ -53,6 +55,7 @@ async def branch(context: Context, project: tables.Project, name: str | None) ->
     ref = await in_repository(context, project.id, work)
     if ref is None:
         raise NotFound("Branch")
+    await indexing.compare(context, project.id, [(ref.name, ref.oid)])
     return ProjectRef(project.id, ref.name, ref.oid)
 
 
@@ -100,7 +103,7 @@ async def _move(context: Context, project: tables.Project, update: Update) -> No
             log.error("branch not moved back", project_id=project_id, ref=update.ref, error=str(error))
 
     context.undo.append(back)
-    await pushing.pushed(context, project, [update], [News(update)])
+    await pushing.pushed(context, project, [update], [await indexing.index_within(context, project, update)])
 
 
 def _crossed(update: Update) -> UserError:

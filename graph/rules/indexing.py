@@ -2,16 +2,53 @@
 
 The repository stays the truth. The order that survives a crash at any point:
 1. Commits are written in chunks, each a short transaction of its own that changes nothing which is there already.
-2. The head of a branch is written (`pushing.pushed`) only when all that it holds is indexed. A branch whose head the database has is
+2. The head of a branch is written (`write_heads`) only when all that it holds is indexed. A branch whose head the database has is
    therefore known whole, and what was cut short before is begun anew from there.
+
+What is never written here, since a process died or a ref was changed behind the service's back, is found by `reconciling`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
 
-from graph.context import Services
+import structlog
+from sqlalchemy.exc import IntegrityError
+
+from graph.context import Context, Services
+from graph.errors import NotFound
+from graph.transaction import kept
+from storage import tables
+from storage.git import indexing
 from storage.git.commits import Commit
+from storage.git.program import GitFailed
 from storage.git.pushes import Update
+from storage.git.repository import NotARepository, Repository
+from storage.tables import branches, commits, projects
+
+BRANCHES = "refs/heads/"
+LARGEST_SHOWN = 20
+MOST_TOLD = 100
+"""Branches of one push whose news are told; of the others only the commits are indexed."""
+MOST_MENTIONING = 10_000
+MENTIONING_CHARACTERS = 16_000_000
+MOST_WITHIN = 1_000
+"""Commits that one operation may index itself."""
+LONGEST_TEXT = 1_000
+"""Characters of a name, an address or a title in the index."""
+MOST_PARENTS = 1_000
+ROWS_AT_ONCE = 500
+TOLD_SECONDS = 2.0
+
+_MENTION = re.compile(r"[#!]\d|https?://")
+
+log = structlog.get_logger("graph")
+
+Write = Callable[[list[Commit]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +57,8 @@ class News:
 
     `total` commits came to the branch: what it holds and did not before; a branch that is new brings what no other branch had, and
     the default branch all that it holds. `commits` are the newest of them, newest first, at most LARGEST_SHOWN. `mentioning` are those,
-    newest first, whose message may name an issue; of the default branch only. Of a tag, and of what is gone, nothing is told.
-    `indexed` says that the index has all that the branch holds.
+    newest first, whose message may name an issue; of the default branch only, at most MOST_MENTIONING. Of a tag, of what is gone, and
+    of branches beyond the MOST_TOLD of one push nothing is told. `indexed` says that the index has all that the branch holds.
     """
 
     update: Update
@@ -37,5 +74,329 @@ class News:
 
 
 async def index(services: Services, project_id: int, updates: Sequence[Update]) -> list[News]:
-    """Indexes what these moves brought, in transactions of its own; one `News` for each of them, in their order."""
-    return [News(update) for update in updates]
+    """Indexes what these moves brought, in transactions of its own; one `News` for each of them, in their order.
+
+    To be called outside of any writing transaction. Raises NotFound when the project goes meanwhile. Of a repository that
+    cannot be read nothing is told, and nothing is `indexed`.
+    """
+    if not any(_is_branch(update) for update in updates):
+        return [News(update) for update in updates]
+    try:
+        async with services.noticed.turns:
+            known, default = await _begin(services, project_id)
+            told = await _Reading(services, project_id, known, default, _writing(services, project_id)).read(updates)
+    except (NotARepository, GitFailed) as error:
+        log.error("push not indexed", project_id=project_id, error=str(error))
+        return [News(update) for update in updates]
+    return [told[update] for update in updates]
+
+
+async def index_within(context: Context, project: tables.Project, update: Update) -> News:
+    """The same for the ref that an operation moves or is about to move, within its transaction.
+
+    A branch that brings more than MOST_WITHIN commits to the index is left to `reconciling`: its `News` are not `indexed`.
+    """
+    if not _is_branch(update):
+        return News(update)
+    services, left = context.services, MOST_WITHIN
+
+    async def write(chunk: list[Commit]) -> None:
+        nonlocal left
+        fresh = await _fresh(context, project.id, chunk)
+        left -= len(fresh)
+        if left < 0:
+            raise _TooMany
+        await _insert(context.session, services, project.id, fresh)
+
+    reading = _Reading(services, project.id, await _known(context, project.id), project.default_branch, write)
+    try:
+        return (await reading.read([update]))[update]
+    except _TooMany:
+        return News(update)
+    except (NotARepository, GitFailed) as error:
+        log.error("branch not indexed", project_id=project.id, error=str(error))
+        return News(update)
+
+
+async def write_heads(context: Context, project_id: int, news: Sequence[News]) -> None:
+    """Writes where the branches are now, and forgets those that are gone, in the caller's transaction, which holds the project.
+
+    A head is written only where the branch still is: records of two pushes may come in either order, and the later one has moved on.
+    """
+    moved = [each for each in news if each.update.ref.startswith(BRANCHES) and _storable(each.update.ref)]
+    if not moved:
+        return
+    refs = [each.update.ref for each in moved]
+    try:
+        now = await context.services.repositories.read(project_id, lambda repository: {ref: repository.find(ref) for ref in refs})
+    except NotARepository as error:
+        log.error("branch heads not written", project_id=project_id, error=str(error))
+        return
+    moment = context.now()
+    rows = {
+        each.update.ref: {
+            "project_id": project_id,
+            "name": each.update.ref.removeprefix(BRANCHES),
+            "oid": each.update.new,
+            "updated_at": moment,
+        }
+        for each in moved
+        if each.indexed and each.update.new == now[each.update.ref]
+    }
+    for part in _parts(list(rows.values())):
+        await context.session.execute(branches.move(context.services.database.dialect, part))
+    for names in _parts([ref.removeprefix(BRANCHES) for ref, oid in now.items() if oid is None]):
+        await context.session.execute(branches.forget(project_id, names))
+    if any(oid is not None and ref not in rows for ref, oid in now.items()):
+        notice(context.services, project_id)
+
+
+async def adopt(services: Services, project_id: int) -> None:
+    """Indexes a repository that came whole, as an import does: its commits and its heads, and nothing follows from them.
+
+    Raises NotFound when the project goes meanwhile, NotARepository, GitFailed.
+    """
+    with services.noticed.recording(project_id):
+        heads = await services.repositories.read(project_id, indexing.heads)
+        updates = [Update(BRANCHES + name, None, oid) for name, oid in heads.items()]
+        if not updates:
+            return
+        async with services.noticed.turns:
+            known, _ = await _begin(services, project_id)
+            await _Reading(services, project_id, known, None, _writing(services, project_id)).take(set(heads.values()))
+        async with kept(services.database) as session:
+            context = Context(services, session, None, "index")
+            if await context.first(projects.held(project_id)) is not None:
+                await write_heads(context, project_id, [News(update, indexed=True) for update in updates])
+
+
+def adopted_later(context: Context, project_id: int) -> None:
+    """Has a new project's repository indexed once the project is kept. What is cut short is left to `reconciling`."""
+    services = context.services
+
+    async def begin() -> None:
+        try:
+            await adopt(services, project_id)
+        except Exception as error:
+            log.error("repository not indexed", project_id=project_id, error=str(error) or type(error).__name__)
+            notice(services, project_id)
+
+    context.after_commit.append(begin)
+
+
+def notice(services: Services, project_id: int) -> None:
+    """Has `reconciling` look at a project whose index differs from its repository."""
+    if services.noticed.note(project_id):
+        services.upkeep.wake()
+
+
+async def compare(context: Context, project_id: int, seen: Sequence[tuple[str, str]], total: int | None = None) -> None:
+    """Notices where the index differs from (name, id) of branches that were read; `total` says how many there are, if they were counted.
+
+    One statement for all that is read side by side.
+    """
+
+    async def fetch(keys: list[tuple[int, tuple[str, ...]]]) -> dict[tuple[int, tuple[str, ...]], dict[str | None, str]]:
+        found: dict[int, dict[str | None, str]] = {project_id: {} for project_id, _ in keys}
+        names = {name for _, some in keys for name in some}
+        for owner, name, oid in await context.tuples(branches.some_and_count(sorted(found), sorted(names))):
+            found[owner][name] = oid
+        return {key: found[key[0]] for key in keys}
+
+    wanted = {name: oid for name, oid in seen if _storable(name)}
+    found = await context.loader("branch heads", fetch).get((project_id, tuple(wanted))) or {}
+    counted = total is not None and len(wanted) == len(seen)
+    if any(found.get(name) != oid for name, oid in wanted.items()) or (counted and found.get(None, "0") != str(total)):
+        notice(context.services, project_id)
+
+
+class _TooMany(Exception):
+    """More commits than one operation may index."""
+
+
+class _Reading:
+    """One reading of new commits: what is known grows with each branch that was read."""
+
+    def __init__(self, services: Services, project_id: int, known: dict[str, str], default: str | None, write: Write) -> None:
+        self._services = services
+        self._project_id = project_id
+        self._heads = known
+        self._known = set(known.values())
+        self._default = default
+        self._write = write
+        self._done = 0
+        self._told_at = monotonic()
+
+    async def read(self, updates: Sequence[Update]) -> dict[Update, News]:
+        """News of all of them, by update."""
+        news = {update: News(update) for update in updates}
+        moved = [update for update in news if _is_branch(update)]
+        # What came to the default branch is told first, since it is new to it wherever else it is.
+        moved.sort(key=self._is_default, reverse=True)
+        for update in moved[:MOST_TOLD]:
+            news[update] = await self._one(update)
+        if rest := moved[MOST_TOLD:]:
+            await self.take({update.new for update in rest if update.new})
+            news |= {update: News(update, indexed=True) for update in rest}
+        return news
+
+    async def take(self, tips: Collection[str]) -> None:
+        """Indexes all that these hold."""
+        if tips := set(tips) - self._known:
+            await self._walk(tips, self._known, self._write)
+            self._known |= tips
+
+    async def _one(self, update: Update) -> News:
+        assert update.new is not None  # noqa: S101 - _is_branch
+        is_default = self._is_default(update)
+        if update.old is not None:
+            before = {update.old}
+        else:
+            before = set() if is_default else set(self._known)
+        if before <= self._known:
+            news = await self._walk({update.new}, before, self._write, mentioning=is_default)
+        else:
+            await self.take({update.new})
+            news = await self._walk({update.new}, before, None, mentioning=is_default)
+        self._known.add(update.new)
+        return replace(news, update=update, indexed=True)
+
+    def _is_default(self, update: Update) -> bool:
+        return update.ref == f"{BRANCHES}{self._default}"
+
+    async def _walk(self, tips: Collection[str], known: Collection[str], write: Write | None, *, mentioning: bool = False) -> News:
+        total, newest, mentions, characters = 0, list[Commit](), list[Commit](), 0
+        if set(tips) <= set(known):
+            return News(_NOBODY)
+        repositories = self._services.repositories
+        chunks = await repositories.read(self._project_id, lambda repository: indexing.new_commits(repository, tips, known))
+        expected: int | None = None
+        try:
+            while chunk := await repositories.read(self._project_id, lambda _: next(chunks, None)):
+                total += len(chunk)
+                newest += chunk[: LARGEST_SHOWN - len(newest)]
+                for commit in chunk if mentioning else ():
+                    if _MENTION.search(commit.message) and len(mentions) < MOST_MENTIONING and characters < MENTIONING_CHARACTERS:
+                        mentions.append(commit)
+                        characters += len(commit.message)
+                if write is not None:
+                    await write(chunk)
+                    if len(chunk) == indexing.CHUNK and expected is None:
+                        expected = (
+                            await repositories.read(self._project_id, lambda repository: indexing.count(repository, tips, known)) or 0
+                        )
+                    if expected is not None:
+                        self._tell(total, expected)
+        finally:
+            with contextlib.suppress(ValueError):  # a thread is still at it, whom nobody waits for: its end closes it
+                chunks.close()
+        if expected is not None:
+            log.info("commits indexed", project_id=self._project_id, done=total)
+        return News(_NOBODY, total, tuple(newest), tuple(mentions))
+
+    def _tell(self, done: int, total: int) -> None:
+        if self._services.progress is not None:
+            self._services.progress("indexing commits", done, max(done, total))
+        if monotonic() - self._told_at >= TOLD_SECONDS:
+            self._told_at = monotonic()
+            log.info("indexing commits", project_id=self._project_id, done=done, total=max(done, total))
+
+
+_NOBODY = Update("", None, None)
+
+
+async def _known(context: Context, project_id: int) -> dict[str, str]:
+    return dict(await context.tuples(branches.heads(project_id)))
+
+
+async def _default_branch(context: Context, project_id: int) -> str | None:
+    """The default branch, or what will be it."""
+    project = await context.first(projects.by_id(project_id))
+    if project is None:
+        raise NotFound("Project")
+    return project.default_branch or await context.services.repositories.read(project_id, Repository.default_branch)
+
+
+async def _begin(services: Services, project_id: int) -> tuple[dict[str, str], str | None]:
+    """The heads that the index has, and the default branch."""
+    async with services.database.reading() as session:
+        context = Context(services, session, None, "index")
+        return await _known(context, project_id), await _default_branch(context, project_id)
+
+
+def _writing(services: Services, project_id: int) -> Write:
+    async def write(chunk: list[Commit]) -> None:
+        await _write(services, project_id, chunk)
+
+    return write
+
+
+async def _write(services: Services, project_id: int, chunk: list[Commit]) -> None:
+    """Writes what is not there yet, in a transaction of its own; where nothing is new no writer is kept waiting."""
+    async with services.database.reading() as session:
+        fresh = await _fresh(Context(services, session, None, "index"), project_id, chunk)
+    if fresh:
+        try:
+            async with kept(services.database) as session:
+                await _insert(session, services, project_id, fresh)
+        except IntegrityError as error:
+            # The commits of a project that is gone.
+            raise NotFound("Project") from error
+
+
+async def _fresh(context: Context, project_id: int, chunk: list[Commit]) -> list[Commit]:
+    there = set(await context.all(commits.known(project_id, [commit.oid for commit in chunk])))
+    return [commit for commit in chunk if commit.oid not in there]
+
+
+async def _insert(session: Any, services: Services, project_id: int, chunk: list[Commit]) -> None:
+    if chunk:
+        # In one order whoever writes, so that two who write the same never wait for each other.
+        rows = [_row(project_id, commit) for commit in sorted(chunk, key=lambda commit: commit.oid)]
+        await session.execute(commits.index(services.database.dialect), rows)
+
+
+def _row(project_id: int, commit: Commit) -> dict[str, Any]:
+    return {
+        "project_id": project_id,
+        "oid": commit.oid,
+        "first_parent": commit.parents[0] if commit.parents else None,
+        "parents": list(commit.parents[:MOST_PARENTS]),
+        "author_name": commit.author_name[:LONGEST_TEXT],
+        "author_email": commit.author_email[:LONGEST_TEXT],
+        "authored_at": _instant(commit.authored_at),
+        "authored_offset": _offset(commit.authored_at),
+        "committer_name": commit.committer_name[:LONGEST_TEXT],
+        "committer_email": commit.committer_email[:LONGEST_TEXT],
+        "committed_at": _instant(commit.committed_at),
+        "committed_offset": _offset(commit.committed_at),
+        "title": commit.title[:LONGEST_TEXT],
+    }
+
+
+def _instant(moment: datetime) -> datetime:
+    """In UTC; at the end of the year 9999 an offset can lead out of what a date holds."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
+def _offset(moment: datetime) -> int:
+    offset = moment.utcoffset()
+    return int(offset.total_seconds() // 60) if offset else 0
+
+
+def _is_branch(update: Update) -> bool:
+    return update.new is not None and update.ref.startswith(BRANCHES)
+
+
+def _storable(ref: str) -> bool:
+    """Whether the database takes the name; see `storage.git.indexing.heads`."""
+    name = ref.removeprefix(BRANCHES)
+    return len(name) <= indexing.LONGEST_NAME and not any(letter == "\ufffd" or "\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _parts(rows: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        yield rows[start : start + ROWS_AT_ONCE]

@@ -22,7 +22,7 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Invalid, NotAllowed, NotFound, Taken, Unavailable
-from graph.rules import finding, naming
+from graph.rules import finding, indexing, naming
 from graph.rules.policy import Action, require
 from storage import tables
 from storage.git.program import GitFailed
@@ -186,6 +186,8 @@ async def settle(context: Context, project: tables.Project, folder: Path) -> Non
     context.undo.append(lambda: _take_back(services, project_id))
     project.default_branch = await asyncio.to_thread(lambda: Repository.open(folder).default_branch())
     await asyncio.to_thread(services.repositories.settle, project_id, folder)
+    if project.default_branch is not None:
+        indexing.adopted_later(context, project_id)
 
 
 def remove_files(context: Context, project_ids: list[int]) -> None:

@@ -13,7 +13,8 @@ from graph.errors import NotFound
 from graph.loading import Loader
 from graph.rules import settings
 from graph.rules.commits import in_repository
-from graph.rules.indexing import News
+from graph.rules.indexing import BRANCHES as BRANCHES
+from graph.rules.indexing import News, write_heads
 from graph.rules.naming import LONGEST_NAME, storable
 from graph.rules.policy import Action, may
 from graph.rules.projects import point_head
@@ -23,7 +24,6 @@ from storage.git.repository import Repository, is_branch_name, is_ref_name
 from storage.tables import projects, protected_branches
 from storage.tables.settings import BranchProtection
 
-BRANCHES = "refs/heads/"
 TAGS = "refs/tags/"
 LOOKS_LIKE_AN_ID = re.compile(r"[0-9a-fA-F]{40}")
 
@@ -169,6 +169,7 @@ async def pushed(context: Context, project: tables.Project, updates: list[Update
     if held.default_branch in made:
         await protect_default_branch(context, held)
     await context.session.flush()
+    await write_heads(context, held.id, news)
 
 
 async def protect_default_branch(context: Context, project: tables.Project) -> None:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Delete, Select, UniqueConstraint, delete, select
+from sqlalchemy import CompoundSelect, Delete, Select, String, UniqueConstraint, cast, delete, func, null, select, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
@@ -26,6 +26,14 @@ class Branch(Row, table=True):
 def heads(project_id: int) -> Select[str, str]:
     """(name, oid) of the project's branches."""
     return select(col(Branch.name), col(Branch.oid)).where(col(Branch.project_id) == project_id)
+
+
+def some_and_count(project_ids: list[int], names: list[str]) -> CompoundSelect[Any]:
+    """(project, name, oid) of the branches of these names, and for each project that has branches (project, None, their number)."""
+    in_projects = col(Branch.project_id).in_(project_ids)
+    some = select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(in_projects, col(Branch.name).in_(names))
+    counts = select(col(Branch.project_id), null(), cast(func.count(), String(64))).where(in_projects).group_by(col(Branch.project_id))
+    return union_all(some, counts)
 
 
 def move(dialect: str, rows: list[dict[str, Any]]) -> Any:

@@ -11,7 +11,7 @@ from sqlalchemy import JSON, ColumnElement, Index, Select, SmallInteger, UniqueC
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
-from storage.database import Timestamp
+from storage.database import Timestamp, metadata
 from storage.tables.base import Row, long_text, refers
 
 Commits = Mapping[int, Collection[str]]
@@ -56,4 +56,5 @@ def known(project_id: int, oids: Collection[str]) -> Select[str]:
 def index(dialect: str) -> Any:
     """The statement that writes rows of the index, run with the rows; one that is there already stays."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    return insert(Commit).on_conflict_do_nothing(index_elements=["project_id", "oid"])
+    # Of the table, not of the class: the ORM writes row by row where it must leave some out.
+    return insert(metadata.tables[Commit.__tablename__]).on_conflict_do_nothing(index_elements=["project_id", "oid"])
