@@ -1,0 +1,180 @@
+"""What the branches of a merge request come to: compared in git, in a thread, and the changes file by file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import LimitExceeded, OperationError, Unavailable
+from graph.loading import Loader
+from graph.rules.commits import in_repository
+from storage import tables
+from storage.git import diff, proposals
+from storage.git.diff import DiffEntry
+from storage.git.merge import DiffStat, is_ancestor
+from storage.git.program import GitFailed
+from storage.git.proposals import BRANCHES, Proposal
+from storage.git.repository import Commit, DamagedRepository, NotARepository, Repository, UnknownCommit
+from storage.tables import MergeStatus
+
+Range = tuple[int, str | None, str]
+"""A project, the commit that a diff starts from (None: nothing), and the one that it ends at."""
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two branches as they were when git was asked.
+
+    `head_oid` and `target_oid` are None where the branch, or its repository, is missing. `oids` are the commits that the merge request
+    brings, newest first, at most 10,000 of `commit_count`; `newest` are the first of them. What could not be found out is None.
+    `landed_oid` is the commit by which the target came to hold the head that was known before (`known`), if it does.
+    """
+
+    source_project_id: int
+    target_project_id: int
+    source_branch: str
+    target_branch: str
+    head_oid: str | None = None
+    target_oid: str | None = None
+    base_oid: str | None = None
+    oids: tuple[str, ...] = ()
+    newest: tuple[Commit, ...] = ()
+    commit_count: int | None = None
+    stat: DiffStat | None = None
+    merge_status: MergeStatus = MergeStatus.CANNOT_BE_MERGED
+    landed_oid: str | None = None
+
+    @property
+    def seen(self) -> bool:
+        """Whether both branches are there and git told what lies between them."""
+        return self.commit_count is not None
+
+    def is_of(self, merge_request: tables.MergeRequest) -> bool:
+        """Whether it compared the branches that the merge request has now."""
+        source = (self.source_project_id, self.source_branch)
+        target = (self.target_project_id, self.target_branch)
+        return source == (merge_request.source_project_id, merge_request.source_branch) and target == (
+            merge_request.project_id,
+            merge_request.target_branch,
+        )
+
+
+async def compare(
+    services: Services,
+    *,
+    target_project_id: int,
+    source_project_id: int,
+    source_branch: str,
+    target_branch: str,
+    known: str | None = None,
+    target_was: str | None = None,
+) -> Comparison:
+    """Compares the branches as the repositories have them. Nothing but git is asked; what a fork proposes is fetched into the target's.
+
+    `known` is the head that the merge request had until now, where somebody may have merged that. `target_was` compares with that commit
+    instead of the target's head. Missing branches and unrelated histories cannot be merged; nor can what git takes too long for, which
+    is logged. Raises Unavailable when a repository is there and cannot be read, or the disk is full.
+    """
+    asked = Comparison(source_project_id, target_project_id, source_branch, target_branch)
+    repositories = services.repositories
+    source_path = repositories.path_of(source_project_id)
+
+    def work(repository: Repository) -> Comparison:
+        target = target_was or repository.find(BRANCHES + target_branch)
+        if source_project_id == target_project_id:
+            head = repository.find(BRANCHES + source_branch)
+        else:
+            head = _head_of_fork(source_path, source_branch)
+        found = replace(asked, head_oid=head, target_oid=target)
+        try:
+            if head is not None and target is not None:
+                proposals.bring(repository, source_path, head)
+                found = _proposed(found, proposals.propose(repository, head, target))
+            return replace(found, landed_oid=_landed(repository, found, known))
+        except (GitFailed, UnknownCommit) as error:
+            log.warning("branches not compared", source=source_project_id, target=target_project_id, head=head, error=str(error))
+            return found
+
+    try:
+        return await repositories.read(target_project_id, work)
+    except (NotARepository, OSError) as error:
+        log.warning("repository cannot be read", project_id=target_project_id, source=source_project_id, error=str(error))
+        raise Unavailable("The repository cannot be read right now.") from error
+
+
+def _head_of_fork(path: Path, branch: str) -> str | None:
+    try:
+        return proposals.head_of(path, branch)
+    except DamagedRepository:
+        raise
+    except NotARepository:
+        if path.exists():
+            raise
+        return None
+
+
+def _proposed(found: Comparison, proposal: Proposal) -> Comparison:
+    if proposal.mergeable is None:
+        log.warning("merge not tried to its end", target=found.target_project_id, head=proposal.head, into=proposal.target)
+    return replace(
+        found,
+        base_oid=proposal.base,
+        oids=proposal.oids,
+        newest=proposal.newest,
+        commit_count=proposal.count,
+        stat=proposal.stat,
+        merge_status=MergeStatus.CAN_BE_MERGED if proposal.mergeable else MergeStatus.CANNOT_BE_MERGED,
+    )
+
+
+def _landed(repository: Repository, found: Comparison, known: str | None) -> str | None:
+    """Whether somebody merged the head that was known: then the target holds it, and the source has nothing more."""
+    if known is None or found.target_oid is None or (found.head_oid is not None and found.base_oid != found.head_oid):
+        return None
+    if not proposals.has_commit(repository, known) or not is_ancestor(repository, known, found.target_oid):
+        return None
+    return proposals.bringer(repository, known, found.target_oid)
+
+
+async def changes_of(context: Context, merge_request: tables.MergeRequest) -> list[DiffEntry]:
+    """What the merge request changes, file by file, as it was last seen; what was merged or closed stays as it was.
+
+    Bounded as every diff (storage/git/diff.py), and all those of one operation together as one. Empty before anything was seen.
+    Raises Unavailable, LimitExceeded.
+    """
+    if merge_request.head_oid is None:
+        return []
+    diffs: Loader[Range, list[DiffEntry] | OperationError] = context.loader("changes of merge requests", _Changes(context))
+    found = await diffs.get((merge_request.project_id, merge_request.base_oid, merge_request.head_oid))
+    if isinstance(found, OperationError):
+        raise found
+    return found or []
+
+
+@dataclass
+class _Changes:
+    """Reads the diffs of one operation, one after the other, until they hold more than one diff may."""
+
+    context: Context
+    left: int = diff.TOTAL_LIMIT
+
+    async def __call__(self, keys: list[Range]) -> Mapping[Range, Any]:
+        return {key: await self._read(*key) for key in keys}
+
+    async def _read(self, project_id: int, base: str | None, head: str) -> list[DiffEntry] | OperationError:
+        if self.left <= 0:
+            return LimitExceeded("The diffs of one operation hold at most 5 MB; ask for the changes of fewer merge requests.")
+        try:
+            entries = await in_repository(self.context, project_id, lambda repository: diff.diff_between(repository, base, head))
+        except UnknownCommit as error:
+            log.error("commits of a merge request are missing", project_id=project_id, base=base, head=head, error=str(error))
+            return Unavailable("The repository cannot be read right now.")
+        except OperationError as error:
+            return error
+        self.left -= sum(len(entry.diff) + len(entry.old_path) + len(entry.new_path) for entry in entries) + 1
+        return entries

@@ -1,0 +1,285 @@
+"""What merge requests propose, looked at in git and written into their rows: commits, figures, whether they can be merged.
+
+1. A move of a branch marks the open merge requests from it and into it as unchecked, in the transaction that records the move (`moved`).
+2. After that they are looked at: those whose source moved, and those that the move merged, as the doing of whoever moved it
+   (`refresh_moved`); the rest by the upkeep (`pending`), which also finds what a crash cut short.
+3. Git is asked before the transaction that writes what it said. Under the row's lock the branches are looked at once more: what has
+   moved since stays unchecked, and a merge that is on its way is left to itself (merging.py).
+
+A merge request keeps what was last seen of it when its branch, or the fork, is gone; it cannot be merged until the branch is back.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import OperationError
+from graph.rules.naming import storable
+from graph.rules.proposing import Comparison, changes_of, compare
+from graph.transaction import keep, session_for
+from storage import tables
+from storage.database import Session, is_unavailable
+from storage.git import proposals
+from storage.git.program import GitFailed
+from storage.git.proposals import BRANCHES
+from storage.git.pushes import Update
+from storage.git.repositories import Repositories
+from storage.git.repository import NotARepository, Repository, UnknownCommit
+from storage.tables import MergeRequestState, MergeStatus, merge_requests, notes, projects
+from storage.tables import proposals as branched
+from storage.tables.merge_requests import OPEN
+
+__all__ = ["Comparison", "apply", "changes_of", "compare", "keep_head", "moved", "pending", "refresh_moved"]
+
+AT_ONCE = 20
+"""Merge requests that whoever moved a branch waits for; the upkeep sees to further ones."""
+ROUND = 50
+"""Merge requests that one round of the upkeep looks at, before its other chores have their turn."""
+REST = timedelta(minutes=5)
+"""How long a merge request whose repository cannot be read is left alone, in one process."""
+LONGEST_TITLE = 255
+
+log = structlog.get_logger("graph")
+
+
+async def apply(context: Context, merge_request: tables.MergeRequest, comparison: Comparison) -> None:
+    """Writes what was seen into the row, which the transaction holds or has made, and the list of its commits.
+
+    Where the head has changed, a note by the viewer tells of the new commits, and the merge does not wait for builds any more. Where a
+    branch is missing only the status changes. `landed_oid` is not looked at.
+    """
+    row = merge_request
+    row.merge_status = comparison.merge_status
+    if comparison.seen:
+        before = (row.head_oid, row.base_oid, row.commit_count)
+        row.head_oid, row.base_oid, row.commit_count = comparison.head_oid, comparison.base_oid, comparison.commit_count
+        stat = comparison.stat
+        row.files, row.additions, row.deletions = (stat.files, stat.additions, stat.deletions) if stat else (None, None, None)
+        pushed = before[0] is not None and before[0] != row.head_oid
+        if pushed:
+            _stop_waiting(row)
+            row.updated_at = context.now()
+            await _tell_of_commits(context, row, comparison)
+        if before != (row.head_oid, row.base_oid, row.commit_count):
+            await _list_commits(context, row.id, comparison.oids)
+        assert row.head_oid is not None  # noqa: S101 - both branches were seen
+        context.after_commit.append(partial(keep_head, context.services, row.project_id, row.iid, row.head_oid))
+    await context.session.flush()
+
+
+def _stop_waiting(row: tables.MergeRequest) -> None:
+    if row.merge_when_build_succeeds:
+        row.merge_when_build_succeeds, row.merge_params, row.merge_user_id = False, None, None
+
+
+async def _list_commits(context: Context, merge_request_id: int, oids: Sequence[str]) -> None:
+    await context.session.execute(branched.forget_commits(merge_request_id))
+    if oids:
+        rows = [{"merge_request_id": merge_request_id, "position": place, "oid": oid} for place, oid in enumerate(oids)]
+        await context.session.execute(branched.list_commits(), rows)
+
+
+async def _tell_of_commits(context: Context, row: tables.MergeRequest, comparison: Comparison) -> None:
+    """The note of commits that the merge request did not hold before (wire facts 6), the oldest first as they were written."""
+    known = set(await context.all(branched.oids_of(row.id)))
+    fresh = [oid for oid in comparison.oids if oid not in known]
+    if not fresh:
+        return
+    shown = [f"* {commit.oid[:8]} - {commit.title[:LONGEST_TITLE]}" for commit in reversed(comparison.newest) if commit.oid not in known]
+    if len(fresh) > len(shown):
+        shown.insert(0, f"* and {len(fresh) - len(shown)} more")
+    await _write_note(context, row, f"Added {len(fresh)} commit{'s' if len(fresh) > 1 else ''}:\n\n" + "\n".join(shown))
+
+
+async def _write_note(context: Context, row: tables.MergeRequest, body: str) -> None:
+    moment = context.now()
+    author_id = context.viewer_or_none.id if context.viewer_or_none else row.author_id
+    note = {"project_id": row.project_id, "merge_request_id": row.id, "author_id": author_id, "body": body}
+    dates = {"created_at": moment, "updated_at": moment}
+    await context.session.execute(notes.write_system(context.services.database.dialect, [{**note, **dates}]))
+
+
+async def keep_head(services: Services, project_id: int, iid: int, oid: str) -> None:
+    """Keeps the commit in the target's repository, whatever becomes of its branch. What fails is logged: the next look does it again."""
+    try:
+        await services.repositories.read(project_id, lambda repository: proposals.keep(repository, iid, oid))
+    except (NotARepository, UnknownCommit, GitFailed, OSError) as error:
+        log.error("head not kept", project_id=project_id, iid=iid, head=oid, error=str(error))
+
+
+async def moved(context: Context, project: tables.Project, updates: Iterable[Update]) -> None:
+    """Marks the open merge requests from and into branches that moved, in the transaction that records it; they are looked at after it.
+
+    What waited for the builds of a source that moved waits no longer. Four statements at most, whatever their number.
+    """
+    updates = [update for update in updates if update.ref.startswith(BRANCHES) and storable(update.ref)]
+    names = [update.ref.removeprefix(BRANCHES) for update in updates]
+    # Held in one order, so that the pushes to two projects do not wait for each other for ever.
+    if not names or not await context.tuples(branched.hold_of_branches(project.id, names)):
+        return
+    for statement in branched.mark_moved(project.id, names):
+        await context.session.execute(statement)
+    viewer_id = context.viewer_or_none.id if context.viewer_or_none else None
+    context.after_commit.append(partial(refresh_moved, context.services, viewer_id, project.id, updates, context.request_id))
+
+
+async def refresh_moved(services: Services, viewer_id: int | None, project_id: int, updates: Sequence[Update], request_id: str) -> None:
+    """Looks at the merge requests from branches that moved, and makes those merged that the moves merged, as whoever moved them.
+
+    Runs after the transaction that recorded the moves, which `moved` sees to. It raises nothing: the upkeep, woken for the rest, does
+    what went wrong here as well.
+    """
+    try:
+        await _refresh_moved(services, viewer_id, project_id, updates, request_id)
+    except Exception as error:
+        if is_unavailable(error):
+            log.warning("merge requests not refreshed", project_id=project_id, error=type(error).__name__, request_id=request_id)
+        else:
+            log.error("merge requests not refreshed", project_id=project_id, request_id=request_id, exc_info=error)
+    services.upkeep.wake()
+
+
+async def _refresh_moved(services: Services, viewer_id: int | None, project_id: int, updates: Sequence[Update], request_id: str) -> None:
+    refresher = _Refresher(services, viewer_id, request_id)
+    moves = {update.ref.removeprefix(BRANCHES): update for update in updates}
+    back = [name for name, update in moves.items() if update.new is not None]
+    for row in await refresher.rows(branched.open_from(project_id, back, AT_ONCE)):
+        target = moves.get(row.target_branch) if row.project_id == project_id else None
+        # A push may bring commits to the source and merge them at once: what they are is told by the target as it was.
+        await refresher.refresh(row, target_was=target.old if target else None)
+    for row, landed in await refresher.landed(project_id, [update for update in updates if update.new is not None]):
+        await refresher.land(row, landed)
+
+
+async def pending(services: Services) -> None:
+    """A round of the upkeep: looks at open merge requests that nobody has looked at since a branch of theirs moved, the oldest first."""
+    refresher = _Refresher(services, None, "upkeep")
+    after = done = 0
+    while rows := await refresher.rows(branched.unchecked(after, ROUND)):
+        for row in rows:
+            after = row.id
+            if done == ROUND:
+                services.upkeep.wake()
+                return
+            if refresher.is_resting(row.id):
+                continue
+            done += 1
+            try:
+                await refresher.refresh(row)
+            except OperationError:
+                refresher.rest(row.id)
+
+
+_resting: WeakKeyDictionary[Repositories, dict[int, datetime]] = WeakKeyDictionary()
+"""Merge requests that could not be read, and when they may be looked at again, by the repositories of the service."""
+
+
+@dataclass
+class _Refresher:
+    """Looks at merge requests as one user; None: as the author of each."""
+
+    services: Services
+    viewer_id: int | None
+    request_id: str
+
+    async def rows(self, statement: Any) -> list[tables.MergeRequest]:
+        async with self.services.database.reading() as session:
+            return [row[0] for row in await session.read(statement)]
+
+    def is_resting(self, merge_request_id: int) -> bool:
+        until = _resting.get(self.services.repositories, {}).get(merge_request_id)
+        return until is not None and self.services.clock() < until
+
+    def rest(self, merge_request_id: int) -> None:
+        now = self.services.clock()
+        resting = {key: until for key, until in _resting.get(self.services.repositories, {}).items() if until > now}
+        _resting[self.services.repositories] = {**resting, merge_request_id: now + REST}
+
+    async def refresh(self, row: tables.MergeRequest, *, target_was: str | None = None) -> bool:
+        """Compares, and writes what was found unless a branch or the merge request changed meanwhile. Raises Unavailable."""
+        comparison = await compare(
+            self.services,
+            target_project_id=row.project_id,
+            source_project_id=row.source_project_id,
+            source_branch=row.source_branch,
+            target_branch=row.target_branch,
+            known=row.head_oid if row.commit_count else None,
+            target_was=target_was,
+        )
+        if target_was is None and comparison.landed_oid is not None:
+            return await self.land(row, comparison.landed_oid)
+        async with session_for(self.services.database, writing=True) as session:
+            context, held = await self._hold(session, row)
+            if held is None or not comparison.is_of(held) or not await self._still(comparison, target_was):
+                return False
+            await apply(context, held, comparison)
+            if target_was is not None:
+                held.merge_status = MergeStatus.UNCHECKED
+            await keep(context)
+        return True
+
+    async def landed(self, project_id: int, updates: Sequence[Update]) -> list[tuple[tables.MergeRequest, str]]:
+        """The open merge requests whose head these moves brought to their targets, and the commits that did; at most AT_ONCE."""
+        found: list[tuple[tables.MergeRequest, str]] = []
+        for update in updates:
+            rows = await self.rows(branched.open_into(project_id, update.ref.removeprefix(BRANCHES)))
+            heads = {row.head_oid for row in rows if row.head_oid is not None}
+            if heads and len(found) < AT_ONCE:
+                bringers = await self.services.repositories.read(project_id, partial(_bringers, update, heads, AT_ONCE - len(found)))
+                found += [(row, bringers[row.head_oid]) for row in rows if row.head_oid in bringers]
+        return found
+
+    async def land(self, row: tables.MergeRequest, landed: str) -> bool:
+        """Makes the merge request merged, whose head as it was in `row` the target holds; False when it changed meanwhile."""
+        async with session_for(self.services.database, writing=True) as session:
+            # As a push does, before any row of the project's: neither waits for the other for ever.
+            await session.read(projects.held(row.project_id))
+            context, held = await self._hold(session, row)
+            if held is None or (held.head_oid, held.target_branch) != (row.head_oid, row.target_branch):
+                return False
+            moment = context.now()
+            _stop_waiting(held)
+            held.state, held.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
+            held.merge_commit_oid, held.merged_at, held.updated_at = landed, moment, moment
+            held.merge_user_id = context.viewer.id if self.viewer_id is not None and context.viewer_or_none else None
+            await session.flush()
+            await _write_note(context, held, "Status changed to merged")
+            await keep(context)
+        return True
+
+    async def _hold(self, session: Session, row: tables.MergeRequest) -> tuple[Context, tables.MergeRequest | None]:
+        """The row as it is, held; None when it is not open any more or a merge of it is on its way."""
+        found = await session.read(merge_requests.held(row.id))
+        held: tables.MergeRequest | None = found[0][0] if found else None
+        if held is not None and (held.state not in OPEN or await session.read(merge_requests.intents(row.id))):
+            held = None
+        viewer = await session.get(tables.User, self.viewer_id or row.author_id)
+        return Context(self.services, session, viewer, self.request_id), held
+
+    async def _still(self, comparison: Comparison, target_was: str | None) -> bool:
+        """Whether both branches are where they were compared. Not in the threads of long readings, since the row is held."""
+        path_of = self.services.repositories.path_of
+        branches = ((comparison.source_project_id, comparison.source_branch), (comparison.target_project_id, comparison.target_branch))
+        source, target = [await asyncio.to_thread(_head, path_of(project_id), branch) for project_id, branch in branches]
+        return source == comparison.head_oid and (target_was is not None or target == comparison.target_oid)
+
+
+def _head(path: Path, branch: str) -> str | None:
+    try:
+        return proposals.head_of(path, branch)
+    except NotARepository:
+        return None
+
+
+def _bringers(update: Update, heads: set[str], most: int, repository: Repository) -> dict[str, str]:
+    assert update.new is not None  # noqa: S101 - what was deleted brings nothing
+    landed = proposals.brought(repository, update.old, update.new, heads)
+    return {head: proposals.bringer(repository, head, update.new) for head in sorted(landed)[:most]}

@@ -1,0 +1,175 @@
+"""What one branch would bring to another, looked at in the repository that it would be brought to.
+
+What a fork proposes is fetched there first, by the id of its commit: no name of a branch is ever given to git. Each proposal's newest
+commit is kept by a ref of its own, `refs/merge-requests/NUMBER/head`, so nothing is lost when the branch or the fork goes.
+"""
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.git import program
+from storage.git.merge import DiffStat, count_between, diff_stat, merge_base, try_merge
+from storage.git.repository import Commit, Repository, UnknownCommit
+
+BRANCHES = "refs/heads/"
+MOST_COMMITS = 10_000
+"""Commits of a proposal that are listed; they are all counted."""
+MOST_SHOWN = 50
+"""Commits of a proposal whose texts are read."""
+MOST_WALKED = 100_000
+"""Commits that are looked through for the one that brought another."""
+FETCH_SECONDS = 60.0
+WALK_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What `head` would bring to `target`: `oids`, newest first, at most MOST_COMMITS of `count`; `newest` are the first of them.
+
+    `base` is where it left the target, None for unrelated histories. `stat` is what lies between base and head, None where that is
+    nothing to compare or takes too long. `mergeable` is None when trying took too long or failed.
+    """
+
+    head: str
+    target: str
+    base: str | None
+    oids: tuple[str, ...]
+    newest: tuple[Commit, ...]
+    count: int
+    stat: DiffStat | None
+    mergeable: bool | None
+
+
+def head_of(path: Path, branch: str) -> str | None:
+    """The commit that the branch of the repository at `path` names; None without it. Raises NotARepository."""
+    return Repository.open(path).find(BRANCHES + branch)
+
+
+def propose(repository: Repository, head: str, target: str) -> Proposal:
+    """Looks at what `head` would bring to `target`, both full ids of commits here. Raises UnknownCommit, GitFailed, DamagedRepository."""
+    base = merge_base(repository, target, head)
+    oids = ids_between(repository, target, head)
+    stat: DiffStat | None = None
+    mergeable: bool | None = None
+    if base is not None:
+        try:
+            stat = diff_stat(repository, base, head)
+        except program.GitFailed:
+            stat = None
+    try:
+        mergeable = try_merge(repository, target, head).mergeable
+    except (program.GitFailed, OSError):
+        mergeable = None
+    return Proposal(
+        head=head,
+        target=target,
+        base=base,
+        oids=oids,
+        newest=tuple(repository.commits(oids[:MOST_SHOWN])),
+        count=len(oids) if len(oids) < MOST_COMMITS else count_between(repository, target, head),
+        stat=stat,
+        mergeable=mergeable,
+    )
+
+
+def ids_between(repository: Repository, start: str | None, end: str, *, limit: int = MOST_COMMITS) -> tuple[str, ...]:
+    """The ids of the commits that `end` holds and `start` does not, newest first as git log shows them. Raises as `propose`."""
+    for oid in filter(None, (start, end)):
+        repository.raw_commit(oid)
+    wanted = (end, "--") if start is None else (f"^{start}", end, "--")
+    said = program.run(repository.path, "rev-list", f"--max-count={limit}", *wanted, seconds=WALK_SECONDS)
+    return tuple(said.decode().split())
+
+
+def has_commit(repository: Repository, oid: str) -> bool:
+    try:
+        repository.raw_commit(oid)
+    except UnknownCommit:
+        return False
+    return True
+
+
+def bring(repository: Repository, source: Path, oid: str) -> None:
+    """Fetches the commit `oid` (a full id), with all that it holds, from the repository at `source`, unless it is here.
+
+    No ref is written: see `keep`. Objects are copied, never borrowed. Raises GitFailed, also after FETCH_SECONDS, OSError (ENOSPC).
+    """
+    # A pack comes whole or not at all, so a commit that is here has all that it holds here.
+    if has_commit(repository, oid):
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".gitconfig") as trust:
+        # The process that reads the source takes this from nowhere else; the data folder may belong to another user (a mounted volume).
+        trust.write("[safe]\n\tdirectory = *\n")
+        trust.flush()
+        process = subprocess.Popen(  # noqa: S603 - a list of arguments, no shell
+            [
+                # Protocol 2 gives any commit that is asked for by its id.
+                *program.command(repository.path, "-c", "fetch.unpackLimit=1", "-c", "protocol.version=2", "fetch", "--quiet"),
+                *("--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules"),
+                *("--end-of-options", str(source.absolute()), oid),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=program.environment(Path(trust.name)),
+            cwd="/",
+            start_new_session=True,
+        )
+        try:
+            _, said = process.communicate(timeout=FETCH_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise program.GitFailed(f"git fetch took more than {FETCH_SECONDS:.0f} s") from error
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # fetch has children of its own
+                process.communicate()
+    if process.returncode:
+        raise program.failure(said)
+
+
+def ref_of(number: int) -> str:
+    """The ref that keeps the newest commit of the proposal of this number."""
+    return f"refs/merge-requests/{number:d}/head"
+
+
+def keep(repository: Repository, number: int, oid: str) -> None:
+    """Keeps the commit, whatever becomes of the branch that it came from; on disk when this returns. Raises GitFailed, OSError."""
+    if repository.find(ref_of(number)) != oid:
+        repository.raw_commit(oid)
+        program.run(repository.path, "update-ref", "--stdin", "-z", stdin=f"update {ref_of(number)}\0{oid}\0\0".encode())
+
+
+def brought(repository: Repository, old: str | None, new: str, heads: Collection[str]) -> set[str]:
+    """Those of `heads` that a branch has got by its move from `old` to `new`, looked for in MOST_WALKED commits. Raises as `propose`."""
+    if not heads:
+        return set()
+    walked = ids_between(repository, old if old is not None and has_commit(repository, old) else None, new, limit=MOST_WALKED)
+    return set(heads).intersection(walked)
+
+
+def bringer(repository: Repository, head: str, target: str) -> str:
+    """The commit by which `target`, which holds `head`, came to hold it: on the line of first parents, the oldest that holds it.
+
+    That is the merge commit, or `head` itself where the branch was moved to it. After MOST_WALKED commits, `target`.
+    Raises as `propose`.
+    """
+    for oid in (head, target):
+        repository.raw_commit(oid)
+    arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MOST_WALKED}", f"^{head}", target, "--")
+    lines = [line.split() for line in program.run(repository.path, *arguments, seconds=WALK_SECONDS).decode().splitlines()]
+    if len(lines) == MOST_WALKED:
+        return target
+    parents = {oid: found for oid, *found in lines}
+    holding = {head}
+    for oid, *found in reversed(lines):
+        if holding.intersection(found):
+            holding.add(oid)
+    at = target
+    while at != head and (first := next(iter(parents[at]), None)) in holding:
+        at = first
+    return at
