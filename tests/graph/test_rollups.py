@@ -1,0 +1,208 @@
+"""What the checks of a commit come to: GRAPH's definitions over the newest checks, and through the graph."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from graph.rules.rollups import Counts, RollupState, roll_up
+from storage import tables
+from storage.tables import AccessLevel, CheckStatus
+from tests.forge import Ask
+from tests.make import Make
+from tests.statements import Statements
+
+MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
+ROLLUP = """query ($path: String!, $rev: String!, $ref: String, $first: Int! = 10) { project(path: $path) { commit(rev: $rev) {
+    rollup(ref: $ref) { state counts { total pending running failed success canceled } startedAt finishedAt durationSeconds queuedSeconds
+    failing(first: $first) { __typename ... on CommitStatus { name targetUrl } } } } } }"""
+
+
+def check(status: str, name: str = "unit", **columns: Any) -> tables.CommitStatus:
+    """`forgiven` is a failure that was allowed."""
+    return tables.CommitStatus(
+        project_id=1,
+        sha="a",
+        name=name,
+        status=CheckStatus(status.replace("forgiven", "failed")),
+        allow_failure=status == "forgiven",
+        **{"created_at": MOMENT, **columns},
+    )
+
+
+def checks(words: str) -> list[tables.CommitStatus]:
+    """Checks of different names."""
+    return [check(word, f"job{number}") for number, word in enumerate(words.split())]
+
+
+def after(seconds: float) -> datetime:
+    return MOMENT + timedelta(seconds=seconds)
+
+
+class TestState:
+    @pytest.mark.parametrize(
+        ("words", "state"),
+        [
+            ("", RollupState.NONE),
+            ("success", RollupState.SUCCESS),
+            ("pending", RollupState.PENDING),
+            ("pending pending", RollupState.PENDING),
+            ("pending success", RollupState.RUNNING),
+            ("pending forgiven", RollupState.RUNNING),
+            ("running", RollupState.RUNNING),
+            ("running failed", RollupState.RUNNING),
+            ("failed", RollupState.FAILED),
+            ("failed success", RollupState.FAILED),
+            ("failed canceled", RollupState.FAILED),
+            ("failed forgiven", RollupState.FAILED),
+            ("forgiven", RollupState.SUCCESS),
+            ("forgiven success", RollupState.SUCCESS),
+            ("canceled", RollupState.CANCELED),
+            ("canceled canceled", RollupState.CANCELED),
+            ("canceled success", RollupState.SUCCESS),
+            ("canceled forgiven", RollupState.SUCCESS),
+        ],
+    )
+    def test_of_checks_of_different_names(self, words: str, state: RollupState) -> None:
+        rows = checks(words)
+
+        assert roll_up(rows).state is state
+        assert roll_up(reversed(rows)).state is state
+
+    def test_counts_the_newest_attempt_of_each_name(self) -> None:
+        assert roll_up([check("failed"), check("success")]).state is RollupState.SUCCESS
+        assert roll_up([check("success"), check("failed")]).state is RollupState.FAILED
+        assert roll_up([check("failed", ref="master"), check("success", ref="v1")]).state is RollupState.SUCCESS
+        assert roll_up([check("failed"), check("success", "lint")]).state is RollupState.FAILED
+
+    def test_of_one_ref_with_those_that_name_none(self) -> None:
+        rows = [check("failed", "a", ref="master"), check("success", "b", ref="topic"), check("success", "c")]
+
+        assert [row.name for row in roll_up(rows, "master").checks] == ["a", "c"]
+        assert [row.name for row in roll_up(rows, "topic").checks] == ["b", "c"]
+        assert [row.name for row in roll_up(rows, "gone").checks] == ["c"]
+        assert [row.name for row in roll_up(rows).checks] == ["a", "b", "c"]
+
+    def test_a_newer_one_of_another_ref_does_not_count_for_this(self) -> None:
+        rows = [check("failed", ref="master"), check("success", ref="topic")]
+
+        assert roll_up(rows, "master").state is RollupState.FAILED
+
+
+class TestCounts:
+    def test_each_status(self) -> None:
+        rollup = roll_up(checks("pending pending running failed forgiven success success success canceled"))
+
+        assert rollup.counts == Counts(total=9, pending=2, running=1, failed=2, success=3, canceled=1)
+
+    def test_nothing(self) -> None:
+        assert roll_up([]).counts == Counts(0, 0, 0, 0, 0, 0)
+
+    def test_failing_are_those_that_make_it_red(self) -> None:
+        rows = [check("failed", "b"), check("forgiven", "c"), check("failed", "a"), check("failed", "d"), check("success", "d")]
+
+        assert [row.name for row in roll_up(rows).failing] == ["b", "a"]
+
+
+class TestTimes:
+    def test_from_the_first_start_to_the_last_end(self) -> None:
+        rollup = roll_up(
+            [
+                check("success", "a", created_at=after(0), started_at=after(10), finished_at=after(20)),
+                check("failed", "b", created_at=after(2), started_at=after(5), finished_at=after(12.5)),
+            ]
+        )
+
+        assert (rollup.started_at, rollup.finished_at) == (after(5), after(20))
+        assert (rollup.duration_seconds, rollup.queued_seconds) == (15.0, 5.0)
+
+    def test_has_no_end_while_one_has_none(self) -> None:
+        rollup = roll_up([check("success", "a", started_at=after(1), finished_at=after(2)), check("running", "b", started_at=after(3))])
+
+        assert (rollup.started_at, rollup.finished_at, rollup.duration_seconds, rollup.queued_seconds) == (after(1), None, None, 1.0)
+
+    def test_are_not_known_where_nobody_said_them(self) -> None:
+        for rollup in (roll_up([]), roll_up([check("pending")])):
+            assert (rollup.started_at, rollup.finished_at, rollup.duration_seconds, rollup.queued_seconds) == (None, None, None, None)
+        ended = roll_up([check("success", finished_at=after(3))])
+        assert (ended.finished_at, ended.duration_seconds, ended.queued_seconds) == (after(3), None, None)
+
+    def test_are_never_negative(self) -> None:
+        rollup = roll_up([check("success", created_at=after(9), started_at=after(5), finished_at=after(1))])
+
+        assert (rollup.duration_seconds, rollup.queued_seconds) == (0.0, 0.0)
+
+
+class TestThroughTheGraph:
+    @pytest.fixture
+    async def owner(self, make: Make) -> tables.User:
+        return await make.user()
+
+    @pytest.fixture
+    async def project(self, make: Make, owner: tables.User) -> tables.Project:
+        return await make.project(owner=owner, history={"commits": 6})
+
+    @pytest.fixture
+    async def head(self, make: Make, project: tables.Project) -> str:
+        return str(await make.services.repositories.read(project.id, lambda repository: repository.resolve("master")))
+
+    async def rollup(self, ask: Ask, viewer: tables.User, project: tables.Project, **variables: Any) -> dict[str, Any]:
+        data = await ask.data(ROLLUP, viewer, path=str(project.id), **{"rev": "master", **variables})
+        found: dict[str, Any] = data["project"]["commit"]["rollup"]
+        return found
+
+    async def test_shows_everything(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project, head: str) -> None:
+        times = {"created_at": after(0), "started_at": after(1.5), "finished_at": after(4)}
+        await make.commit_status(project, head, name="unit", status=CheckStatus.SUCCESS, **times)
+        await make.commit_status(
+            project, head, name="unit", ref="master", status=CheckStatus.FAILED, target_url="http://ci.example/1", **times
+        )
+        await make.commit_status(project, head, name="lint", status=CheckStatus.FAILED, allow_failure=True, **times)
+        await make.commit_status(project, head, name="old", ref="topic", status=CheckStatus.FAILED, **times)
+
+        assert await self.rollup(ask, owner, project, ref="master") == {
+            "state": "FAILED",
+            "counts": {"total": 2, "pending": 0, "running": 0, "failed": 2, "success": 0, "canceled": 0},
+            "startedAt": "2016-01-01T00:00:01.500000Z",
+            "finishedAt": "2016-01-01T00:00:04.000000Z",
+            "durationSeconds": 2.5,
+            "queuedSeconds": 1.5,
+            "failing": [{"__typename": "CommitStatus", "name": "unit", "targetUrl": "http://ci.example/1"}],
+        }
+        assert [each["name"] for each in (await self.rollup(ask, owner, project))["failing"]] == ["unit", "old"]
+        assert [each["name"] for each in (await self.rollup(ask, owner, project, first=1))["failing"]] == ["unit"]
+
+    async def test_of_a_commit_without_checks(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        assert await self.rollup(ask, owner, project) == {
+            "state": "NONE",
+            "counts": {"total": 0, "pending": 0, "running": 0, "failed": 0, "success": 0, "canceled": 0},
+            "startedAt": None,
+            "finishedAt": None,
+            "durationSeconds": None,
+            "queuedSeconds": None,
+            "failing": [],
+        }
+
+    async def test_refuses_pages_that_cannot_be(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        assert await ask.codes(ROLLUP, owner, path=str(project.id), rev="master", first=-1) == ["BAD_REQUEST"]
+        assert await ask.codes(ROLLUP, owner, path=str(project.id), rev="master", first=101) == ["LIMIT_EXCEEDED"]
+
+    async def test_is_not_for_guests(self, ask: Ask, make: Make, project: tables.Project) -> None:
+        await make.member(project, guest := await make.user(), AccessLevel.GUEST)
+
+        assert await ask.codes(ROLLUP, guest, path=str(project.id), rev="master") == ["FORBIDDEN"]
+
+    async def test_costs_one_statement_with_the_status(
+        self, ask: Ask, make: Make, statements: Statements, owner: tables.User, project: tables.Project, head: str
+    ) -> None:
+        query = "query ($path: String!, $first: Int!) { project(path: $path) { commits(first: $first) { nodes { title %s } } } }"
+        for name in ("a", "b"):
+            await make.commit_status(project, head, name=name)
+
+        with statements.counted() as without:
+            await ask.data(query % "", owner, path=str(project.id), first=5)
+        with statements.counted() as with_them:
+            more = 'status allowFailure rollup { state failing { __typename } } other: rollup(ref: "master") { state }'
+            await ask.data(query % more, owner, path=str(project.id), first=5)
+
+        assert len(with_them) == len(without) + 1
