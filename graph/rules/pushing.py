@@ -11,7 +11,7 @@ from enum import StrEnum
 from graph.context import Context
 from graph.errors import NotFound
 from graph.loading import Loader
-from graph.rules import settings
+from graph.rules import refreshing, settings
 from graph.rules.commits import in_repository
 from graph.rules.indexing import BRANCHES as BRANCHES
 from graph.rules.indexing import News, write_heads
@@ -170,6 +170,7 @@ async def pushed(context: Context, project: tables.Project, updates: list[Update
         await protect_default_branch(context, held)
     await context.session.flush()
     await write_heads(context, held.id, news)
+    await refreshing.moved(context, held, updates)
 
 
 async def protect_default_branch(context: Context, project: tables.Project) -> None:
