@@ -1,11 +1,12 @@
 """The whole service as one ASGI app: which path goes to which door, what happens at start and stop."""
 
 import contextlib
+import socket
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -27,6 +28,9 @@ from graph.rules.uploads import sweep
 from storage.database import is_unavailable, now
 from storage.git.transport import Transport
 
+if TYPE_CHECKING:
+    from forgefront.ssh import SshDoor
+
 REST = "/api/v3"
 SWEEP_SECONDS = 3600.0
 
@@ -34,7 +38,7 @@ SWEEP_SECONDS = 3600.0
 class App(Engine):
     """The service: the engine and its doors."""
 
-    def __init__(self, config: Config, *, clock: Callable[[], datetime] = now) -> None:
+    def __init__(self, config: Config, *, clock: Callable[[], datetime] = now, ssh_listener: socket.socket | None = None) -> None:
         super().__init__(config, clock=clock)
         metrics = Metrics()
         self._exact: dict[str, ASGIApp] = {
@@ -50,7 +54,9 @@ class App(Engine):
         self._uploaded = uploads.UploadDoor(self.graph, self.uploads)
         self._rest = rest_v3.application(self.graph, external_url=config.base_url, profile=config.v3_profile)
         transport = Transport(processes=config.git_processes, largest_push=config.largest_push * 1024 * 1024)
-        self._git = GitHttp(GitAccess(self.graph.services), transport)
+        access = GitAccess(self.graph.services)
+        self._git = GitHttp(access, transport)
+        self._ssh = _ssh_door(config, access, transport, ssh_listener, metrics) if ssh_listener else None
         self._attended = Attend(self._dispatch, metrics, is_unavailable)
         self._deliverer = Deliverer(self.graph.services, on_attempt=metrics.count_delivery)
         self._worker = Worker(
@@ -65,8 +71,17 @@ class App(Engine):
     async def start(self) -> None:
         await super().start()
         self._worker.start()
+        if self._ssh is not None:
+            await self._ssh.start()
+
+    def leave_off(self, seconds: float) -> None:
+        """Called when a stop begins, before requests that run have ended: over SSH nothing new is taken, and what runs has this long."""
+        if self._ssh is not None:
+            self._ssh.leave_off(seconds)
 
     async def stop(self) -> None:
+        if self._ssh is not None:
+            await self._ssh.close()
         await self._in_time("pushes", self._git.close())
         await self._in_time("worker", self._worker.stop())
         await self._in_time("deliveries", self._deliverer.close())
@@ -133,9 +148,18 @@ class App(Engine):
         await JSONResponse(addresses)(scope, receive, send)
 
 
-def build(config: Config) -> App:
+def build(config: Config, *, ssh_listener: socket.socket | None = None) -> App:
     """The service for this configuration. It touches the data folder, but not the database before it is started."""
-    return App(config)
+    return App(config, ssh_listener=ssh_listener)
+
+
+def _ssh_door(config: Config, access: GitAccess, transport: Transport, listener: socket.socket, metrics: Metrics) -> "SshDoor":
+    # Only where it is wanted: the library takes 20 MB.
+    from forgefront import ssh_host_keys
+    from forgefront.ssh import SshDoor
+
+    keys = ssh_host_keys.load(config.data, config.ssh_host_keys)
+    return SshDoor(access, transport, listener, keys, count=metrics.count_command, running=metrics.tell_connections)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

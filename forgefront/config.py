@@ -41,6 +41,18 @@ class Config(BaseSettings):
     host: str = Field(default="127.0.0.1", min_length=1, description="The address to listen on.")
     port: int = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
     external_url: str = Field(default="", description="The address that clients use, for links; by default host and port.")
+    ssh_port: int | None = Field(
+        default=None, ge=0, le=65535, description="The port of git over SSH; 0 takes a free one, without it there is none."
+    )
+    ssh_host: str = Field(default="", description="The address to listen on for SSH; by default that of host.")
+    ssh_external_url: str = Field(
+        default="",
+        description="The address that clients clone from over SSH, as ssh://git@HOST:PORT; by default of external_url and ssh_port.",
+    )
+    ssh_host_keys: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(),
+        description="Files with the private keys of this host; by default ssh_host_ed25519_key in the data folder, which is made.",
+    )
     database_url: str = Field(
         default="", repr=False, description="sqlite:///FILE or postgresql://…; by default forgefront.db in the data folder."
     )
@@ -108,6 +120,30 @@ class Config(BaseSettings):
         if not text.isascii() or any(character <= " " or character in ',;<>"' for character in text):
             raise ValueError("must be ASCII, without spaces, commas, semicolons, quotes or angle brackets")
         return text.rstrip("/")
+
+    @field_validator("ssh_external_url")
+    @classmethod
+    def _ssh_address(cls, text: str) -> str:
+        if not text:
+            return text
+        try:
+            parts = urlsplit(text)
+            usable = parts.scheme == "ssh" and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or parts.password is not None or parts.path not in ("", "/") or parts.query or parts.fragment:
+            raise ValueError("must be an address such as ssh://git@forge.example.com:2222")
+        if not text.isascii() or any(character <= " " or character in ",;<>\"'" for character in text):
+            raise ValueError("must be ASCII, without spaces, commas, semicolons, quotes or angle brackets")
+        return text
+
+    @field_validator("ssh_host_keys", mode="before")
+    @classmethod
+    def _files(cls, value: Any) -> Any:
+        entries = [entry.strip() for entry in value.split(",")] if isinstance(value, str) else value
+        if not isinstance(entries, list | tuple) or not all(isinstance(entry, str | Path) and str(entry) for entry in entries):
+            raise ValueError("must be names of files, with commas between them")
+        return tuple(Path(entry).expanduser().absolute() for entry in entries)
 
     @field_validator("database_url")
     @classmethod
@@ -182,6 +218,20 @@ class Config(BaseSettings):
     def uploads(self) -> Path:
         """The folder of the files attached to notes."""
         return self.data / "uploads"
+
+    @property
+    def ssh_prefix(self) -> str:
+        """What the addresses of repositories over SSH begin with, up to `NAMESPACE/PROJECT.git`; empty where SSH is not served.
+
+        `ssh://git@forge.example.com:2222/`, and at SSH's own port 22 the short form `git@forge.example.com:`.
+        """
+        if self.ssh_port is None and not self.ssh_external_url:
+            return ""
+        given = urlsplit(self.ssh_external_url or f"ssh://git@{urlsplit(self.base_url).netloc.rpartition('@')[2]}")
+        port = (given.port or 22) if self.ssh_external_url else self.ssh_port
+        host = f"[{given.hostname}]" if ":" in (given.hostname or "") else given.hostname
+        user = given.username or "git"
+        return f"{user}@{host}:" if port == 22 else f"ssh://{user}@{host}:{port}/"
 
     @property
     def base_url(self) -> str:

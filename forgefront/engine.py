@@ -49,6 +49,7 @@ class Engine:
                 cipher=TokenCipher(key),
                 uploads=self.uploads,
                 external_url=config.base_url,
+                ssh_prefix=config.ssh_prefix,
                 avatar_url_template=config.avatar_url_template,
                 clock=clock,
                 progress=progress,

@@ -88,10 +88,12 @@ class GitHttp:
             if answer.started:
                 # The connection is closed under an incomplete answer, which is all that the client can still be told.
                 raise
-            refused = _refusal(error)
-            if refused is None:
+            if isinstance(error, _Elsewhere):
+                response: Response = RedirectResponse(str(error), 301)
+            elif (refused := refusal(error)) is not None:
+                response = _text(refused)
+            else:
                 raise
-            response = _text(refused) if isinstance(refused, Refused) else refused
             await response(scope, receive, send)
 
     async def _refs(self, scope: Scope, project: str, suffix: bool, answer: "_Answer") -> None:
@@ -122,7 +124,7 @@ class GitHttp:
         incoming = _unpacked(body, headers.get("content-encoding", "identity"))
         answer.headers = {"Content-Type": f"application/x-{service}-result", **_UNCACHED}
         if service is Service.UPLOAD:
-            fetch = self._transport.upload_pack(granted.path, _bounded(incoming), answer.write, protocol=_protocol(scope))
+            fetch = self._transport.upload_pack(granted.path, bounded(incoming), answer.write, protocol=_protocol(scope))
             await _while_there(asyncio.create_task(fetch), body)
             await answer.end()
             return
@@ -240,7 +242,8 @@ async def _unpacked(body: _Body, encoding: str) -> Incoming:
         raise Refused(400, "The packed body has no end.")
 
 
-async def _bounded(incoming: Incoming) -> Incoming:
+async def bounded(incoming: Incoming) -> Incoming:
+    """What a fetch asks for, as long as it is no more than it may be. Raises Refused."""
     size = 0
     async for block in incoming:
         size += len(block)
@@ -272,13 +275,11 @@ def _only(scope: Scope, method: str) -> None:
         raise Refused(405, "405 Method Not Allowed", {"Allow": method})
 
 
-def _refusal(error: Exception) -> Refused | Response | None:
-    """The answer that an error means; None for one that is not ours to explain."""
+def refusal(error: Exception) -> Refused | None:
+    """The answer that an error means, in words for both of git's doors; None for one that is not ours to explain."""
     match error:
         case Refused():
             return error
-        case _Elsewhere():
-            return RedirectResponse(str(error), 301)
         case OperationError() if error.code in _STATUS:
             return _of_graph(error)
         case BadPush():

@@ -51,6 +51,19 @@ class Metrics:
         self._deliveries = Counter(
             "forgefront_hook_deliveries", "Attempts to deliver an event to a hook.", ("outcome",), registry=self._registry
         )
+        self._commands = Counter(
+            "forgefront_ssh_commands", "Commands over SSH, and how they ended.", ("command", "outcome"), registry=self._registry
+        )
+        self._command_seconds = Histogram(
+            "forgefront_ssh_command_duration_seconds",
+            "Time from a command's start to its end.",
+            ("command",),
+            buckets=(*BUCKETS, 30.0, 60.0, 300.0),
+            registry=self._registry,
+        )
+        self._ssh_connections = Gauge(
+            "forgefront_ssh_connections", "Connections over SSH that are open now.", registry=self._registry, multiprocess_mode="livesum"
+        )
         running = Gauge(
             "forgefront_http_requests_in_flight",
             "Requests and streams that run now.",
@@ -87,6 +100,15 @@ class Metrics:
     def count_delivery(self, outcome: str) -> None:
         """Adds one attempt: `delivered` or `failed`."""
         self._deliveries.labels(outcome).inc()
+
+    def count_command(self, command: str, outcome: str, seconds: float) -> None:
+        """Adds one command over SSH: one of git's, `shell` or `other`; `done`, `refused`, `failed` or `gone`."""
+        self._commands.labels(command, outcome).inc()
+        self._command_seconds.labels(command).observe(seconds)
+
+    def tell_connections(self, number: int) -> None:
+        """So many connections over SSH are open now."""
+        self._ssh_connections.set(number)
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""

@@ -13,6 +13,7 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -32,12 +33,15 @@ LONGEST_PAUSE = 10.0
 _spawn = multiprocessing.get_context("spawn")
 
 
-def supervise(config: Config, listener: socket.socket, build: Build, on_ready: Ready | None = None) -> None:
-    """Runs `config.workers` processes until SIGTERM or SIGINT. Raises SystemExit when the first of them cannot start."""
+def supervise(config: Config, listeners: Sequence[socket.socket], build: Build, on_ready: Ready | None = None) -> None:
+    """Runs `config.workers` processes until SIGTERM or SIGINT. Raises SystemExit when the first of them cannot start.
+
+    The first listener is that of HTTP; the others are closed with it, and `build` hands them to the app.
+    """
     folder = tempfile.mkdtemp(prefix="forgefront-metrics-")
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
     try:
-        _Supervisor(config, listener, build, on_ready).run()
+        _Supervisor(config, listeners, build, on_ready).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -50,9 +54,9 @@ class _Worker:
 
 
 class _Supervisor:
-    def __init__(self, config: Config, listener: socket.socket, build: Build, on_ready: Ready | None) -> None:
+    def __init__(self, config: Config, listeners: Sequence[socket.socket], build: Build, on_ready: Ready | None) -> None:
         self._config = config
-        self._listener = listener
+        self._listeners = listeners
         self._build = build
         self._on_ready = on_ready
         self._log = structlog.get_logger()
@@ -83,7 +87,7 @@ class _Supervisor:
 
     def _start(self) -> None:
         ours, theirs = _spawn.Pipe()
-        process = _spawn.Process(target=_work, args=(self._config, self._listener, self._build, theirs), name="forgefront-worker")
+        process = _spawn.Process(target=_work, args=(self._config, self._listeners[0], self._build, theirs), name="forgefront-worker")
         process.start()
         theirs.close()
         self._workers.append(_Worker(process, ours))
@@ -131,8 +135,9 @@ class _Supervisor:
 
     def _end_all(self) -> int:
         """Stops all workers; 0 if all of them ended well, or else the code of one that did not."""
-        # As long as one process holds it, the kernel takes connections that nobody would answer.
-        self._listener.close()
+        # As long as one process holds them, the kernel takes connections that nobody would answer.
+        for listener in self._listeners:
+            listener.close()
         for worker in self._workers:
             if worker.process.is_alive():
                 worker.process.terminate()

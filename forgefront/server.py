@@ -13,7 +13,9 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
+from typing import Protocol, runtime_checkable
 
 import structlog
 import uvicorn
@@ -32,6 +34,14 @@ Build = Callable[[Config], ASGIApp]
 Ready = Callable[[Config], None]
 
 
+@runtime_checkable
+class LeavesOff(Protocol):
+    """An app with doors of its own."""
+
+    def leave_off(self, seconds: float) -> None:
+        """Called when a stop begins: nothing new is taken, and what runs may end within these seconds."""
+
+
 def run(config: Config, *, build: Build | None = None, on_ready: Ready | None = None) -> None:
     """Serves until it is told to stop; returns after a clean stop.
 
@@ -39,19 +49,25 @@ def run(config: Config, *, build: Build | None = None, on_ready: Ready | None = 
     Raises ConfigError when the address cannot be listened on, SystemExit(3) when the app cannot start (the log says why).
     """
     logs.configure(config.log_format, config.log_level)
+    listener = listen(config.host, config.port)
+    others: tuple[socket.socket, ...] = ()
     if build is None:
         # Here, since a program that brings its own app need not load the whole service.
         from forgefront.app import build as build_app
 
         build = build_app
-    listener = listen(config.host, config.port)
+        if config.ssh_port is not None:
+            ssh_listener = listen(config.ssh_host or config.host, config.ssh_port)
+            config = config.model_copy(update={"ssh_port": ssh_listener.getsockname()[1]})
+            # A socket is handed to worker processes as the other one is.
+            build, others = partial(build_app, ssh_listener=ssh_listener), (ssh_listener,)
     # model_copy, since a second reading of the sources would bring the old port back.
     config = config.model_copy(update={"port": listener.getsockname()[1]})
     config = config.model_copy(update={"external_url": config.base_url})
     if config.workers > 1:
         from forgefront.processes import supervise
 
-        supervise(config, listener, build, on_ready)
+        supervise(config, (listener, *others), build, on_ready)
     else:
         serve(config, listener, build, on_ready)
 
@@ -69,8 +85,9 @@ def serve(config: Config, listener: socket.socket, build: Build, on_ready: Ready
     """Serves in this process, until SIGTERM or SIGINT."""
     _allow_many_files()
     times = Times(header=config.header_timeout, idle=config.body_timeout, keep_alive=config.keep_alive_timeout)
+    app = build(config)
     settings = uvicorn.Config(
-        build(config),
+        app,
         http=with_times(times),
         lifespan="on",
         interface="asgi3",
@@ -85,18 +102,27 @@ def serve(config: Config, listener: socket.socket, build: Build, on_ready: Ready
         timeout_keep_alive=600,
         timeout_graceful_shutdown=config.stop_timeout,
     )
-    server = Server(settings, config.base_url, config.stop_timeout + CLOSING_SECONDS, lambda: on_ready(config) if on_ready else None)
+    server = Server(
+        settings,
+        config.base_url,
+        config.stop_timeout + CLOSING_SECONDS,
+        on_ready=lambda: on_ready(config) if on_ready else None,
+        on_stopping=partial(app.leave_off, config.stop_timeout) if isinstance(app, LeavesOff) else lambda: None,
+    )
     server.run(sockets=[listener])
 
 
 class Server(uvicorn.Server):
     """uvicorn's server, which also ends slow connections, tunes the collector once everything is loaded, and stops with 0."""
 
-    def __init__(self, config: uvicorn.Config, address: str, stop_seconds: float, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, address: str, stop_seconds: float, *, on_ready: Callable[[], None], on_stopping: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._address = address
         self._stop_seconds = stop_seconds
         self._on_ready = on_ready
+        self._on_stopping = on_stopping
         self._sweeper: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -112,6 +138,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log = structlog.get_logger()
         log.info("stopping", process=os.getpid(), running=len(self.server_state.tasks))
+        self._on_stopping()
         await super().shutdown(sockets)
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -37,6 +37,8 @@ T = TypeVar("T")
 class Services:
     """What outlives an operation. `avatar_url_template` may hold `{email_md5}`, `{username}` and `{id}`; None shows no avatars.
 
+    `ssh_prefix` and the full path of a project make the address to clone it from over SSH; it is empty where that is not served.
+
     `progress` is told, from a thread, how far a long work is: its phase, how many of its steps are done, how many there are.
     """
 
@@ -46,6 +48,7 @@ class Services:
     cipher: TokenCipher
     uploads: Uploads
     external_url: str = "http://localhost:8080"
+    ssh_prefix: str = ""
     avatar_url_template: str | None = None
     clock: Callable[[], datetime] = now
     progress: Callable[[str, int, int], None] | None = None

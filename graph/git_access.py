@@ -5,6 +5,7 @@ between two halves of a conversation that takes minutes. The rules are the graph
 """
 
 import asyncio
+import base64
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from graph.transaction import keep, session_for
 from storage import tables
 from storage.database import Session, is_unavailable
 from storage.git.pushes import Update, Verdict
+from storage.tables import ssh_keys
 
 RECORDING_PAUSES = (0.5, 2.0, 5.0)
 """Seconds between the tries to record a push while the database cannot take it."""
@@ -36,22 +38,42 @@ class Granted:
     viewer_id: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """An SSH key, as a credential of whoever has proved to hold its other half. `fingerprint` is as the table keeps it."""
+
+    fingerprint: str
+    blob: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    user_id: int
+    username: str
+
+
 class GitAccess:
-    """Over the services of this process. A project is named `NAMESPACE/NAME`, without case; a credential is a private token."""
+    """Over the services of this process. A project is named `NAMESPACE/NAME`, without case; a credential is a private token or a key."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def reader(self, project: str, credential: str | None, request_id: str) -> Granted:
+    async def reader(self, project: str, credential: str | PublicKey | None, request_id: str) -> Granted:
         """Who may fetch. Raises Unauthenticated, NotFound, Forbidden.
 
         Without a credential a project that is not public and one that is not there are the same.
         """
         return await self._granted(project, credential, request_id, Action.READ_CODE)
 
-    async def pusher(self, project: str, credential: str | None, request_id: str) -> Granted:
+    async def pusher(self, project: str, credential: str | PublicKey | None, request_id: str) -> Granted:
         """Who may push something; `judge` says what. Raises as `reader`."""
         return await self._granted(project, credential, request_id, Action.PUSH_CODE)
+
+    async def holder(self, key: PublicKey) -> Holder | None:
+        """The active user whose key this is."""
+        async with session_for(self._services.database, writing=False) as session:
+            user = await _of_key(session, key)
+            return Holder(user.id, user.username) if user else None
 
     async def judge(self, granted: Granted, updates: list[Update], request_id: str) -> list[Verdict]:
         """Which refs may move, by the rights as they are now. Raises Unauthenticated when the viewer was blocked, NotFound."""
@@ -104,9 +126,9 @@ class GitAccess:
             raise Unauthenticated
         return Context(self._services, session, viewer, request_id)
 
-    async def _granted(self, path: str, credential: str | None, request_id: str, action: Action) -> Granted:
+    async def _granted(self, path: str, credential: str | PublicKey | None, request_id: str, action: Action) -> Granted:
         async with session_for(self._services.database, writing=False) as session:
-            viewer = await authenticate(session, credential)
+            viewer = await (_of_key(session, credential) if isinstance(credential, PublicKey) else authenticate(session, credential))
             if viewer is None and credential is not None:
                 raise Unauthenticated
             context = Context(self._services, session, viewer, request_id)
@@ -127,3 +149,12 @@ class GitAccess:
         if not anybody_may(action, project):
             raise Unauthenticated
         return project
+
+
+async def _of_key(session: Session, key: PublicKey) -> tables.User | None:
+    for user, text in await session.read(ssh_keys.HOLDER, {"fingerprint": key.fingerprint}):
+        # The fingerprint finds; since it is an MD5 sum, the whole key decides.
+        if user.state is tables.UserState.ACTIVE and base64.b64decode(text.split()[1]) == key.blob:
+            found: tables.User = user
+            return found
+    return None

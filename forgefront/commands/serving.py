@@ -27,6 +27,9 @@ def serve(
     external_url: Annotated[
         str | None, typer.Option(help="The address that clients use, for links.  [default: of host and port]", show_default=False)
     ] = None,
+    ssh_port: Annotated[
+        int | None, typer.Option(help="The port for git over SSH; 0 takes a free one.  [default: no SSH]", show_default=False)
+    ] = None,
     with_demo: Annotated[bool, typer.Option("--demo", help="Fill an empty data folder with the demo first.")] = False,
     repository: demo_command.Repository = None,
 ) -> None:
@@ -34,7 +37,7 @@ def serve(
 
     Brings the database up to date first. Everything else is configured by FORGEFRONT_* and by forgefront.toml in the data folder.
     """
-    config = config_of(data, host=host, port=port, external_url=external_url)
+    config = config_of(data, host=host, port=port, external_url=external_url, ssh_port=ssh_port)
     filled: Demo | None = None
     kept: demo.Kept | None = None
     if with_demo and _can_fill(config):
@@ -66,6 +69,7 @@ def _greeting(filled: Demo | None, kept: demo.Kept | None) -> Callable[[Config],
             f"Forgefront answers at {base}",
             f"  GraphQL   {base}/graphql",
             f"  REST v3   {base}/api/v3  (described at {base}/api/v3/docs)",
+            *_ssh_lines(config),
             f"  data      {config.data}",
         ]
         show = f"{_program()} admin token show dev --data {_quoted(config.data)}"
@@ -86,6 +90,15 @@ def _greeting(filled: Demo | None, kept: demo.Kept | None) -> Callable[[Config],
         sys.stdout.flush()
 
     return greet
+
+
+def _ssh_lines(config: Config) -> list[str]:
+    if config.ssh_port is None:
+        return []
+    from forgefront import ssh_host_keys
+
+    shown = [ssh_host_keys.fingerprint(key) for key in ssh_host_keys.load(config.data, config.ssh_host_keys)]
+    return [f"  SSH       {config.ssh_prefix}NAMESPACE/PROJECT.git  (host key {', '.join(shown)})"]
 
 
 def _has_administrator(config: Config) -> bool:

@@ -121,10 +121,11 @@ class Project(
     async def http_url_to_repo(self, info: Info) -> str:
         return f"{info.context.services.external_url}/{await _full_path(info.context, _row(self))}.git"
 
-    @strawberry.field(description="The address to clone it from over SSH.")
+    @strawberry.field(description="The address to clone it from over SSH; where that is not served, the one that it would have.")
     async def ssh_url_to_repo(self, info: Info) -> str:
-        host = urlsplit(info.context.services.external_url).hostname
-        return f"git@{host}:{await _full_path(info.context, _row(self))}.git"
+        services = info.context.services
+        prefix = services.ssh_prefix or f"git@{urlsplit(services.external_url).hostname}:"
+        return f"{prefix}{await _full_path(info.context, _row(self))}.git"
 
     @strawberry.field(description="Whose personal project it is; null for a project of a group.")
     async def owner(self, info: Info) -> User | None:

@@ -21,7 +21,7 @@ Incoming = AsyncIterator[bytes]
 LONGEST_LIST = 16 * 1024 * 1024
 """Bytes of the list of updates of one push: about 150,000 refs."""
 RECHECK_SECONDS = 10.0
-"""A push that took longer to come is judged once more before its last block is handed to git."""
+"""So old may be what was judged of a push when its last block is handed to git; a push that took longer to come is judged once more."""
 
 _NONE = "0" * 40
 _SIZE = re.compile(rb"[0-9a-fA-F]{4}")
@@ -112,7 +112,8 @@ class Push:
     async def guarded(self) -> Incoming:
         """What receive-pack is given. With `hold` the last block waits for a second judgement when the push took its time to come.
 
-        Over a stream that cannot be: a client that waits for the report does not end it.
+        Over a stream no block can wait, since a client that waits for the report does not end it: there any may be the last, and is
+        judged as such.
         """
         if not self._read:
             await self.read_list()
@@ -125,6 +126,9 @@ class Push:
                 yield held
             held = block
             if not self._hold:
+                if monotonic() - judged_at > RECHECK_SECONDS:
+                    await self._judge_all()
+                    judged_at = monotonic()
                 yield held
                 held = b""
         if held:

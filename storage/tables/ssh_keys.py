@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import Select, bindparam, delete, select
 from sqlmodel import Field, col
 
 from storage.tables.base import Dated, long_text, refers
+from storage.tables.users import User
 
 
 class SshKey(Dated, table=True):
@@ -17,6 +18,14 @@ class SshKey(Dated, table=True):
     title: str = Field(max_length=255)
     key: str = long_text()
     fingerprint: str = Field(max_length=64, unique=True)
+
+
+HOLDER: Select[User, str] = (
+    select(User, col(SshKey.key))
+    .join(SshKey, col(SshKey.user_id) == col(User.id))
+    .where(col(SshKey.fingerprint) == bindparam("fingerprint"))
+)
+"""The user of the key with the fingerprint `fingerprint`, and the key."""
 
 
 def of_fingerprint(fingerprint: str) -> Select[SshKey]:

@@ -1,0 +1,194 @@
+"""One command over SSH: its words, and the bytes both ways with bounds on what is kept of them.
+
+asyncssh's own streams would do but for a client that means harm: they keep every signal and every variable that it sends.
+"""
+
+import asyncio
+import re
+import shlex
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import asyncssh
+
+from storage.git.pushes import Incoming
+from storage.git.transport import Service
+
+LONGEST_COMMAND = 2000
+MOST_KEPT = 256 * 1024
+"""Bytes taken from the client and not yet handed on, beyond the window of the channel (2 MB)."""
+MOST_DEFERRED = 64
+"""Packets that may wait for the end of an exchange of keys."""
+DEFERRED_SECONDS = 0.05
+LONGEST_PROTOCOL = 100
+
+_PROJECT = re.compile(r"/?([^/]+/[^/]+?)(?:\.git)?/?")
+
+
+class Gone(Exception):
+    """The client is not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command asks for; the project as `NAMESPACE/NAME`, there or not."""
+
+    service: Service
+    project: str
+
+
+def understood(command: str) -> Asked | None:
+    """What a command asks for, or None for anything that is not one of git's two.
+
+    `git-upload-pack '/ada/app.git'` and `git upload-pack ada/app` become `Asked(Service.UPLOAD, "ada/app")`.
+    """
+    if len(command) > LONGEST_COMMAND or not command.isprintable():
+        return None
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    if words[:1] == ["git"] and len(words) == 3:
+        words = [f"git-{words[1]}", words[2]]
+    if len(words) != 2 or words[0] not in set(Service):
+        return None
+    found = _PROJECT.fullmatch(words[1])
+    return Asked(Service(words[0]), found[1]) if found else None
+
+
+class Session(asyncssh.SSHServerSession[bytes]):
+    """A channel on which one command runs, which `run` serves once it is asked for. `writable` is that of the connection.
+
+    `command` None is a wish for a shell. `moved_at` says when a byte last went either way, None before git is there to talk to.
+    """
+
+    def __init__(
+        self, connection: asyncssh.SSHServerConnection, writable: asyncio.Event, run: Callable[["Session"], Coroutine[Any, Any, None]]
+    ) -> None:
+        self._connection = connection
+        self._writable = writable
+        self._run = run
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+        self._blocks: deque[bytes] = deque()
+        self._kept = 0
+        self._ended = False
+        self._woken = asyncio.Event()
+        self.channel: asyncssh.SSHServerChannel[bytes] = self._made_channel()
+        self.command: str | None = None
+        self.protocol = ""
+        self.task: asyncio.Task[None] | None = None
+        self.gone = False
+        self.moved_at: float | None = None
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    def _made_channel(self) -> asyncssh.SSHServerChannel[bytes]:
+        channel: asyncssh.SSHServerChannel[bytes] = self._connection.create_server_channel(encoding=None)
+
+        def take(packet: Any) -> bool:
+            name, value = packet.get_string(), packet.get_string()
+            packet.check_end()
+            if name != b"GIT_PROTOCOL" or len(value) > LONGEST_PROTOCOL:
+                return False
+            self.protocol = value.decode("ascii", "replace")
+            return True
+
+        # In place of asyncssh's, which keeps whatever is sent.
+        channel._process_env_request = take  # type: ignore[method-assign]
+        return channel
+
+    def shell_requested(self) -> bool:
+        return True
+
+    def exec_requested(self, command: str) -> bool:
+        self.command = command
+        return True
+
+    def session_started(self) -> None:
+        self.task = asyncio.create_task(self._run(self))
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        self.bytes_in += len(data)
+        self._moved()
+        self._blocks.append(data)
+        self._kept += len(data)
+        if self._kept > MOST_KEPT:
+            self.channel.pause_reading()
+        self._woken.set()
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        self._woken.set()
+        # The other way stays open.
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone = self._ended = True
+        self._woken.set()
+        self._resumed.set()
+
+    def pause_writing(self) -> None:
+        self._resumed.clear()
+
+    def resume_writing(self) -> None:
+        self._resumed.set()
+
+    async def incoming(self, *, whole: bool) -> Incoming:
+        """What the client sends, to its end. Raises Gone where a client is lost, unless what has come shall count as `whole`."""
+        self.moved_at = monotonic()
+        while True:
+            while self._blocks:
+                block = self._blocks.popleft()
+                self._kept -= len(block)
+                if self._kept <= MOST_KEPT and not self._ended:
+                    self.channel.resume_reading()
+                yield block
+            if self._ended:
+                break
+            self._woken.clear()
+            await self._woken.wait()
+        if self.gone and not whole:
+            raise Gone
+
+    async def write(self, block: bytes) -> None:
+        """Returns when more can be taken. Raises Gone."""
+        if self.gone:
+            raise Gone
+        try:
+            self.channel.write(block)
+        except OSError as error:
+            raise Gone from error
+        await self._writable.wait()
+        await self._resumed.wait()
+        # A client may ask for new keys, and then leave the exchange open.
+        while len(self._connection._deferred_packets) > MOST_DEFERRED and not self.gone:  # noqa: ASYNC110 - asyncssh tells nobody
+            await asyncio.sleep(DEFERRED_SECONDS)
+        if self.gone:
+            raise Gone
+        self.bytes_out += len(block)
+        self._moved()
+
+    def end(self, status: int, text: str = "") -> None:
+        """Ends the command, with a line for people before where there is something to say."""
+        if self.gone or self.channel.is_closing():
+            return
+        if text:
+            self.channel.write_stderr(f"{text}\n".encode("utf-8", "replace"))
+        self.channel.exit(status)
+
+    def abort(self) -> None:
+        """Closes the channel; whatever waits for the client hears that it is gone."""
+        self.channel.abort()
+        self.connection_lost(None)
+
+    def silent_for(self) -> float:
+        """Seconds without a byte either way while git talks to the client."""
+        return 0.0 if self.moved_at is None else monotonic() - self.moved_at
+
+    def _moved(self) -> None:
+        if self.moved_at is not None:
+            self.moved_at = monotonic()
