@@ -37,6 +37,13 @@ async def publish_each(context: Context, kind: "type[Event]", rows: Select[Any])
             await _write(context, happened)
 
 
+async def publish_all(context: Context, kind: "type[Event]", happened: "Sequence[tuple[Any, ...]]") -> None:
+    """The same for several at once: the arguments of `kind.of` for each, the context of who did it first. One question and two statements
+    for all, besides what their payloads need."""
+    if happened and await _wanted(context, kind):
+        await _write(context, await asyncio.gather(*(kind.of(*arguments) for arguments in happened)))
+
+
 async def _wanted(context: Context, kind: "type[Event]") -> bool:
     outbox = context.services.outbox
     # Writers of an SQLite database stand in one queue, so what one of them saw holds for the next, until a hook is made. On PostgreSQL

@@ -4,8 +4,8 @@ The table follows the interface document's section Authentication and, where tha
 A project that the viewer may not see is not found; one that is seen without the right is forbidden.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -228,6 +228,27 @@ async def seen_projects(context: Context, ids: list[int]) -> set[int]:
     if not context.viewer.admin:
         await _project_levels(context).get_many(ids)
     return {key for key, project in projects.items() if project is not None and await sees_project(context, project)}
+
+
+async def acting(context: Context, users: Collection[tables.User], project_ids: Collection[int]) -> dict[int, Context]:
+    """For each of these users (by id) the context as it would be theirs: to ask what they may in these projects, and to write as them.
+
+    One statement, whatever their number; what is changed and what waits for the commit stays the one operation's.
+    """
+    ids = {user.id for user in users}
+    levels: dict[int, dict[int, int]] = {key: dict.fromkeys(project_ids, 0) for key in ids}
+    if ids and project_ids:
+        for user_id, project_id, level in await context.tuples(members.levels_of_users(sorted(ids), sorted(project_ids))):
+            levels[user_id][project_id] = level
+    # Rows are the same for everybody; what other loaders know may depend on the viewer.
+    for table in (tables.Project, tables.Namespace, tables.User, tables.Settings):
+        context.rows_by_id(table)
+    rows = {name: loader for name, loader in context.loaders.items() if isinstance(name, type)}
+    contexts = {user.id: replace(context, viewer_or_none=user, loaders=dict(rows)) for user in users}
+    for user_id, own in contexts.items():
+        for project_id, level in levels[user_id].items():
+            _project_levels(own).prime(project_id, level)
+    return contexts
 
 
 def visible_projects(context: Context) -> list[Any]:

@@ -5,7 +5,7 @@ They are written in the transaction of what they tell, by the viewer. Whoever do
 mention either.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,8 +64,8 @@ class Source:
         return cls(project_id, f"commit:{oid}", "commit", f"@{oid}", author)
 
     def words(self, path: str | None) -> str:
-        """`mentioned in issue #12`; with the full path of its project where that is another one."""
-        return f"mentioned in {self.noun} {self.name.removeprefix('@') if path is None else path + self.name}"
+        """`issue #12`; with the full path of its project where that is given."""
+        return f"{self.noun} {self.name.removeprefix('@') if path is None else path + self.name}"
 
 
 SOURCES = {"issue": Action.READ_ISSUE, "merge_request": Action.READ_MERGE_REQUEST, "commit": Action.READ_CODE}
@@ -90,18 +90,20 @@ async def write_changes(context: Context, thing: Thing, before: Facts, *, by: st
         bodies.append(await _assignee(context, thing))
     rows = [note(context, target_of(thing), body) for body in bodies]
     if now.description != before.description:
-        rows += await _mentioning(context, thing.project_id, [(Source.of(thing), mentioned(now.description or ""))])
+        rows += await _mentioning(context, thing, now.description)
     await write(context, rows)
 
 
 async def write_mentions(context: Context, thing: Thing, text: str | None) -> None:
     """Tells what a text of this thing's, its description or a note under it, mentions: each once, whoever mentions it again."""
-    await tell_mentions(context, thing.project_id, [(Source.of(thing), mentioned(text or ""))])
+    await write(context, await _mentioning(context, thing, text))
 
 
-async def tell_mentions(context: Context, project_id: int, found: Sequence[tuple[Source, list[Mention]]]) -> None:
-    """The same for many sources of one project, and what each mentions: a few statements, whatever their number."""
-    await write(context, await _mentioning(context, project_id, found))
+async def write_mentions_of(
+    context: Context, project_id: int, found: Sequence[tuple[Source, list[Mention]]], meant: Mapping[Mention, Target]
+) -> None:
+    """The same for many sources of one project, with what each mentions and what that means."""
+    await write(context, await _telling(context, project_id, found, meant))
 
 
 async def seen(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
@@ -145,12 +147,16 @@ async def write(context: Context, rows: list[dict[str, Any]]) -> None:
         await context.session.execute(notes.write_system(context.services.database.dialect, rows[start : start + ROWS_AT_ONCE]))
 
 
-async def _mentioning(context: Context, project_id: int, found: Sequence[tuple[Source, list[Mention]]]) -> list[dict[str, Any]]:
-    """The notes for what these sources mention and the viewer may see; others stay untouched, as if they were not there."""
-    wanted = {mention for _, named in found for mention in named}
-    if not wanted:
-        return []
-    meant = await mentions.targets(context, project_id, wanted)
+async def _mentioning(context: Context, thing: Thing, text: str | None) -> list[dict[str, Any]]:
+    """The notes for what the text mentions and the viewer may see; others stay untouched, as if they were not there."""
+    named = mentioned(text or "")
+    meant = await mentions.targets(context, thing.project_id, named) if named else {}
+    return await _telling(context, thing.project_id, [(Source.of(thing), named)], meant)
+
+
+async def _telling(
+    context: Context, project_id: int, found: Sequence[tuple[Source, list[Mention]]], meant: Mapping[Mention, Target]
+) -> list[dict[str, Any]]:
     path = None
     if any(target.project_id != project_id for target in meant.values()):
         path = await full_path(context, await existing(context, tables.Project, project_id))
@@ -159,7 +165,7 @@ async def _mentioning(context: Context, project_id: int, found: Sequence[tuple[S
         note(
             await _speaker(context, source, target),
             target,
-            source.words(None if target.project_id == project_id else path),
+            f"mentioned in {source.words(None if target.project_id == project_id else path)}",
             source_project_id=project_id,
             source=source.key,
         )

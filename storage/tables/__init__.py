@@ -3,6 +3,7 @@
 from storage.database import metadata
 from storage.tables.base import all_rows, any_row, lock
 from storage.tables.branches import Branch
+from storage.tables.closings import Closing
 from storage.tables.commit_comments import CommitComment, LineType
 from storage.tables.commit_statuses import CheckStatus, CommitStatus
 from storage.tables.commits import Commit
@@ -38,6 +39,7 @@ __all__ = [
     "Branch",
     "BranchProtection",
     "CheckStatus",
+    "Closing",
     "Commit",
     "CommitComment",
     "CommitStatus",

@@ -48,6 +48,12 @@ def held(issue_id: int) -> Select[Issue]:
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
+def open_and_held(ids: list[int]) -> Select[Issue]:
+    """Those of these issues that are open, as `held`, in the order in which everybody holds several."""
+    statement: Select[Issue] = select(Issue).where(col(Issue.id).in_(ids), col(Issue.state) == IssueState.OPENED).order_by(col(Issue.id))
+    return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
 def with_any_label(titles: list[str]) -> ColumnElement[bool]:
     """The condition that an issue carries at least one label of these titles."""
     return exists().where(

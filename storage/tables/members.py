@@ -77,6 +77,27 @@ LEVELS_IN_PROJECTS = _levels_in_projects()
 personal namespace. Made once, since nearly every operation asks it and making it costs more than running it."""
 
 
+def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, int, int]:
+    """(user id, project id, level) as `LEVELS_IN_PROJECTS`, for several users."""
+    in_project = select(
+        col(ProjectMember.user_id).label("user_id"),
+        col(ProjectMember.project_id).label("project_id"),
+        col(ProjectMember.access_level).label("level"),
+    ).where(col(ProjectMember.user_id).in_(user_ids), col(ProjectMember.project_id).in_(project_ids))
+    in_group = (
+        select(col(GroupMember.user_id), col(Project.id), col(GroupMember.access_level))
+        .join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
+        .where(col(GroupMember.user_id).in_(user_ids), col(Project.id).in_(project_ids))
+    )
+    as_owner = (
+        select(col(Namespace.owner_id), col(Project.id), literal(int(AccessLevel.OWNER)))
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(col(Namespace.owner_id).in_(user_ids), col(Namespace.kind) == NamespaceKind.USER, col(Project.id).in_(project_ids))
+    )
+    levels = union_all(in_project, in_group, as_owner).subquery()
+    return select(levels.c.user_id, levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.user_id, levels.c.project_id)
+
+
 def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:
     return select(col(GroupMember.group_id), col(GroupMember.access_level)).where(
         col(GroupMember.user_id) == user_id, col(GroupMember.group_id).in_(group_ids)

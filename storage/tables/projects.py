@@ -81,6 +81,11 @@ def held(project_id: int) -> Select[Project]:
     return by_id(project_id).with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
+def kept(ids: list[int]) -> Select[int]:
+    """Those of these ids whose projects nobody removes until this transaction ends."""
+    return select(col(Project.id)).where(col(Project.id).in_(ids)).order_by(col(Project.id)).with_for_update(read=True, key_share=True)
+
+
 def ids_in_namespace(namespace_id: int) -> Select[int]:
     return select(col(Project.id)).where(col(Project.namespace_id) == namespace_id)
 

@@ -525,6 +525,19 @@ def upgrade() -> None:
         )
 
     op.create_table(
+        "closings",
+        sa.Column("merge_request_id", sa.Integer(), nullable=False),
+        sa.Column("described", sa.Boolean(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("iid", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["merge_request_id"], ["merge_requests.id"], name=op.f("fk_closings_merge_request_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_closings_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("merge_request_id", "described", "project_id", "iid", name=op.f("pk_closings")),
+    )
+    with op.batch_alter_table("closings", schema=None) as batch_op:
+        batch_op.create_index("ix_closings_project_id_iid", ["project_id", "iid"], unique=False)
+
+    op.create_table(
         "issue_labels",
         sa.Column("issue_id", sa.Integer(), nullable=False),
         sa.Column("label_id", sa.Integer(), nullable=False),

@@ -1,0 +1,98 @@
+"""Which issues merging a merge request would close: what its commits and its description name, written when those change."""
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Delete, Index, Select, and_, delete, func, or_, over, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Field, SQLModel, col
+
+from storage.tables.issues import Issue, IssueState
+from storage.tables.merge_requests import OPEN, MergeRequest, MergeRequestState
+from storage.tables.projects import Project
+
+
+class Closing(SQLModel, table=True):
+    """`iid` of `project_id` is the number that is named, whether there is such an issue yet or not. `described`: the description
+    names it, else a commit does."""
+
+    __tablename__ = "closings"
+    __table_args__: Any = (Index("ix_closings_project_id_iid", "project_id", "iid"),)
+
+    merge_request_id: int = Field(primary_key=True, foreign_key="merge_requests.id", ondelete="CASCADE")
+    described: bool = Field(primary_key=True)
+    project_id: int = Field(primary_key=True, foreign_key="projects.id", ondelete="CASCADE")
+    iid: int = Field(primary_key=True)
+
+
+def named(merge_request_id: int, *, described: bool) -> Select[int, int]:
+    """(project id, number) of what is kept."""
+    statement = select(col(Closing.project_id), col(Closing.iid))
+    return statement.where(col(Closing.merge_request_id) == merge_request_id, col(Closing.described).is_(described))
+
+
+def forget(merge_request_id: int, *, described: bool) -> Delete:
+    return delete(Closing).where(col(Closing.merge_request_id) == merge_request_id, col(Closing.described).is_(described))
+
+
+def write(dialect: str, merge_request_id: int, named: Collection[tuple[int, int]], *, described: bool) -> Any:
+    """The statement that keeps these (project id, number)."""
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    rows = [
+        {"merge_request_id": merge_request_id, "described": described, "project_id": project_id, "iid": iid}
+        for project_id, iid in sorted(named)
+    ]
+    return insert(Closing).values(rows).on_conflict_do_nothing()
+
+
+def issues_of(merge_request_ids: Collection[int]) -> Select[int, Issue]:
+    """(merge request id, issue) for what merging would close, and for what was named by those that are merged: by the issue's id.
+
+    Nothing for those whose target is not the default branch. An issue that is named twice comes twice.
+    """
+    return (
+        select(col(Closing.merge_request_id), Issue)
+        .join(Issue, _same())
+        .join(MergeRequest, col(MergeRequest.id) == col(Closing.merge_request_id))
+        .join(Project, col(Project.id) == col(MergeRequest.project_id))
+        .where(
+            col(Closing.merge_request_id).in_(merge_request_ids),
+            col(Project.default_branch) == col(MergeRequest.target_branch),
+            or_(col(Issue.state) == IssueState.OPENED, col(MergeRequest.state) == MergeRequestState.MERGED),
+        )
+        .order_by(col(Issue.id))
+    )
+
+
+def merge_requests_of(issue_ids: Collection[int], most: int) -> Select[int, MergeRequest]:
+    """(issue id, merge request) for the open ones that would close an open issue, and the merged ones that name it; for each issue the
+    newest `most`. As `issues_of`."""
+    named = (
+        select(col(Issue.id).label("issue_id"), col(MergeRequest.id).label("id"))
+        .distinct()
+        .select_from(Closing)
+        .join(Issue, _same())
+        .join(MergeRequest, col(MergeRequest.id) == col(Closing.merge_request_id))
+        .join(Project, col(Project.id) == col(MergeRequest.project_id))
+        .where(
+            col(Issue.id).in_(issue_ids),
+            col(Project.default_branch) == col(MergeRequest.target_branch),
+            or_(
+                and_(col(Issue.state) == IssueState.OPENED, col(MergeRequest.state).in_(OPEN)),
+                col(MergeRequest.state) == MergeRequestState.MERGED,
+            ),
+        )
+        .subquery()
+    )
+    place = over(func.row_number(), partition_by=named.c.issue_id, order_by=named.c.id.desc()).label("place")
+    newest = select(named.c.issue_id, named.c.id, place).subquery()
+    return (
+        select(newest.c.issue_id, MergeRequest)
+        .join(MergeRequest, col(MergeRequest.id) == newest.c.id)
+        .where(newest.c.place <= most)
+        .order_by(newest.c.issue_id, newest.c.id.desc())
+    )
+
+
+def _same() -> Any:
+    return and_(col(Issue.project_id) == col(Closing.project_id), col(Issue.iid) == col(Closing.iid))
