@@ -1,16 +1,22 @@
-"""Whether a data folder is whole: the folder, the database, the repositories; what is wrong, and what to do. It changes nothing."""
+"""Whether a data folder is whole: the folder, the database, the repositories; what is wrong, and what to do.
+
+It changes nothing, but for `mend`, which makes the index equal to the repositories where the check found that it differs.
+"""
 
 import asyncio
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from forgefront.config import Config
 from forgefront.demo_folder import is_unfinished
-from storage import migrations, soundness
+from forgefront.engine import Engine
+from graph.errors import NotFound
+from graph.rules import reconciling
+from storage import indexed, migrations, soundness
 from storage.database import Database, is_unavailable
 from storage.git import program
 from storage.git.repositories import Repositories
@@ -22,6 +28,7 @@ from storage.uploads import Uploads
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes; below it the next push or artifact may fail."""
 FSCK_SECONDS = 3600.0
+SECOND_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +43,11 @@ class Finding:
 
 @dataclass
 class Report:
-    """`looked_at` says in words what was checked, `notes` what is unusual and not wrong."""
+    """`looked_at` says in words what was checked, `notes` what is unusual and not wrong, `to_index` whose index can be repaired."""
 
     problems: list[Finding] = field(default_factory=list)
+    repaired: list[Finding] = field(default_factory=list)
+    to_index: list[KeptProject] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     looked_at: list[str] = field(default_factory=list)
 
@@ -46,11 +55,13 @@ class Report:
         self.problems.append(Finding(area, str(subject), problem, remedy))
 
     def as_json(self) -> dict[str, Any]:
-        problems = [
-            {"area": finding.area, "subject": finding.subject, "problem": finding.problem, "remedy": finding.remedy}
-            for finding in self.problems
-        ]
-        return {"ok": not self.problems, "problems": problems, "notes": self.notes, "looked_at": self.looked_at}
+        return {
+            "ok": not self.problems,
+            "problems": [asdict(finding) for finding in self.problems],
+            "repaired": [asdict(finding) for finding in self.repaired],
+            "notes": self.notes,
+            "looked_at": self.looked_at,
+        }
 
 
 async def check(config: Config, *, full: bool = False) -> Report:
@@ -62,17 +73,37 @@ async def check(config: Config, *, full: bool = False) -> Report:
     if not await asyncio.to_thread(_revision, config, report):
         return report
     database = Database(config.database_url)
+    repositories = Repositories(config.repositories)
     try:
         await _database(database, cipher, report)
         projects = await soundness.projects(database)
         await _uploads(config, database, report)
+        whole = await asyncio.to_thread(_repositories, config, repositories, projects, full, report)
+        for project in whole:
+            await _index(database, repositories, project, report)
     except Exception as error:
         report.add("database", "rows", f"it cannot be read: {_first_line(error)}", "restore it from a backup, or see the text")
-        return report
     finally:
+        repositories.close()
         await database.close()
-    await asyncio.to_thread(_repositories, config, projects, full, report)
     return report
+
+
+async def mend(engine: Engine, report: Report) -> None:
+    """Repairs the indexes that the check found to differ, and moves what was said of them to `repaired`."""
+    for project in report.to_index:
+        said = [finding for finding in report.problems if finding.area == "index" and finding.subject == project.full_path]
+        try:
+            await reconciling.repair(engine.graph.services, project.id)
+            left = await indexed.compare(engine.database, engine.repositories, project.id)
+        except (NotARepository, program.GitFailed) as error:
+            report.add("index", project.full_path, f"it cannot be repaired: {_first_line(error)}", "see whether the repository is whole")
+            continue
+        except NotFound:
+            left = indexed.Difference()
+        if not left:
+            report.problems = [finding for finding in report.problems if finding not in said]
+            report.repaired += said
 
 
 def _folder(config: Config, report: Report) -> bool:
@@ -161,21 +192,35 @@ async def _database(database: Database, cipher: TokenCipher | None, report: Repo
         report.notes.append("there is no active administrator; `forgefront admin user create NAME --admin` makes one")
 
 
-def _repositories(config: Config, projects: list[KeptProject], full: bool, report: Report) -> None:
-    report.looked_at.append(f"{len(projects)} repositories" + (", with every object" if full else ""))
-    repositories = Repositories(config.repositories)
-    try:
-        for project in projects:
-            _repository(repositories.path_of(project.id), project, full, report)
-        expected = {repositories.path_of(project.id).name for project in projects}
-    finally:
-        repositories.close()
+def _repositories(config: Config, repositories: Repositories, projects: list[KeptProject], full: bool, report: Report) -> list[KeptProject]:
+    """Those projects whose repositories can be read."""
+    report.looked_at.append(f"{len(projects)} repositories and their index" + (", with every object" if full else ""))
+    whole = [project for project in projects if _repository(repositories.path_of(project.id), project, full, report)]
+    expected = {repositories.path_of(project.id).name for project in projects}
     if not config.repositories.is_dir():
-        return
+        return whole
     for folder in sorted(config.repositories.iterdir()):
         # What begins with a dot is on its way in or out; a start of the service sweeps what a kill left of it.
         if folder.name not in expected and not folder.name.startswith("."):
             report.add("repositories", folder, "no project has it", "move it away, after a look at what it holds")
+    return whole
+
+
+async def _index(database: Database, repositories: Repositories, project: KeptProject, report: Report) -> None:
+    try:
+        found = await indexed.compare(database, repositories, project.id)
+        if found:
+            # A push that the service is recording differs for a moment.
+            await asyncio.sleep(SECOND_LOOK_SECONDS)
+            found = await indexed.compare(database, repositories, project.id)
+    except (NotARepository, program.GitFailed) as error:
+        report.add("index", project.full_path, f"it cannot be compared: {_first_line(error)}", "see whether the repository is whole")
+        return
+    remedy = "`forgefront check --repair` makes it equal to the repository; so does the service, in time"
+    for line in found.lines():
+        report.add("index", project.full_path, line, remedy)
+    if found:
+        report.to_index.append(project)
 
 
 async def _uploads(config: Config, database: Database, report: Report) -> None:
@@ -205,7 +250,8 @@ async def _uploads(config: Config, database: Database, report: Report) -> None:
         )
 
 
-def _repository(path: Path, project: KeptProject, full: bool, report: Report) -> None:
+def _repository(path: Path, project: KeptProject, full: bool, report: Report) -> bool:
+    """Whether it can be read."""
     subject = f"{project.full_path} ({path})"
     try:
         repository = Repository.open(path)
@@ -215,7 +261,7 @@ def _repository(path: Path, project: KeptProject, full: bool, report: Report) ->
     except NotARepository as error:
         problem = "it is not there" if not path.exists() else f"it cannot be read: {error}"
         report.add("repositories", subject, problem, "restore it from a backup")
-        return
+        return False
     if head != project.default_branch:
         problem = f"its HEAD is {head or 'no branch'}, the project's default branch is {project.default_branch or 'none'}"
         remedy = f"`forgefront admin project change {project.full_path} --default-branch NAME` sets both"
@@ -225,6 +271,7 @@ def _repository(path: Path, project: KeptProject, full: bool, report: Report) ->
             program.run(path, "fsck", "--connectivity-only", "--no-dangling", "--no-progress", seconds=FSCK_SECONDS)
         except program.GitFailed as error:
             report.add("repositories", subject, f"git fsck: {_first_line(error)}", "restore it from a backup")
+    return True
 
 
 def _first_line(error: BaseException) -> str:

@@ -170,6 +170,13 @@ async def adopt(services: Services, project_id: int) -> None:
                 await write_heads(context, project_id, [News(update, indexed=True) for update in updates])
 
 
+async def index_all(services: Services, project_id: int) -> None:
+    """Indexes every commit of the branches that is not in the index, also below heads that it has. Raises as `adopt`."""
+    heads = await services.repositories.read(project_id, indexing.heads)
+    async with services.noticed.turns:
+        await _Reading(services, project_id, {}, None, _writing(services, project_id)).take(set(heads.values()))
+
+
 def adopted_later(context: Context, project_id: int) -> None:
     """Has a new project's repository indexed once the project is kept. What is cut short is left to `reconciling`."""
     services = context.services

@@ -15,13 +15,14 @@ from graph.context import Context, Services
 from graph.errors import NotFound
 from graph.rules import indexing, pushing
 from graph.rules.indexing import BRANCHES
-from graph.transaction import keep, session_for
+from graph.transaction import keep, kept, session_for
 from storage import tables
 from storage.git.indexing import heads as heads_of
 from storage.git.program import GitFailed
 from storage.git.pushes import Update
 from storage.git.repository import NotARepository
-from storage.tables import branches, projects
+from storage.indexed import absent_commits
+from storage.tables import branches, commits, projects
 
 LOOKED_AT_ONCE = 100
 """Projects that one round of the chore compares."""
@@ -79,6 +80,15 @@ async def settle(services: Services, project_id: int, *, at_once: bool = False) 
         return True
     services.noticed.settled(project_id)
     return True
+
+
+async def repair(services: Services, project_id: int) -> None:
+    """Makes the whole index of a project equal to its repository, and believes nothing of it. Raises as `settle`."""
+    async for absent in absent_commits(services.database, services.repositories, project_id):
+        async with kept(services.database) as session:
+            await session.execute(commits.forget(project_id, absent))
+    await indexing.index_all(services, project_id)
+    await settle(services, project_id, at_once=True)
 
 
 def difference(known: Mapping[str, str], there: Mapping[str, str]) -> list[Update]:

@@ -93,6 +93,11 @@ def new_ids(repository: Repository, tips: Collection[str]) -> Generator[list[str
             yield chunk
 
 
+def absent(repository: Repository, oids: Collection[str]) -> list[str]:
+    """Those of these ids that the repository has no object of."""
+    return [oid for oid in oids if not _FULL_ID.fullmatch(oid) or oid not in repository.handle]
+
+
 def count(repository: Repository, tips: Collection[str], known: Collection[str]) -> int | None:
     """How many commits `new_commits` would give; None when git cannot tell within COUNT_SECONDS."""
     try:

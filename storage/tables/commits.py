@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Index, Select, SmallInteger, UniqueConstraint, and_, or_, select
+from sqlalchemy import JSON, ColumnElement, Delete, Index, Select, SmallInteger, UniqueConstraint, and_, delete, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
@@ -51,6 +51,16 @@ def of_commits(table: Any, commits: Commits) -> ColumnElement[bool]:
 def known(project_id: int, oids: Collection[str]) -> Select[str]:
     """Those of these ids that the index of the project has."""
     return select(col(Commit.oid)).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
+
+
+def after(project_id: int, id: int, limit: int) -> Select[int, str]:
+    """(row, commit) of the first so many rows of the project behind this one, by row."""
+    statement = select(col(Commit.id), col(Commit.oid)).where(col(Commit.project_id) == project_id, col(Commit.id) > id)
+    return statement.order_by(col(Commit.id)).limit(limit)
+
+
+def forget(project_id: int, oids: Collection[str]) -> Delete:
+    return delete(Commit).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
 
 
 def index(dialect: str) -> Any:
