@@ -31,7 +31,8 @@ class Comparison:
     """Two branches as they were when git was asked.
 
     `head_oid` and `target_oid` are None where the branch, or its repository, is missing. `oids` are the commits that the merge request
-    brings, newest first, at most 10,000 of `commit_count`; `newest` are the first of them. What could not be found out is None.
+    brings, newest first, at most 10,000 of `commit_count`; `newest` are the first of them, and
+    `messages` those of all that may name an issue. What could not be found out is None.
     `landed_oid` is the commit by which the target came to hold the head that was known before (`known`), if it does.
     """
 
@@ -44,6 +45,7 @@ class Comparison:
     base_oid: str | None = None
     oids: tuple[str, ...] = ()
     newest: tuple[Commit, ...] = ()
+    messages: tuple[str, ...] = ()
     commit_count: int | None = None
     stat: DiffStat | None = None
     merge_status: MergeStatus = MergeStatus.CANNOT_BE_MERGED
@@ -126,6 +128,7 @@ def _proposed(found: Comparison, proposal: Proposal) -> Comparison:
         base_oid=proposal.base,
         oids=proposal.oids,
         newest=proposal.newest,
+        messages=proposal.messages,
         commit_count=proposal.count,
         stat=proposal.stat,
         merge_status=MergeStatus.CAN_BE_MERGED if proposal.mergeable else MergeStatus.CANNOT_BE_MERGED,

@@ -22,6 +22,9 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import OperationError
+from graph.events.object_payloads import MergeRequestChanged
+from graph.events.publish import publish
+from graph.rules import closing
 from graph.rules.naming import storable
 from graph.rules.proposing import Comparison, changes_of, compare
 from graph.transaction import keep, session_for
@@ -70,8 +73,12 @@ async def apply(context: Context, merge_request: tables.MergeRequest, comparison
             await _tell_of_commits(context, row, comparison)
         if before != (row.head_oid, row.base_oid, row.commit_count):
             await _list_commits(context, row.id, comparison.oids)
+            await closing.record(context, row, comparison.messages)
         assert row.head_oid is not None  # noqa: S101 - both branches were seen
         context.after_commit.append(partial(keep_head, context.services, row.project_id, row.iid, row.head_oid))
+        if pushed:
+            await context.session.flush()
+            await publish(context, MergeRequestChanged, row, "update")
     await context.session.flush()
 
 
@@ -101,8 +108,7 @@ async def _tell_of_commits(context: Context, row: tables.MergeRequest, compariso
 
 async def _write_note(context: Context, row: tables.MergeRequest, body: str) -> None:
     moment = context.now()
-    author_id = context.viewer_or_none.id if context.viewer_or_none else row.author_id
-    note = {"project_id": row.project_id, "merge_request_id": row.id, "author_id": author_id, "body": body}
+    note = {"project_id": row.project_id, "merge_request_id": row.id, "author_id": context.viewer.id, "body": body}
     dates = {"created_at": moment, "updated_at": moment}
     await context.session.execute(notes.write_system(context.services.database.dialect, [{**note, **dates}]))
 
@@ -249,9 +255,11 @@ class _Refresher:
             _stop_waiting(held)
             held.state, held.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
             held.merge_commit_oid, held.merged_at, held.updated_at = landed, moment, moment
-            held.merge_user_id = context.viewer.id if self.viewer_id is not None and context.viewer_or_none else None
+            held.merge_user_id = context.viewer.id if context.viewer.id == self.viewer_id else None
             await session.flush()
             await _write_note(context, held, "Status changed to merged")
+            await publish(context, MergeRequestChanged, held, "merge")
+            await closing.after_merge(context, held)
             await keep(context)
         return True
 
@@ -261,7 +269,8 @@ class _Refresher:
         held: tables.MergeRequest | None = found[0][0] if found else None
         if held is not None and (held.state not in OPEN or await session.read(merge_requests.intents(row.id))):
             held = None
-        viewer = await session.get(tables.User, self.viewer_id or row.author_id)
+        viewer = await session.get(tables.User, self.viewer_id) if self.viewer_id is not None else None
+        viewer = viewer or await session.get(tables.User, row.author_id)
         return Context(self.services, session, viewer, self.request_id), held
 
     async def _still(self, comparison: Comparison, target_was: str | None) -> bool:

@@ -21,6 +21,7 @@ MOST_COMMITS = 10_000
 """Commits of a proposal that are listed; they are all counted."""
 MOST_SHOWN = 50
 """Commits of a proposal whose texts are read."""
+MOST_MESSAGES = 1000
 MOST_WALKED = 100_000
 """Commits that are looked through for the one that brought another."""
 FETCH_SECONDS = 60.0
@@ -30,6 +31,7 @@ WALK_SECONDS = 10.0
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What `head` would bring to `target`: `oids`, newest first, at most MOST_COMMITS of `count`; `newest` are the first of them.
+    `messages`, newest first, are at most MOST_MESSAGES of those that may name an issue.
 
     `base` is where it left the target, None for unrelated histories. `stat` is what lies between base and head, None where that is
     nothing to compare or takes too long. `mergeable` is None when trying took too long or failed.
@@ -40,6 +42,7 @@ class Proposal:
     base: str | None
     oids: tuple[str, ...]
     newest: tuple[Commit, ...]
+    messages: tuple[str, ...]
     count: int
     stat: DiffStat | None
     mergeable: bool | None
@@ -71,10 +74,17 @@ def propose(repository: Repository, head: str, target: str) -> Proposal:
         base=base,
         oids=oids,
         newest=tuple(repository.commits(oids[:MOST_SHOWN])),
+        messages=tuple(commit.message for commit in repository.commits(_naming_issues(repository, target, head))),
         count=len(oids) if len(oids) < MOST_COMMITS else count_between(repository, target, head),
         stat=stat,
         mergeable=mergeable,
     )
+
+
+def _naming_issues(repository: Repository, start: str, end: str) -> list[str]:
+    """The commits, newest first, whose message has `#` or `/issues/` in it."""
+    patterns = ("--fixed-strings", "--grep=#", "--grep=/issues/", f"--max-count={MOST_MESSAGES}")
+    return program.run(repository.path, "rev-list", *patterns, f"^{start}", end, "--", seconds=WALK_SECONDS).decode().split()
 
 
 def ids_between(repository: Repository, start: str | None, end: str, *, limit: int = MOST_COMMITS) -> tuple[str, ...]:
