@@ -89,6 +89,28 @@ async def test_reads_under_either_profile(serve: Serve, admin: tables.User, proj
     await called(work)
 
 
+@pytest.mark.parametrize("profile", ["document", "gitlab-8.5"])
+async def test_posts_commit_statuses_under_either_profile(serve: Serve, admin: tables.User, project: tables.Project, profile: str) -> None:
+    address = await serve(profile)
+
+    def work() -> None:
+        forge = client(address, admin)
+        (head, *_) = forge.project_commits.list(project_id=project.id, per_page=1)
+        of_commit = {"project_id": project.id, "commit_id": head.id}
+        status = forge.project_commit_statuses.create(
+            {"state": "running", "context": "ci/unit", "target_url": "http://ci.example/1"}, **of_commit
+        )
+        assert (status.name, status.status, status.sha, status.author["username"]) == ("ci/unit", "running", head.id, admin.username)
+        again = forge.project_commit_statuses.create({"state": "success", "name": "ci/unit"}, **of_commit)
+        forge.project_commit_statuses.create({"state": "failed", "name": "ci/unit", "ref": "master"}, **of_commit)
+        assert (again.id, again.status, again.target_url) == (status.id, "success", "http://ci.example/1")
+        listed = forge.project_commit_statuses.list(ref_name="master", **of_commit)
+        assert [(each.name, each.status) for each in listed] == [("ci/unit", "failed")]
+        assert forge.project_commits.get(head.id, project_id=project.id).status == "failed"
+
+    await called(work)
+
+
 async def test_tells_a_bad_token(serve: Serve, admin: tables.User) -> None:
     address = await serve("document")
 

@@ -63,7 +63,7 @@ MORE: dict[str, tuple[Any, ...]] = {
     "Date": MOMENTS,
     "DateTime": MOMENTS,
 }
-INSIDE = {"Comparison": ("Project", 'compare(from: "master", to: "topic")')}
+INSIDE = {"Comparison": ("Project", 'compare(from: "master", to: "topic")'), "Rollup": ("Commit", "rollup")}
 """Types that are no nodes and have fields with arguments: the node, and its field, that they are reached through."""
 WRONG: tuple[Any, ...] = ([], {}, [[]], {"a": 1}, "NONSENSE", 10**30)
 LAWFUL: dict[str, Any] = {
