@@ -8,11 +8,12 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Conflict, Forbidden, NotAllowed, NotFound, NotMergeable, NotSet, OperationError, UserError
-from graph.rules import building, merging
+from graph.rules import building, merging, system_notes
 from graph.rules.building import ChecksState
 from graph.rules.mergeable import head_of, may_accept, require_acceptable, require_joinable
-from graph.rules.merging import Wish, tell
+from graph.rules.merging import Wish
 from graph.rules.policy import Action, may
+from graph.rules.system_notes import target_of
 from graph.transaction import session_for, steps
 from storage import tables
 from storage.tables import UserState, merge_requests
@@ -40,7 +41,8 @@ async def accept(context: Context, merge_request: tables.MergeRequest, wish: Wis
         await require_acceptable(own, row)
         row.merge_when_build_succeeds, row.merge_user_id, row.updated_at = True, own.viewer.id, own.now()
         row.merge_params = {"message": wish.message, "remove_source_branch": wish.remove_source_branch, "sha": head}
-        await tell(own, row, f"Enabled an automatic merge when the build for {head} succeeds")
+        note = system_notes.note(own, target_of(row), f"Enabled an automatic merge when the build for {head} succeeds")
+        await system_notes.write(own, [note])
         # The build may have ended since it was looked at.
         own.after_commit.append(own.services.upkeep.wake)
         return row
@@ -68,13 +70,14 @@ async def cancel(context: Context, merge_request: tables.MergeRequest) -> tables
     return row
 
 
-async def stop_waiting(context: Context, row: tables.MergeRequest, body: str | None = None, *, author_id: int | None = None) -> None:
+async def stop_waiting(context: Context, row: tables.MergeRequest, body: str | None = None) -> None:
     """Clears the wish of a row that is held, with a note where there is something to tell."""
     row.merge_when_build_succeeds, row.merge_params, row.merge_user_id = False, None, None
     row.updated_at = context.now()
     await context.session.flush()
     if body is not None:
-        await tell(context, row, body, author_id=author_id)
+        note = system_notes.note(context, target_of(row), body)
+        await system_notes.write(context, [note])
 
 
 async def automatic(services: Services) -> None:
@@ -96,13 +99,14 @@ async def automatic(services: Services) -> None:
 async def _look_at(services: Services, row: tables.MergeRequest) -> None:
     async with services.database.reading() as session:
         early = Context(services, session, None, "upkeep")
-        viewer = await early.rows_by_id(tables.User).get(row.merge_user_id or 0)
+        found = await early.rows_by_id(tables.User).get_many([row.merge_user_id or row.author_id, row.author_id])
         head = await head_of(early, row)
         ready = head is not None and await _state(early, row, head) is ChecksState.SUCCESS
-    wished = row.merge_params or {}
+    viewer, wished = found.get(row.merge_user_id or row.author_id), row.merge_params or {}
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, viewer, "upkeep")
-        if viewer is None or viewer.state is not UserState.ACTIVE:
+        if viewer is None or row.merge_user_id is None or viewer.state is not UserState.ACTIVE:
+            # Where that user was deleted, the author says so.
             return await _give_up(context, row, f"{CANCELED}: who asked for it is not active any more")
         if head is not None and wished.get("sha") not in (None, head):
             return await _give_up(context, row, None)
@@ -135,7 +139,7 @@ async def _give_up(context: Context, row: tables.MergeRequest, body: str | None)
                 row.merge_params,
             )
         ):
-            await stop_waiting(own, now, body, author_id=row.merge_user_id or row.author_id)
+            await stop_waiting(own, now, body)
 
     await (await steps(context))(stop)
 

@@ -1,13 +1,16 @@
 """Whether a merge request can be merged: who may, in which state, and whether git can join its branches."""
 
+from collections.abc import Callable
+
 from graph.context import Context
 from graph.errors import Forbidden, NotAllowed, NotMergeable, Unavailable
 from graph.rules import pushing
 from graph.rules.commits import in_repository
 from graph.rules.policy import Action, may, project_of
 from graph.rules.pushing import BRANCHES, Move
+from graph.rules.states import in_progress
 from storage import tables
-from storage.git import merge
+from storage.git import merge, proposals
 from storage.git.merge import Conflicted, Signature, Unrelated
 from storage.git.program import GitFailed
 from storage.git.repository import Repository, UnknownCommit
@@ -34,12 +37,6 @@ async def require_acceptable(context: Context, merge_request: tables.MergeReques
         raise NotAllowed(None, "The merge request is marked as work in progress.")
 
 
-def in_progress(title: str) -> bool:
-    """Whether the title marks it as work in progress (wire facts 5.3)."""
-    start = title[:5].upper().removeprefix("[")
-    return start.startswith(("WIP:", "WIP ", "WIP]"))
-
-
 def default_message(merge_request: tables.MergeRequest) -> str:
     """The text of the merge commit where none is given (wire facts 5.3)."""
     first = f"Merge branch '{merge_request.source_branch}' into '{merge_request.target_branch}'"
@@ -58,7 +55,10 @@ async def head_of(context: Context, merge_request: tables.MergeRequest) -> str |
 async def require_joinable(context: Context, merge_request: tables.MergeRequest, source: str) -> None:
     """Raises NotMergeable where merging `source` now would fail or bring nothing, Unavailable."""
 
+    bring = _bringing(context, merge_request, source)
+
     def work(repository: Repository) -> bool:
+        bring(repository)
         old = repository.find(BRANCHES + merge_request.target_branch)
         return old is not None and not merge.is_ancestor(repository, source, old) and merge.try_merge(repository, old, source).mergeable
 
@@ -78,7 +78,10 @@ async def join(context: Context, merge_request: tables.MergeRequest, source: str
     who = Signature(context.viewer.name, context.viewer.email, context.now())
     text = message if message and message.strip() else default_message(merge_request)
 
+    bring = _bringing(context, merge_request, source)
+
     def work(repository: Repository) -> tuple[str, str | None] | None:
+        bring(repository)
         old = repository.find(BRANCHES + merge_request.target_branch)
         if old is None:
             return None
@@ -92,3 +95,11 @@ async def join(context: Context, merge_request: tables.MergeRequest, source: str
         raise NotMergeable(None, CANNOT) from error
     except OSError as error:
         raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
+
+
+def _bringing(context: Context, merge_request: tables.MergeRequest, source: str) -> Callable[[Repository], None]:
+    """What fetches the commit of a fork into the target's repository, unless it is there."""
+    if merge_request.source_project_id == merge_request.project_id:
+        return lambda repository: None
+    path = context.services.repositories.path_of(merge_request.source_project_id)
+    return lambda repository: proposals.bring(repository, path, source)

@@ -28,11 +28,15 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Conflict, NotFound, NotMergeable, OperationError, Unavailable
-from graph.rules import indexing, pushing
+from graph.events.object_payloads import MergeRequestChanged
+from graph.events.publish import publish
+from graph.rules import closing, indexing, pushing, refreshing, system_notes
 from graph.rules.commits import in_repository
 from graph.rules.indexing import News
 from graph.rules.mergeable import CANNOT, head_of, join, require_acceptable
+from graph.rules.proposing import Comparison
 from graph.rules.pushing import BRANCHES, Move
+from graph.rules.system_notes import Facts
 from graph.transaction import Steps, session_for, steps
 from storage import tables
 from storage.database import is_unavailable
@@ -40,7 +44,7 @@ from storage.git import merge
 from storage.git.program import GitFailed
 from storage.git.pushes import Update
 from storage.git.repository import NotARepository, RefMoved, Repository, UnknownCommit
-from storage.tables import MergeRequestState, MergeStatus, merge_requests, notes, projects
+from storage.tables import MergeRequestState, MergeStatus, merge_requests, projects
 
 MOST_TRIES = 5
 """How often a merge is computed while others move the target."""
@@ -71,13 +75,17 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A merge whose objects are written: `new` joins `old`, the target's head, and `source`. `row` is the merge request as it was then."""
+    """A merge whose objects are written: `new` joins `old`, the target's head, and `source`.
+
+    `row` is the merge request as it was then; `comparison` is what it brings, where the row does not say so.
+    """
 
     row: tables.MergeRequest
     wish: Wish
     source: str
     old: str
     new: str
+    comparison: Comparison | None
 
 
 async def accept(context: Context, merge_request: tables.MergeRequest, wish: Wish = Wish()) -> tables.MergeRequest:
@@ -108,20 +116,6 @@ async def repair(services: Services) -> None:
             await _repair_one(services, intent, project_id)
         except OperationError as error:
             log.warning("merge not repaired", merge_request_id=intent.merge_request_id, error=error.message)
-
-
-async def tell(context: Context, merge_request: tables.MergeRequest, body: str, *, author_id: int | None = None) -> None:
-    """Writes a system note under the merge request, by the viewer unless an author is given."""
-    moment = context.now()
-    row = {
-        "project_id": merge_request.project_id,
-        "merge_request_id": merge_request.id,
-        "author_id": author_id or context.viewer.id,
-        "body": body,
-        "created_at": moment,
-        "updated_at": moment,
-    }
-    await context.session.execute(notes.write_system(context.services.database.dialect, [row]))
 
 
 async def acceptable(early: Context, merge_request_id: int) -> tables.MergeRequest:
@@ -155,6 +149,16 @@ async def _plan(context: Context, step: Steps, merge_request_id: int, wish: Wish
         raise Conflict("sha", "The source branch has moved meanwhile; look at it again.")
     if source is None:
         raise NotMergeable(None, CANNOT)
+    comparison = None
+    if (row.head_oid, row.merge_status) != (source, MergeStatus.CAN_BE_MERGED):
+        # What was merged is kept as it was seen last, so it is looked at before.
+        comparison = await refreshing.compare(
+            context.services,
+            target_project_id=row.project_id,
+            source_project_id=row.source_project_id,
+            source_branch=row.source_branch,
+            target_branch=row.target_branch,
+        )
     joined = await join(context, row, source, wish.message)
     if joined is None:
         raise NotMergeable(None, CANNOT)
@@ -162,7 +166,7 @@ async def _plan(context: Context, step: Steps, merge_request_id: int, wish: Wish
     if new is None:
         await _explain_nothing_to_merge(context, step, row)
         raise NotMergeable(None, CANNOT)
-    return Plan(row, wish, source, old, new)
+    return Plan(row, wish, source, old, new, comparison)
 
 
 async def _explain_nothing_to_merge(context: Context, step: Steps, row: tables.MergeRequest) -> None:
@@ -180,18 +184,19 @@ async def _effects(context: Context, step: Steps, plan: Plan) -> tables.MergeReq
     intent = await step(partial(_intend, plan))
     if intent is None:
         return None
-    try:
-        swapped = await _swap(context, plan)
-    except OSError as error:
-        await step(partial(_forget, intent.id))
-        raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
-    except OperationError:
-        await step(partial(_forget, intent.id))
-        raise
-    if not swapped:
-        await step(partial(_forget, intent.id))
-        return None
-    return await _finish(context, step, intent, plan.row.project_id)
+    with context.services.noticed.recording(plan.row.project_id):
+        try:
+            swapped = await _swap(context, plan)
+        except OSError as error:
+            await step(partial(_forget, intent.id))
+            raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
+        except OperationError:
+            await step(partial(_forget, intent.id))
+            raise
+        if not swapped:
+            await step(partial(_forget, intent.id))
+            return None
+        return await _finish(context, step, intent, plan.row.project_id)
 
 
 async def _intend(plan: Plan, own: Context) -> tables.MergeIntent | None:
@@ -201,7 +206,9 @@ async def _intend(plan: Plan, own: Context) -> tables.MergeIntent | None:
     then = plan.row
     if (row.source_project_id, row.source_branch, row.target_branch) != (then.source_project_id, then.source_branch, then.target_branch):
         return None
-    if row.head_oid not in (then.head_oid, plan.source):
+    if plan.comparison is not None and plan.comparison.head_oid == plan.source and row.head_oid in (then.head_oid, plan.source):
+        await refreshing.apply(own, row, plan.comparison)
+    if row.head_oid != plan.source:
         # The source was pushed to since.
         return None
     intent = tables.MergeIntent(
@@ -268,14 +275,16 @@ async def _record(intent: tables.MergeIntent, project_id: int, news: list[News],
         raise NotFound("Project")
     row = await again(own, intent.merge_request_id)
     if row.state is not MergeRequestState.MERGED:
-        moment = own.now()
+        before, moment = Facts.of(row), own.now()
         row.state, row.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
         row.target_branch, row.head_oid, row.merge_commit_oid = intent.target_branch, intent.params["source"], intent.new_oid
         row.merge_user_id, row.merge_params = intent.user_id, None
         row.merged_at = row.updated_at = moment
         row.closed_at = None
         await own.session.flush()
-        await tell(own, row, "Status changed to merged")
+        await system_notes.write_changes(own, row, before)
+        await publish(own, MergeRequestChanged, row, "merge")
+        await closing.after_merge(own, row)
         await pushing.pushed(own, project, [each.update for each in news], news)
     await _forget(intent.id, own)
     return row

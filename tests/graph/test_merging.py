@@ -12,7 +12,7 @@ from sqlmodel import col
 from graph import upkeep
 from graph.context import Context
 from graph.errors import Conflict, Forbidden, NotAllowed, NotMergeable, Unavailable
-from graph.rules import mergeable, merging
+from graph.rules import merging, states
 from graph.rules.merging import Wish
 from storage import tables
 from storage.database import now
@@ -184,8 +184,8 @@ class TestRefusing:
             await accept(merges, proposal, people["master"])
 
     def test_titles_of_work_in_progress(self) -> None:
-        assert all(mergeable.in_progress(title) for title in ("WIP: a", "wip a", "[WIP] a", "WIP] a", "[WIP: a"))
-        assert not any(mergeable.in_progress(title) for title in ("WIPE", "a WIP: b", "", "[W", "Fix [WIP]"))
+        assert all(states.in_progress(title) for title in ("WIP: a", "wip a", "[WIP] a", "WIP] a", "[WIP: a"))
+        assert not any(states.in_progress(title) for title in ("WIPE", "a WIP: b", "", "[W", "Fix [WIP]"))
 
 
 class TestSourceBranch:
