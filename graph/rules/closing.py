@@ -8,8 +8,9 @@ e-mail in it is an account's that may do so, else as the pusher; but in any case
 stands in a commit is whatever its writer likes.
 """
 
+import asyncio
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -90,13 +91,14 @@ def _patterns(external_url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 async def record(context: Context, merge_request: tables.MergeRequest, messages: Iterable[str]) -> None:
-    """Keeps what the messages of all commits of a merge request say it closes, newest first, instead of what they said before."""
-    await _record(context, merge_request, messages, described=False)
+    """Keeps what the description of a merge request and the messages of all its commits, newest first, say it closes, instead of what
+    they said before."""
+    await _record(context, merge_request, {True: [merge_request.description or ""], False: messages})
 
 
 async def record_description(context: Context, merge_request: tables.MergeRequest) -> None:
-    """The same for its description."""
-    await _record(context, merge_request, [merge_request.description or ""], described=True)
+    """The same for its description alone."""
+    await _record(context, merge_request, {True: [merge_request.description or ""]})
 
 
 async def issues_of(context: Context, merge_request: tables.MergeRequest) -> list[tables.Issue]:
@@ -140,28 +142,37 @@ async def _shown(context: Context, action: Action, project_ids: Collection[int])
     return {key for key, project in rows.items() if await may(context, action, project)}
 
 
-async def _record(context: Context, merge_request: tables.MergeRequest, texts: Iterable[str], *, described: bool) -> None:
-    named: dict[Mention, None] = {}
-    for text in texts:
-        named.update(dict.fromkeys(references(text, context.services.external_url)))
-        if len(named) >= MOST_CLOSED:
-            break
-    paths = await mentions.ids_of(context, {each.project for each in named if each.project is not None})
+async def _record(context: Context, merge_request: tables.MergeRequest, texts: Mapping[bool, Iterable[str]]) -> None:
+    """`texts` by whether they are descriptions."""
+    named = {described: _named(some, context.services.external_url) for described, some in texts.items()}
+    paths = await mentions.ids_of(context, {each.project for some in named.values() for each in some if each.project is not None})
     if paths:
         # Nobody removes them until the rows that name them are kept.
-        there = set(await context.all(projects.kept(sorted(paths.values()))))
+        there = set(await context.all(projects.kept(sorted(set(paths.values())))))
         paths = {path: key for path, key in paths.items() if key in there}
-    places = ((merge_request.project_id if each.project is None else paths.get(each.project), each.iid) for each in named)
-    now = {(place, iid) for place, iid in places if place is not None}
-    before = {(place, iid) for place, iid in await context.tuples(closings.named(merge_request.id, described=described))}
+    now = {
+        (described, place, each.iid)
+        for described, some in named.items()
+        for each in some
+        if (place := merge_request.project_id if each.project is None else paths.get(each.project)) is not None
+    }
+    before = {found for row in await context.tuples(closings.of_merge_request(merge_request.id)) if (found := tuple(row))[0] in texts}
     if before - now:
-        await context.session.execute(closings.forget(merge_request.id, described=described))
+        await context.session.execute(closings.forget(merge_request.id, list(texts)))
         before = set()
     if now - before:
-        dialect = context.services.database.dialect
-        await context.session.execute(closings.write(dialect, merge_request.id, now - before, described=described))
+        await context.session.execute(closings.write(context.services.database.dialect, merge_request.id, now - before))
     context.loaders.pop(closings.issues_of, None)
     context.loaders.pop(closings.merge_requests_of, None)
+
+
+def _named(texts: Iterable[str], external_url: str) -> set[Mention]:
+    named: set[Mention] = set()
+    for text in texts:
+        named.update(references(text, external_url))
+        if len(named) >= MOST_CLOSED:
+            break
+    return named
 
 
 # Closing
@@ -182,23 +193,26 @@ async def by_push(context: Context, project: tables.Project, commits: Sequence[C
     if context.viewer_or_none is None:
         # Nobody pushed, so there are no rights to act by.
         return
-    for sayings in _batches(context, reversed(commits)):
+    url = context.services.external_url
+    # In a thread where there is much to read, since others are to be answered meanwhile.
+    much = sum(min(len(commit.message), LONGEST_READ) for commit in commits) > LONGEST_READ
+    for sayings in await asyncio.to_thread(_batches, url, commits) if much else _batches(url, commits):
         await _follow(context, project, sayings)
 
 
-def _batches(context: Context, commits: Iterable[Commit]) -> Iterator[list[Saying]]:
-    batch: list[Saying] = []
-    size = 0
-    for commit in commits:
-        saying = Saying(commit, references(commit.message, context.services.external_url), mentioned(commit.message))
+def _batches(external_url: str, commits: Sequence[Commit]) -> list[list[Saying]]:
+    """Those that name something, the oldest first."""
+    batches: list[list[Saying]] = []
+    size = AT_ONCE
+    for commit in reversed(commits):
+        saying = Saying(commit, references(commit.message, external_url), mentioned(commit.message))
         if saying.closes or saying.mentions:
-            batch.append(saying)
+            if size >= AT_ONCE:
+                batches.append([])
+                size = 0
+            batches[-1].append(saying)
             size += len(saying.closes) + len(saying.mentions)
-        if size >= AT_ONCE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    return batches
 
 
 async def _follow(context: Context, project: tables.Project, sayings: list[Saying]) -> None:

@@ -10,8 +10,10 @@ from enum import StrEnum
 
 from graph.context import Context
 from graph.errors import NotFound
+from graph.events.publish import publish_all
+from graph.events.push_payloads import BranchPushed, TagPushed
 from graph.loading import Loader
-from graph.rules import refreshing, settings
+from graph.rules import closing, refreshing, settings
 from graph.rules.commits import in_repository
 from graph.rules.indexing import BRANCHES as BRANCHES
 from graph.rules.indexing import News, write_heads
@@ -171,6 +173,17 @@ async def pushed(context: Context, project: tables.Project, updates: list[Update
     await context.session.flush()
     await write_heads(context, held.id, news)
     await refreshing.moved(context, held, updates)
+    if context.viewer_or_none is not None:
+        await _tell(context, held, news)
+
+
+async def _tell(context: Context, project: tables.Project, news: Sequence[News]) -> None:
+    """Tells hooks what somebody pushed, and issues what the commits say of them."""
+    for kind, refs in ((BranchPushed, BRANCHES), (TagPushed, TAGS)):
+        await publish_all(context, kind, [(context, project, each) for each in news if each.update.ref.startswith(refs)])
+    for each in news:
+        if each.mentioning:
+            await closing.by_push(context, project, each.mentioning)
 
 
 async def protect_default_branch(context: Context, project: tables.Project) -> None:

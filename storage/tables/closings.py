@@ -25,23 +25,21 @@ class Closing(SQLModel, table=True):
     iid: int = Field(primary_key=True)
 
 
-def named(merge_request_id: int, *, described: bool) -> Select[int, int]:
-    """(project id, number) of what is kept."""
-    statement = select(col(Closing.project_id), col(Closing.iid))
-    return statement.where(col(Closing.merge_request_id) == merge_request_id, col(Closing.described).is_(described))
+def of_merge_request(merge_request_id: int) -> Select[bool, int, int]:
+    """(described, project id, number) of what is kept."""
+    statement = select(col(Closing.described), col(Closing.project_id), col(Closing.iid))
+    return statement.where(col(Closing.merge_request_id) == merge_request_id)
 
 
-def forget(merge_request_id: int, *, described: bool) -> Delete:
-    return delete(Closing).where(col(Closing.merge_request_id) == merge_request_id, col(Closing.described).is_(described))
+def forget(merge_request_id: int, described: list[bool]) -> Delete:
+    return delete(Closing).where(col(Closing.merge_request_id) == merge_request_id, col(Closing.described).in_(described))
 
 
-def write(dialect: str, merge_request_id: int, named: Collection[tuple[int, int]], *, described: bool) -> Any:
-    """The statement that keeps these (project id, number)."""
+def write(dialect: str, merge_request_id: int, named: Collection[tuple[bool, int, int]]) -> Any:
+    """The statement that keeps these (described, project id, number)."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    rows = [
-        {"merge_request_id": merge_request_id, "described": described, "project_id": project_id, "iid": iid}
-        for project_id, iid in sorted(named)
-    ]
+    keys = ("described", "project_id", "iid")
+    rows = [{"merge_request_id": merge_request_id, **dict(zip(keys, values, strict=True))} for values in sorted(named)]
     return insert(Closing).values(rows).on_conflict_do_nothing()
 
 

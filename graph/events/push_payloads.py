@@ -1,0 +1,95 @@
+"""Pushes of branches and tags, told to hooks whose switch is on (DECISIONS 30)."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from graph.context import Context
+from graph.events.object_payloads import ObjectEvent, person, place
+from storage import tables
+from storage.git.commits import Commit
+
+if TYPE_CHECKING:
+    # Payloads are gathered with the help of rules, and rules publish.
+    from graph.rules.indexing import News
+
+NO_COMMIT = "0" * 40
+"""What stands for a ref that was not there, or is not any more."""
+MOST_COMMITS = 20
+LONGEST_MESSAGE = 10_000
+"""Characters of a message that are told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """As the commit names them."""
+
+    name: str
+    email: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushedCommit:
+    """`timestamp` is when it was committed, with the offset that the commit records."""
+
+    id: str
+    message: str
+    timestamp: str
+    url: str
+    author: Author
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushAttributes:
+    """`ref` is whole, as `refs/heads/master`; `before` and `after` are ids of commits, forty zeros for none, of an annotated tag the id
+    of the tag. `commits` are the newest of `total_commits_count`, at most twenty, the oldest first."""
+
+    before: str
+    after: str
+    ref: str
+    commits: list[PushedCommit]
+    total_commits_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushEvent(ObjectEvent):
+    object_attributes: PushAttributes
+
+    @classmethod
+    async def of(cls, context: Context, project: tables.Project, news: "News") -> Self:
+        there = await place(context, project.id)
+        update = news.update
+        attributes = PushAttributes(
+            before=update.old or NO_COMMIT,
+            after=update.new or NO_COMMIT,
+            # A name that an import brought may be no UTF-8.
+            ref=update.ref.encode("utf-8", "replace").decode(),
+            commits=[_commit(commit, there.web_url) for commit in reversed(news.commits[:MOST_COMMITS])],
+            total_commits_count=news.total,
+        )
+        return cls(user=await person(context, context.viewer), project=there, object_attributes=attributes)
+
+
+class BranchPushed(PushEvent):
+    """A branch was made, moved or removed, by whatever means."""
+
+    __slots__ = ()
+    event_name = "push"
+    switch = "push_events"
+
+
+class TagPushed(PushEvent):
+    """The same of a tag; no commits are told."""
+
+    __slots__ = ()
+    event_name = "tag_push"
+    switch = "tag_push_events"
+
+
+def _commit(commit: Commit, web_url: str) -> PushedCommit:
+    return PushedCommit(
+        id=commit.oid,
+        message=commit.message[:LONGEST_MESSAGE],
+        timestamp=commit.committed_at.isoformat(timespec="seconds"),
+        url=f"{web_url}/commit/{commit.oid}",
+        author=Author(name=commit.author_name, email=commit.author_email),
+    )
