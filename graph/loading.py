@@ -15,6 +15,7 @@ class Loader(Generic[K, V]):
         self._fetch = fetch
         self._known: dict[K, V | None] = {}
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
+        self._fetching: dict[K, asyncio.Future[V | None]] = {}
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -22,7 +23,7 @@ class Loader(Generic[K, V]):
         """The value itself when it is known already, something to await otherwise."""
         if key in self._known:
             return self._known[key]
-        waiting = self._waiting.get(key)
+        waiting = self._waiting.get(key) or self._fetching.get(key)
         if waiting is None:
             loop = asyncio.get_running_loop()
             waiting = self._waiting[key] = loop.create_future()
@@ -61,6 +62,7 @@ class Loader(Generic[K, V]):
     def _start(self) -> None:
         self._scheduled = False
         waiting, self._waiting = self._waiting, {}
+        self._fetching.update(waiting)
         task = asyncio.get_running_loop().create_task(self._run(waiting))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -79,3 +81,6 @@ class Loader(Generic[K, V]):
             for key, future in waiting.items():
                 if not future.done():
                     future.set_result(self._known[key])
+        finally:
+            for key in waiting:
+                self._fetching.pop(key, None)

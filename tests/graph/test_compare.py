@@ -1,0 +1,168 @@
+"""Two commits of a project held against each other in the graph."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage import tables
+from storage.git import merge, program
+from storage.tables import AccessLevel, Visibility
+from tests.forge import Ask
+from tests.history import commit_files, git
+from tests.make import Make
+from tests.statements import Statements
+
+COMPARE = """query ($path: String!, $from: String!, $to: String!, $straight: Boolean! = false, $first: Int, $after: String, $offset: Int) {
+  project(path: $path) {
+    compare(from: $from, to: $to, straight: $straight) {
+      from { oid } to { oid } mergeBase { oid } aheadBy behindBy diffStat { files additions deletions }
+      commits(first: $first, after: $after, offset: $offset) { totalCount pageInfo { hasNextPage hasPreviousPage endCursor } nodes { oid } }
+      diff { oldPath newPath newFile deletedFile diff }
+    } } }"""
+NAMES = "query ($path: String!, $from: String!, $to: String!) { project(path: $path) { compare(from: $from, to: $to) { aheadBy } } }"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """`topic` left `master` at `base`: two commits against one; `apart` has nothing in common with them."""
+    folder = tmp_path / "source.git"
+    git(tmp_path, "init", "-q", "--bare", "-b", "master", str(folder))
+    base = commit_files(folder, {"a": b"1\n2\n3\n"})
+    tips = {"base": base, "master": commit_files(folder, {"a": b"1\n2\n3\n", "later": b"x\n"}, base)}
+    first = commit_files(folder, {"a": b"1\ntwo\n3\n"}, base)
+    tips["topic"] = commit_files(folder, {"a": b"1\ntwo\n3\n", "new": b"1\n2\n"}, first)
+    tips["apart"] = commit_files(folder, {"b": b"b\n"})
+    for name, oid in tips.items():
+        git(folder, "update-ref", f"refs/heads/{name}", oid)
+    return folder
+
+
+@pytest.fixture
+async def viewer(make: Make) -> tables.User:
+    return await make.user()
+
+
+@pytest.fixture
+async def project(make: Make, viewer: tables.User, source: Path) -> tables.Project:
+    return await make.project(source=source, members=[(viewer, AccessLevel.REPORTER)])
+
+
+async def compared(ask: Ask, project: tables.Project, viewer: tables.User, start: str, end: str, **more: Any) -> dict[str, Any]:
+    variables = {"path": str(project.id), "from": start, "to": end, **more}
+    return dict((await ask.data(COMPARE, viewer, **variables))["project"]["compare"])
+
+
+def oids(*commits: dict[str, Any] | None) -> list[str | None]:
+    return [commit["oid"] if commit else None for commit in commits]
+
+
+class TestComparing:
+    async def test_tells_what_came_since_the_branch_left(
+        self, ask: Ask, project: tables.Project, viewer: tables.User, source: Path
+    ) -> None:
+        found = await compared(ask, project, viewer, "master", "topic")
+        master, topic, base = git(source, "rev-parse", "master", "topic", "base").split()
+        assert oids(found["from"], found["to"], found["mergeBase"]) == [master, topic, base]
+        assert (found["aheadBy"], found["behindBy"]) == (2, 1)
+        assert oids(*found["commits"]["nodes"]) == git(source, "rev-list", "master..topic").split()
+        assert found["commits"]["totalCount"] == 2
+        assert [(entry["newPath"], entry["newFile"]) for entry in found["diff"]] == [("a", False), ("new", True)]
+        assert found["diffStat"] == {"files": 2, "additions": 3, "deletions": 1}
+
+    async def test_straight_tells_what_differs(self, ask: Ask, project: tables.Project, viewer: tables.User) -> None:
+        found = await compared(ask, project, viewer, "master", "topic", straight=True)
+        assert [(entry["newPath"], entry["deletedFile"]) for entry in found["diff"]] == [("a", False), ("later", True), ("new", False)]
+        assert found["diffStat"] == {"files": 3, "additions": 3, "deletions": 2}
+        assert found["commits"]["totalCount"] == 2
+
+    async def test_of_a_commit_with_itself(self, ask: Ask, project: tables.Project, viewer: tables.User, source: Path) -> None:
+        found = await compared(ask, project, viewer, "topic", git(source, "rev-parse", "topic")[:12])
+        assert (found["aheadBy"], found["behindBy"], found["diff"], found["commits"]["nodes"]) == (0, 0, [], [])
+        assert found["diffStat"] == {"files": 0, "additions": 0, "deletions": 0}
+
+    async def test_of_unrelated_histories(self, ask: Ask, project: tables.Project, viewer: tables.User) -> None:
+        found = await compared(ask, project, viewer, "master", "apart")
+        assert (found["mergeBase"], found["aheadBy"], found["behindBy"]) == (None, 1, 2)
+        assert [(entry["newPath"], entry["newFile"]) for entry in found["diff"]] == [("b", True)]
+        assert found["diffStat"] == {"files": 1, "additions": 1, "deletions": 0}
+
+    async def test_pages_stay_exact_while_the_branch_moves(self, ask: Ask, make: Make, source: Path) -> None:
+        project = await make.project(owner=(owner := await make.user()), history={"commits": 40})
+        repository = make.services.repositories.path_of(project.id)
+        first = git(repository, "rev-list", "--max-parents=0", "master")
+        wanted = git(repository, "rev-list", f"{first}..master").split()
+        page = await compared(ask, project, owner, first, "master", first=10)
+        assert oids(*page["commits"]["nodes"]) == wanted[:10]
+        assert page["commits"]["totalCount"] == len(wanted)
+        git(repository, "update-ref", "refs/heads/master", wanted[5])
+        after = page["commits"]["pageInfo"]["endCursor"]
+        page = await compared(ask, project, owner, first, "master", first=100, after=after)
+        assert oids(*page["commits"]["nodes"]) == wanted[10:]
+        assert page["commits"]["pageInfo"]["hasPreviousPage"] is True
+        assert page["commits"]["pageInfo"]["hasNextPage"] is False
+        page = await compared(ask, project, owner, first, "master", first=3, offset=2)
+        assert oids(*page["commits"]["nodes"]) == wanted[7:10]
+
+    @pytest.mark.parametrize(
+        ("start", "end"),
+        [("nope", "topic"), ("master", "nope"), ("master~1", "topic"), ("@{-1}", "topic"), ("--all", "topic"), ("master", "HEAD"),
+         ("", "topic"), ("0" * 40, "topic"), ("master..topic", "topic"), ("master", "--output=x")],
+    )  # fmt: skip
+    async def test_of_names_that_are_not_there_is_not_found(
+        self, ask: Ask, project: tables.Project, viewer: tables.User, start: str, end: str
+    ) -> None:
+        assert await ask.codes(COMPARE, viewer, **{"path": str(project.id), "from": start, "to": end}) == ["NOT_FOUND"]
+
+    @pytest.mark.parametrize("cursor", ["", "!", "W10", "WyJiZXR3ZWVuIiwxLDIsM10"])
+    async def test_refuses_foreign_cursors(self, ask: Ask, project: tables.Project, viewer: tables.User, cursor: str) -> None:
+        variables = {"path": str(project.id), "from": "master", "to": "topic", "after": cursor}
+        assert await ask.codes(COMPARE, viewer, **variables) == ["BAD_REQUEST"]
+
+    async def test_that_takes_too_long_leaves_the_rest(
+        self, ask: Ask, project: tables.Project, viewer: tables.User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def slow(*_: object) -> Any:
+            raise program.GitFailed("git rev-list took more than 10 s")
+
+        monkeypatch.setattr(merge, "ahead_behind", slow)
+        outcome = await ask(COMPARE, viewer, **{"path": str(project.id), "from": "master", "to": "topic"})
+        assert {str(problem.code) for problem in outcome.errors} == {"UNAVAILABLE"}
+        assert outcome.data is not None
+        found = outcome.data["project"]["compare"]
+        assert (found["aheadBy"], found["diffStat"]["files"], found["commits"]["totalCount"]) == (None, 2, None)
+
+
+class TestRights:
+    async def test_follow_those_of_reading_code(self, ask: Ask, make: Make, source: Path) -> None:
+        guest, outsider = await make.user(), await make.user()
+        private = await make.project(source=source, members=[(guest, AccessLevel.GUEST)])
+        public = await make.project(source=source, visibility=Visibility.PUBLIC)
+        names = {"from": "master", "to": "topic"}
+        assert await ask.codes(NAMES, guest, path=str(private.id), **names) == ["FORBIDDEN"]
+        assert await ask.codes(NAMES, outsider, path=str(private.id), **names) == ["NOT_FOUND"]
+        assert (await ask(NAMES, outsider, path=str(public.id), **names)).errors == []
+
+
+class TestCost:
+    async def test_is_that_of_many_rows(self, ask: Ask, make: Make, viewer: tables.User) -> None:
+        query = '{ projects(first: 30) { nodes { compare(from: "master", to: "topic") { aheadBy } } } }'
+        outcome = await ask(query, viewer)
+        assert [str(problem.code) for problem in outcome.errors] == ["LIMIT_EXCEEDED"]
+        assert "Project.compare" in outcome.errors[0].message or "Query.projects" in outcome.errors[0].message
+        assert (await ask(query.replace("30", "10"), viewer)).errors == []
+
+    async def test_is_few_statements_and_each_question_one_process(
+        self, ask: Ask, project: tables.Project, viewer: tables.User, statements: Statements, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        started: list[str] = []
+        ask_git = program.ask
+
+        def counted(git_dir: Path, *arguments: str, **settings: Any) -> tuple[int, bytes]:
+            started.append(arguments[0])
+            return ask_git(git_dir, *arguments, **settings)
+
+        monkeypatch.setattr(program, "ask", counted)
+        with statements.at_most(4):
+            await compared(ask, project, viewer, "master", "topic")
+        assert sorted(started) == ["diff", "merge-base", "rev-list", "rev-list"]
