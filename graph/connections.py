@@ -256,6 +256,23 @@ class Listing:
 
         return {key: self._page(rows[key], window, counter(key)) for key in keys}
 
+    def page_of(self, rows: Iterable[Any], window: Window) -> Page:
+        """One page of rows that are all at hand: nothing is asked."""
+        keys = [column.key for column in self.order.columns(self.table)]
+
+        def place(row: Any) -> tuple[Any, ...]:
+            return tuple(getattr(row, key) for key in keys)
+
+        whole = sorted(rows, key=place, reverse=self.order.descending)
+        part = whole
+        for cursor, later in ((window.after, True), (window.before, False)):
+            if cursor is not None:
+                edge, greater = tuple(self._position(cursor)), later != self.order.descending
+                part = [row for row in part if (place(row) > edge if greater else place(row) < edge)]
+        if window.backward:
+            part = part[::-1]
+        return self._page(part[window.offset : window.offset + window.size + 1], window, lambda: len(whole))
+
     def _page(self, rows: list[Any], window: Window, count: Callable[[], int | Awaitable[int]]) -> Page:
         more = len(rows) > window.size
         nodes = rows[: window.size]
