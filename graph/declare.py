@@ -105,7 +105,8 @@ def to_many(
 ) -> Any:
     """The rows whose foreign key names this one, as a keyset connection.
 
-    `filter` is an input type whose `conditions()` gives SQL conditions; `ordering` an input type whose `order()` gives an Order;
+    `filter` is an input type whose `conditions()` gives SQL conditions; `ordering` an input type whose `order()` gives an Order, and
+    whose `conditions()`, where it has one, leaves out rows that have no place in that order;
     `action` is required of the viewer on each parent; `seen` gives those rows of all pages of a level that the viewer may see, and the
     others are left out of their pages.
     """
@@ -174,7 +175,8 @@ def narrowed(listing: Listing, arguments: dict[str, Any]) -> Listing:
     if (wanted := arguments.get("filter")) is not None:
         listing = listing.where(*wanted.conditions())
     if (ordering := arguments.get("order_by")) is not None:
-        listing = Listing(listing.table, ordering.order(), listing.conditions, listing.parent)
+        conditions = ordering.conditions() if hasattr(ordering, "conditions") else []
+        listing = Listing(listing.table, ordering.order(), (*listing.conditions, *conditions), listing.parent)
     return listing
 
 

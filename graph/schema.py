@@ -14,7 +14,9 @@ from graph.types.hooks import HookMutations, HookQueries
 from graph.types.issues import IssueMutations, IssueQueries
 from graph.types.labels import LabelMutations
 from graph.types.members import MemberMutations
+from graph.types.merge_request_changes import MergeRequestMutations
 from graph.types.merged_history import MergedHistoryMutations
+from graph.types.merging import MergingMutations
 from graph.types.milestones import MilestoneMutations
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
@@ -51,6 +53,8 @@ class Mutation(
     ProjectMutations,
     MemberMutations,
     IssueMutations,
+    MergeRequestMutations,
+    MergingMutations,
     LabelMutations,
     NoteMutations,
     SnippetMutations,

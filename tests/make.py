@@ -16,7 +16,7 @@ from storage import tables
 from storage.database import Database, now
 from storage.git.repositories import Repositories
 from storage.secrets import Passwords, TokenCipher, digest, load_key
-from storage.tables import AccessLevel, CounterKind, IssueState, NamespaceKind, Visibility
+from storage.tables import AccessLevel, CounterKind, IssueState, MergeRequestState, NamespaceKind, Visibility
 from storage.tables.base import Row
 from storage.tables.users import PRIVATE_TOKEN
 from storage.uploads import Uploads, new_secret
@@ -149,6 +149,13 @@ class Make:
             await self.save(project)
         return project
 
+    async def indexed(self, project: tables.Project) -> tables.Project:
+        """Writes the project's branch heads and commits into the index, as after an import."""
+        from graph.rules import indexing
+
+        await indexing.adopt(self.services, project.id)
+        return project
+
     def imported(self, history: Mapping[str, Any]) -> Path:
         """A repository with this history as the service imports it; made once a run, to be copied."""
         key = repr(sorted(history.items()))
@@ -187,6 +194,23 @@ class Make:
         await self.save(*(tables.IssueLabel(issue_id=issue.id, label_id=label.id) for label in labels or ()))
         return issue
 
+    async def merge_request(
+        self, project: tables.Project, *, author: tables.User | None = None, labels: list[tables.Label] | None = None, **columns: Any
+    ) -> tables.MergeRequest:
+        """One into `master` from a branch of the project that no other comes from; neither has to be there, and nothing is compared."""
+        iid = await self._iid(project, CounterKind.MERGE_REQUEST)
+        author_id = author.id if author else project.creator_id or (await self.user()).id
+        given = {"title": f"Merge request {iid}", "source_branch": f"branch{iid}", "target_branch": "master", **columns}
+        given.setdefault("source_project_id", project.id)
+        row = tables.MergeRequest(project_id=project.id, iid=iid, author_id=author_id, **given)
+        if row.state is MergeRequestState.CLOSED and row.closed_at is None:
+            row.closed_at = row.updated_at
+        if row.state is MergeRequestState.MERGED and row.merged_at is None:
+            row.merged_at = row.updated_at
+        await self.save(row)
+        await self.save(*(tables.MergeRequestLabel(merge_request_id=row.id, label_id=label.id) for label in labels or ()))
+        return row
+
     async def snippet(self, project: tables.Project, *, author: tables.User | None = None, **columns: Any) -> tables.Snippet:
         """One that everybody sees who sees the project, unless `visibility_level` says otherwise."""
         author_id = author.id if author else project.creator_id or (await self.user()).id
@@ -195,9 +219,12 @@ class Make:
         await self.save(snippet)
         return snippet
 
-    async def note(self, parent: tables.Issue | tables.Snippet, *, author: tables.User | None = None, **columns: Any) -> tables.Note:
+    async def note(
+        self, parent: tables.Issue | tables.MergeRequest | tables.Snippet, *, author: tables.User | None = None, **columns: Any
+    ) -> tables.Note:
         author_id = author.id if author else parent.author_id
-        columns["issue_id" if isinstance(parent, tables.Issue) else "snippet_id"] = parent.id
+        keys = {tables.Issue: "issue_id", tables.MergeRequest: "merge_request_id", tables.Snippet: "snippet_id"}
+        columns[keys[type(parent)]] = parent.id
         note = tables.Note(project_id=parent.project_id, author_id=author_id, **{"body": f"Note {next(self._numbers)}", **columns})
         await self.save(note)
         return note

@@ -3,9 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import delete, insert
-from sqlmodel import col
-
 from graph.context import Context
 from graph.errors import Invalid, NotFound
 from graph.events import object_payloads
@@ -58,23 +55,30 @@ async def milestone(context: Context, project: tables.Project, milestone_id: int
     return found.id
 
 
-async def set_labels(context: Context, issue: tables.Issue, names: list[str]) -> bool:
-    """Gives the issue, which is new or held, exactly these labels; a missing one is created with the default colour. Raises Invalid.
+LINKS: dict[type, Any] = {
+    tables.Issue: tables.IssueLabel.issue_id,
+    tables.MergeRequest: tables.MergeRequestLabel.merge_request_id,
+}
+"""What carries labels → the column that names it in the table between."""
+
+
+async def set_labels(context: Context, thing: tables.Issue | tables.MergeRequest, names: list[str]) -> bool:
+    """Gives what is new or held exactly these labels; a missing one is created with the default colour. Raises Invalid.
 
     Says whether anything changed.
 
-    What is held, is held in this order by everybody: the issue, its labels to be, the labels it has. So two who label the issue, and
+    What is held, is held in this order by everybody: the thing, its labels to be, the labels it has. So two who label it, and
     others who delete or rename the labels meanwhile, wait for each other instead of failing.
     """
+    key = LINKS[type(thing)]
     titles = list(dict.fromkeys(naming.label(name) for name in names if name.strip()))
-    found = await _labels_to_be(context, issue.project_id, titles) if titles else []
-    label_id = col(tables.IssueLabel.label_id)
-    had = await context.session.execute(delete(tables.IssueLabel).where(col(tables.IssueLabel.issue_id) == issue.id).returning(label_id))
-    before = set(had.scalars())
-    if found:
-        await context.session.execute(insert(tables.IssueLabel), [{"issue_id": issue.id, "label_id": label.id} for label in found])
+    found = await _labels_to_be(context, thing.project_id, titles) if titles else []
+    wanted = [label.id for label in found]
+    before = set((await context.session.execute(labels.take_all(key, thing.id))).scalars())
+    if wanted:
+        await context.session.execute(labels.give(key, thing.id, wanted))
     context.loaders.clear()
-    return before != {label.id for label in found}
+    return before != set(wanted)
 
 
 async def _labels_to_be(context: Context, project_id: int, titles: list[str]) -> list[tables.Label]:

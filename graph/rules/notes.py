@@ -36,6 +36,7 @@ class Noteable:
 
 NOTEABLES = (
     Noteable(tables.Issue, "issue", "issues", Action.READ_ISSUE, votes=True),
+    Noteable(tables.MergeRequest, "merge_request", "merge_requests", Action.READ_MERGE_REQUEST, votes=True),
     Noteable(tables.Snippet, "snippet", "snippets", Action.READ_SNIPPET, votes=False),
 )
 

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from storage.tables import IssueState, MilestoneState, UserState
+from storage.tables import IssueState, MergeRequestState, MilestoneState, UserState
 
 
 class IssueEvent(StrEnum):
@@ -13,6 +13,20 @@ class IssueEvent(StrEnum):
 ISSUE: dict[tuple[IssueState, IssueEvent], IssueState] = {
     (IssueState.OPENED, IssueEvent.CLOSE): IssueState.CLOSED,
     (IssueState.CLOSED, IssueEvent.REOPEN): IssueState.OPENED,
+}
+
+
+class MergeRequestEvent(StrEnum):
+    """Merging is no change of this table: it is the accept rule, which moves branches too."""
+
+    CLOSE = "close"
+    REOPEN = "reopen"
+
+
+MERGE_REQUEST: dict[tuple[MergeRequestState, MergeRequestEvent], MergeRequestState] = {
+    (MergeRequestState.OPENED, MergeRequestEvent.CLOSE): MergeRequestState.CLOSED,
+    (MergeRequestState.REOPENED, MergeRequestEvent.CLOSE): MergeRequestState.CLOSED,
+    (MergeRequestState.CLOSED, MergeRequestEvent.REOPEN): MergeRequestState.REOPENED,
 }
 
 

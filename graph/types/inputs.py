@@ -1,9 +1,11 @@
 """How inputs name things, and tell what was not sent from what is null."""
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 import strawberry
+from sqlmodel import col
 
 from graph.context import Context
 from graph.declare import ENTITIES, parse_global_id
@@ -27,6 +29,21 @@ def sent(value: Any) -> bool:
 def value_or(value: Any, default: Any) -> Any:
     """The value that was sent, or the default for one that was not sent or is null."""
     return default if value is strawberry.UNSET or value is None else value
+
+
+@strawberry.input(description="A span of time, from one instant to before another.")
+class DateTimeRange:
+    since: datetime | None = strawberry.field(description="From this instant on.", default=None)
+    until: datetime | None = strawberry.field(description="Before this instant.", default=None)
+
+    def conditions(self, moment: Any) -> list[Any]:
+        """The SQL conditions that a column of instants lies in it."""
+        found = []
+        if self.since is not None:
+            found.append(col(moment) >= self.since)
+        if self.until is not None:
+            found.append(col(moment) < self.until)
+        return found
 
 
 @strawberry.input

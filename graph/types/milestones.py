@@ -17,6 +17,7 @@ from graph.rules.policy import Action, may, require
 from graph.rules.states import MilestoneEvent
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
 from graph.types.issues import Issue, IssueFilter, IssueOrder
+from graph.types.merge_requests import MilestoneMergeRequests
 from storage import tables
 from storage.tables import IssueState
 from storage.tables import issues as issue_statements
@@ -35,11 +36,11 @@ class MilestoneAbilities:
 
 @entity(
     tables.Milestone,
-    description="A goal with a date, to which issues are counted.",
+    description="A goal with a date, to which issues and merge requests are counted.",
     project_key="project_id",
     action=Action.READ_MILESTONE,
 )
-class Milestone(Node):
+class Milestone(Node, MilestoneMergeRequests):
     database_id: int = column(tables.Milestone.id, description="The v3 id.")
     iid: int = column(description="The number within the project.")
     project_id: int = column(description="The v3 id of the project.")

@@ -22,6 +22,7 @@ from storage.tables import notes as statements
 
 if TYPE_CHECKING:
     from graph.types.issues import Issue
+    from graph.types.merge_requests import MergeRequest
     from graph.types.projects import Project
     from graph.types.snippets import Snippet
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @strawberry.enum(description="What a note stands under.")
 class NoteableType(Enum):
     ISSUE = "Issue"
+    MERGE_REQUEST = "MergeRequest"
     SNIPPET = "Snippet"
 
 
@@ -56,6 +58,9 @@ class Note(Node):
     author: User = to_one(tables.Note.author_id, description="Who wrote it.")
     issue: Annotated["Issue", strawberry.lazy("graph.types.issues")] | None = to_one(
         tables.Note.issue_id, description="The issue that it stands under."
+    )
+    merge_request: Annotated["MergeRequest", strawberry.lazy("graph.types.merge_requests")] | None = to_one(
+        tables.Note.merge_request_id, description="The merge request that it stands under."
     )
     snippet: Annotated["Snippet", strawberry.lazy("graph.types.snippets")] | None = to_one(
         tables.Note.snippet_id, description="The snippet that it stands under."
@@ -119,11 +124,13 @@ class Votes(NamedTuple):
     down: int = 0
 
 
-async def _votes(context: Context, issue: Any) -> Votes:
-    async def fetch(ids: list[int]) -> dict[int, Votes]:
-        return {key: Votes(up, down) for key, up, down in await context.tuples(statements.votes_of_issues(ids))}
+async def _votes(context: Context, key: Any, thing: Any) -> Votes:
+    """The votes under a thing that the foreign key `key` names."""
 
-    return await context.loader(statements.votes_of_issues, fetch).get(issue.id) or Votes()
+    async def fetch(ids: list[int]) -> dict[int, Votes]:
+        return {thing_id: Votes(up, down) for thing_id, up, down in await context.tuples(statements.votes(key, ids))}
+
+    return await context.loader(("votes", key.key), fetch).get(thing.id) or Votes()
 
 
 @strawberry.type
@@ -135,11 +142,46 @@ class IssueNotes:
 
     @strawberry.field(description="How many gave it a thumb up.")
     async def upvotes(self, info: Info) -> int:
-        return (await _votes(info.context, self)).up
+        return (await _votes(info.context, tables.Note.issue_id, self)).up
 
     @strawberry.field(description="How many gave it a thumb down.")
     async def downvotes(self, info: Info) -> int:
-        return (await _votes(info.context, self)).down
+        return (await _votes(info.context, tables.Note.issue_id, self)).down
+
+
+@strawberry.type
+class MergeRequestNotes:
+    """The part of a merge request that is about its notes."""
+
+    notes: Connection[Note] = _notes_of(tables.Note.merge_request_id)
+    note: Note | None = _note_of(tables.Note.merge_request_id)
+
+    @strawberry.field(description="How many gave it a thumb up.")
+    async def upvotes(self, info: Info) -> int:
+        return (await _votes(info.context, tables.Note.merge_request_id, self)).up
+
+    @strawberry.field(description="How many gave it a thumb down.")
+    async def downvotes(self, info: Info) -> int:
+        return (await _votes(info.context, tables.Note.merge_request_id, self)).down
+
+    @strawberry.field(description="How many notes people wrote under it; those of the service itself are not counted.")
+    async def note_count(self, info: Info) -> int:
+        context, row = info.context, _row(self)
+
+        async def fetch(ids: list[int]) -> dict[int, int]:
+            return dict(map(tuple, await context.tuples(statements.written_under(tables.Note.merge_request_id, ids))))
+
+        return await context.loader("notes under merge requests", fetch).get(row.id) or 0
+
+    @strawberry.field(description="When somebody else than the author first wrote a note under it; null when nobody has.")
+    async def first_response_at(self, info: Info) -> datetime | None:
+        context, row = info.context, _row(self)
+
+        async def fetch(ids: list[int]) -> dict[int, datetime]:
+            found = statements.first_by_others(tables.Note.merge_request_id, tables.MergeRequest, ids)
+            return dict(map(tuple, await context.tuples(found)))
+
+        return await context.loader("first responses", fetch).get(row.id)
 
 
 @strawberry.type
@@ -156,14 +198,18 @@ class CreateNoteInput:
     issue_id: strawberry.ID | None = given("The id of the issue to write under; nothing else names it then.")
     issue_database_id: int | None = given("The v3 id of the issue, beside `projectPath`.")
     issue_iid: int | None = given("The number of the issue, beside `projectPath`.")
+    merge_request_id: strawberry.ID | None = given("The id of the merge request to write under; nothing else names it then.")
+    merge_request_database_id: int | None = given("The v3 id of the merge request, beside `projectPath`.")
+    merge_request_iid: int | None = given("The number of the merge request, beside `projectPath`.")
     snippet_id: strawberry.ID | None = given("The id of the snippet to write under; nothing else names it then.")
     snippet_database_id: int | None = given("The v3 id of the snippet, beside `projectPath`.")
-    body: str = strawberry.field(description="The text. Under an issue, a single `:+1:` or `:-1:` is a vote.")
+    body: str = strawberry.field(description="The text. Under an issue or a merge request, a single `:+1:` or `:-1:` is a vote.")
 
 
 @strawberry.input(description="A new text of a note.")
 class UpdateNoteInput(InProject):
     issue_database_id: int | None = given("The v3 id of the issue under which the note must stand.")
+    merge_request_database_id: int | None = given("The v3 id of the merge request under which the note must stand.")
     snippet_database_id: int | None = given("The v3 id of the snippet under which the note must stand.")
     body: str = strawberry.field(description="The new text.")
 
@@ -188,7 +234,12 @@ def _is_named(input: NumberedInProject) -> bool:
     return any(value_or(each, None) is not None for each in (input.id, input.database_id, input.iid))
 
 
-@mutation(entity="note", returns=Note, entity_description="The new note.", description="Writes a note under an issue or a snippet.")
+@mutation(
+    entity="note",
+    returns=Note,
+    entity_description="The new note.",
+    description="Writes a note under an issue, a merge request or a snippet.",
+)
 async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
     context = info.context
     kind, parent = await _parent(context, input)

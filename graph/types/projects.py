@@ -21,6 +21,7 @@ from graph.types.forks import ProjectForks
 from graph.types.issues import ProjectIssues
 from graph.types.labels import ProjectLabels
 from graph.types.members import AccessLevel, ProjectMember
+from graph.types.merge_requests import ProjectMergeRequests
 from graph.types.milestones import ProjectMilestones
 from graph.types.namespaces import Namespace
 from graph.types.snippets import ProjectSnippets
@@ -58,6 +59,7 @@ class ProjectAbilities:
 class Project(
     Node,
     ProjectIssues,
+    ProjectMergeRequests,
     ProjectLabels,
     ProjectMilestones,
     ProjectSnippets,

@@ -13,16 +13,9 @@ from storage.tables.emails import Email
 from storage.tables.events import Event
 from storage.tables.hooks import Hook
 from storage.tables.issues import Issue, IssueState
-from storage.tables.labels import IssueLabel, Label
+from storage.tables.labels import IssueLabel, Label, MergeRequestLabel
 from storage.tables.members import AccessLevel, GroupMember, ProjectMember
-from storage.tables.merge_requests import (
-    MergeIntent,
-    MergeRequest,
-    MergeRequestCommit,
-    MergeRequestLabel,
-    MergeRequestState,
-    MergeStatus,
-)
+from storage.tables.merge_requests import MergeIntent, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 from storage.tables.milestones import Milestone, MilestoneState
 from storage.tables.namespaces import Namespace, NamespaceKind
 from storage.tables.notes import Note

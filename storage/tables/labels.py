@@ -1,8 +1,8 @@
-"""Labels of a project, and which issues carry them."""
+"""Labels of a project, and which issues and merge requests carry them."""
 
 from typing import Any
 
-from sqlalchemy import Select, UniqueConstraint, select
+from sqlalchemy import Insert, Select, UniqueConstraint, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel, col
 
@@ -30,14 +30,21 @@ class IssueLabel(SQLModel, table=True):
     label_id: int = Field(primary_key=True, foreign_key="labels.id", ondelete="CASCADE", index=True)
 
 
+class MergeRequestLabel(SQLModel, table=True):
+    __tablename__ = "merge_request_labels"
+
+    merge_request_id: int = Field(primary_key=True, foreign_key="merge_requests.id", ondelete="CASCADE")
+    label_id: int = Field(primary_key=True, foreign_key="labels.id", ondelete="CASCADE", index=True)
+
+
 def of_issues(issue_ids: list[int]) -> Select[int, Label]:
     """(issue id, label), by title."""
-    return (
-        select(col(IssueLabel.issue_id), Label)
-        .join(Label, col(Label.id) == col(IssueLabel.label_id))
-        .where(col(IssueLabel.issue_id).in_(issue_ids))
-        .order_by(col(Label.title), col(Label.id))
-    )
+    return _carried(Label, IssueLabel.issue_id, issue_ids)
+
+
+def of_merge_requests(merge_request_ids: list[int]) -> Select[int, Label]:
+    """(merge request id, label), by title."""
+    return _carried(Label, MergeRequestLabel.merge_request_id, merge_request_ids)
 
 
 def named(project_id: int, titles: list[str]) -> Select[Label]:
@@ -57,16 +64,33 @@ def kept(project_id: int, titles: list[str]) -> Select[Label]:
 
 def create_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
     """The statement that creates the labels that their projects do not have yet."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    into: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     dated = [{"created_at": (moment := now()), "updated_at": moment, "template": False, **row} for row in rows]
-    return insert(Label).values(dated).on_conflict_do_nothing(index_elements=["project_id", "title"])
+    return into(Label).values(dated).on_conflict_do_nothing(index_elements=["project_id", "title"])
 
 
 def titles_of_issues(issue_ids: list[int]) -> Select[int, str]:
     """(issue id, title of a label), by title."""
-    return (
-        select(col(IssueLabel.issue_id), col(Label.title))
-        .join(Label, col(Label.id) == col(IssueLabel.label_id))
-        .where(col(IssueLabel.issue_id).in_(issue_ids))
-        .order_by(col(Label.title), col(Label.id))
-    )
+    return _carried(col(Label.title), IssueLabel.issue_id, issue_ids)
+
+
+def titles_of_merge_requests(merge_request_ids: list[int]) -> Select[int, str]:
+    """(merge request id, title of a label), by title."""
+    return _carried(col(Label.title), MergeRequestLabel.merge_request_id, merge_request_ids)
+
+
+def take_all(key: Any, thing_id: int) -> Any:
+    """The statement that takes all labels from what `key` names, as `IssueLabel.issue_id`; it gives the ids of those that it had."""
+    link = key.class_
+    return delete(link).where(col(key) == thing_id).returning(col(link.label_id))
+
+
+def give(key: Any, thing_id: int, label_ids: list[int]) -> Insert:
+    """The statement that gives these labels, of which there are some, to a thing that has none."""
+    return insert(key.class_).values([{key.key: thing_id, "label_id": label_id} for label_id in label_ids])
+
+
+def _carried(subject: Any, key: Any, ids: list[int]) -> Any:
+    """(id of what carries it, `subject` of a label), by title; `key` names what carries labels, as `IssueLabel.issue_id`."""
+    joined = select(col(key), subject).join(Label, col(Label.id) == col(key.class_.label_id))
+    return joined.where(col(key).in_(ids)).order_by(col(Label.title), col(Label.id))

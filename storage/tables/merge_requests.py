@@ -4,11 +4,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Delete, Index, Select, UniqueConstraint, delete, func, select, text, true
+from sqlalchemy import JSON, ColumnElement, Delete, Index, Select, UniqueConstraint, and_, delete, exists, func, select, text, true
 from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp, now, words
 from storage.tables.base import Dated, Row, long_text, refers
+from storage.tables.labels import Label, MergeRequestLabel
+from storage.tables.milestones import Milestone
+from storage.tables.projects import Project
 from storage.tables.users import User
 
 
@@ -92,13 +95,6 @@ class MergeRequest(Dated, table=True):
     closed_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
-class MergeRequestLabel(SQLModel, table=True):
-    __tablename__ = "merge_request_labels"
-
-    merge_request_id: int = Field(primary_key=True, foreign_key="merge_requests.id", ondelete="CASCADE")
-    label_id: int = Field(primary_key=True, foreign_key="labels.id", ondelete="CASCADE", index=True)
-
-
 class MergeRequestCommit(SQLModel, table=True):
     """A commit that a merge request brings; `position` 0 is the newest, in the order of `git log`."""
 
@@ -173,3 +169,62 @@ def merged_by(project_id: int) -> Select[str | None]:
 def iids(project_id: int) -> Select[int]:
     """The numbers that are given in the project."""
     return select(col(MergeRequest.iid)).where(col(MergeRequest.project_id) == project_id)
+
+
+def with_any_label(titles: list[str]) -> ColumnElement[bool]:
+    """The condition that a merge request carries at least one label of these titles."""
+    link = MergeRequestLabel
+    return exists().where(
+        col(link.merge_request_id) == col(MergeRequest.id), col(link.label_id) == col(Label.id), col(Label.title).in_(titles)
+    )
+
+
+def with_milestone(titles: list[str]) -> ColumnElement[bool]:
+    """The condition that a merge request's milestone has one of these titles."""
+    return exists().where(col(Milestone.id) == col(MergeRequest.milestone_id), col(Milestone.title).in_(titles))
+
+
+def open_equal(source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> Select[MergeRequest]:
+    """The open merge request between these branches, of which there is one at most."""
+    row = MergeRequest
+    source = and_(col(row.source_project_id) == source_project_id, col(row.source_branch) == source_branch)
+    statement: Select[MergeRequest] = select(row).where(col(row.project_id) == project_id, col(row.target_branch) == target_branch)
+    return statement.where(source, col(row.state).in_(OPEN))
+
+
+def commits_of(merge_request_ids: list[int], skip: int, limit: int) -> Select[int, int, str]:
+    """(merge request id, position, commit id) of the commits from `skip` on, at most `limit` for each, newest first."""
+    row = MergeRequestCommit
+    statement = select(col(row.merge_request_id), col(row.position), col(row.oid)).where(col(row.merge_request_id).in_(merge_request_ids))
+    window = and_(col(row.position) >= skip, col(row.position) < skip + limit)
+    return statement.where(window).order_by(col(row.merge_request_id), col(row.position))
+
+
+def place_of(merge_request_id: int, oid: str) -> Select[int]:
+    """The position of a commit in a merge request."""
+    row = MergeRequestCommit
+    return select(col(row.position)).where(col(row.merge_request_id) == merge_request_id, col(row.oid) == oid)
+
+
+def holding(oids: list[str], limit: int, *seen: ColumnElement[bool]) -> Select[str, MergeRequest]:
+    """(commit id, merge request) for the newest merge requests that hold each of these commits, at most `limit` each, newest first.
+
+    `seen` are conditions on the target project.
+    """
+    link = MergeRequestCommit
+    place = func.row_number().over(partition_by=col(link.oid), order_by=col(MergeRequest.id).desc()).label("place")
+    inner = _held(select(col(link.oid).label("oid"), col(MergeRequest.id).label("id"), place), oids, *seen).subquery()
+    joined = select(inner.c.oid, MergeRequest).join(inner, inner.c.id == col(MergeRequest.id))
+    return joined.where(inner.c.place <= limit).order_by(inner.c.oid, col(MergeRequest.id).desc())
+
+
+def count_holding(oids: list[str], *seen: ColumnElement[bool]) -> Select[str, int]:
+    """(commit id, number of merge requests that hold it); `seen` as in `holding`."""
+    link = MergeRequestCommit
+    return _held(select(col(link.oid), func.count()), oids, *seen).group_by(col(link.oid))
+
+
+def _held(statement: Any, oids: list[str], *seen: ColumnElement[bool]) -> Any:
+    link = MergeRequestCommit
+    joined = statement.select_from(link).join(MergeRequest, col(MergeRequest.id) == col(link.merge_request_id))
+    return joined.join(Project, col(Project.id) == col(MergeRequest.project_id)).where(col(link.oid).in_(oids), *seen)

@@ -1,5 +1,6 @@
 """Notes: what people, and the service itself, write under a thing: an issue, a merge request or a snippet."""
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, UniqueConstraint, func, select
@@ -45,8 +46,20 @@ def write_system(dialect: str, rows: list[dict[str, Any]]) -> Any:
     return insert(Note).values(values).on_conflict_do_nothing()
 
 
-def votes_of_issues(issue_ids: list[int]) -> Select[int | None, int, int]:
-    """(issue id, number of upvotes, number of downvotes) for the issues that have any."""
+def votes(key: Any, ids: list[int]) -> Select[int, int, int]:
+    """(id, number of upvotes, number of downvotes) for those that have any, of what `key` names, as `Note.issue_id`."""
     voted = (func.count().filter(col(Note.upvote)), func.count().filter(col(Note.downvote)))
-    statement = select(col(Note.issue_id), *voted).where(col(Note.issue_id).in_(issue_ids), col(Note.upvote) | col(Note.downvote))
-    return statement.group_by(col(Note.issue_id))
+    statement = select(col(key), *voted).where(col(key).in_(ids), col(Note.upvote) | col(Note.downvote))
+    return statement.group_by(col(key))
+
+
+def written_under(key: Any, ids: list[int]) -> Select[int, int]:
+    """(id, number of notes that people wrote) for those that have any, of what `key` names."""
+    return select(col(key), func.count()).where(col(key).in_(ids), ~col(Note.system)).group_by(col(key))
+
+
+def first_by_others(key: Any, table: Any, ids: list[int]) -> Select[int, datetime]:
+    """(id, when somebody else than the author first wrote a note) for those of a table that `key` names."""
+    joined = select(col(key), func.min(col(Note.created_at))).join(table, col(table.id) == col(key))
+    others = col(Note.author_id) != col(table.author_id)
+    return joined.where(col(key).in_(ids), ~col(Note.system), others).group_by(col(key))
