@@ -15,7 +15,6 @@ from graph.rules.merge_requests import Blocker
 from graph.rules.policy import Action, may, require, seen_projects
 from graph.rules.states import in_progress
 from graph.types.closing import MergeRequestClosing
-from graph.types.closing import MergeRequestClosing
 from graph.types.commits import Commit, DiffEntry
 from graph.types.diff_stats import DiffStat
 from graph.types.inputs import DateTimeRange
