@@ -235,3 +235,34 @@ class TestUploads:
         assert told["ok"]
         (note,) = (note for note in told["notes"] if "no upload has it" in note)
         assert note.startswith(f"{stray.with_name('e' * 32)} and 1 others: ")
+
+
+class TestIndex:
+    def test_what_differs_is_found_and_repaired(self, whole: Cli) -> None:
+        repository = whole.data / "repositories" / "1.git"
+        git(repository, "update-ref", "refs/heads/new", git(repository, "rev-parse", "master"))
+        with rows(whole.data) as connection:
+            connection.execute("DELETE FROM commits WHERE id = (SELECT MIN(id) FROM commits)")
+            connection.execute("UPDATE branches SET oid = ? WHERE name = 'topic'", ("1" * 40,))
+        told = json.loads(whole("check", "--json", code=1).stdout)
+        assert [(each["area"], each["subject"], each["problem"]) for each in told["problems"]] == [
+            ("index", "team/tools", "1 branch is not in the index: new"),
+            ("index", "team/tools", "1 branch is somewhere else in the index: topic"),
+            ("index", "team/tools", "1 commit is not in the index"),
+        ]
+        assert "--repair" in told["problems"][0]["remedy"]
+        told = whole.json("check", "--repair")
+        assert (told["ok"], told["problems"], len(told["repaired"])) == (True, [], 3)
+        assert whole.json("check")["ok"]
+
+    def test_repair_says_what_it_mended(self, whole: Cli) -> None:
+        with rows(whole.data) as connection:
+            connection.execute("DELETE FROM branches")
+            connection.execute("UPDATE commits SET oid = ? WHERE id = (SELECT MIN(id) FROM commits)", ("1" * 40,))
+        said = whole("check", "--repair").stdout
+        assert "mended index: team/tools: 2 branches are not in the index: master, topic\n" in said
+        assert "mended index: team/tools: 1 commit is in the index only\n" in said
+        assert said.endswith("all is well\n")
+
+    def test_repair_leaves_alone_what_is_whole(self, whole: Cli) -> None:
+        assert whole.json("check", "--repair")["repaired"] == []
