@@ -117,6 +117,10 @@ createIssue          401  not_found ok        ok        ok        ok        ok  
 updateIssue          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 closeIssue           401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 reopenIssue          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+createMergeRequest   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+updateMergeRequest   401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+acceptMergeRequest   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+cancelMergeWhenBuildSucceeds 401 not_found forbidden forbidden ok ok        ok        ok 401  forbidden
 createLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 updateLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 deleteLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden

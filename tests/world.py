@@ -11,6 +11,7 @@ from storage import tables
 from storage.database import now
 from storage.tables import AccessLevel, UserState, Visibility
 from tests.make import Make, ssh_key
+from tests.merges import commit
 
 LEVELS = {
     "GU": AccessLevel.GUEST,
@@ -41,6 +42,10 @@ class World:
     def group_of(self, role: str) -> tables.Namespace:
         return self.public_group if role == "PU" else self.group
 
+    async def branch(self, project: tables.Project, name: str) -> None:
+        """A new branch with a commit of its own."""
+        await self.make.services.repositories.read(project.id, lambda repository: commit(repository, name, {f"{name}.txt": name}))
+
     async def target(self, name: str, role: str, call: str) -> Any:
         """Something for this call alone, so that no caller meets what the one before left."""
         make, project = self.make, self.project(role)
@@ -49,6 +54,10 @@ class World:
                 return project.id
             case "issue":
                 return (await make.issue(project, author=self.somebody)).id
+            case "merge request":
+                number = next(self.numbers)
+                await self.branch(project, f"proposal{number}")
+                return (await make.merge_request(project, author=self.somebody, source_branch=f"proposal{number}")).id
             case "note":
                 return await make.note(await make.issue(project, author=self.somebody))
             case "snippet":
@@ -221,6 +230,18 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"projectPath": path, "title": "T"}
         case "updateIssue" | "closeIssue" | "reopenIssue":
             return {"projectPath": path, "databaseId": await world.target("issue", role, name)}
+        case "createMergeRequest":
+            await world.branch(project, f"new{number}")
+            return {"projectPath": path, "sourceBranch": f"new{number}", "targetBranch": "master", "title": "T"}
+        case "updateMergeRequest" | "acceptMergeRequest":
+            return {"projectPath": path, "databaseId": await world.target("merge request", role, name)}
+        case "cancelMergeWhenBuildSucceeds":
+            waiting: dict[str, Any] = {
+                "merge_when_build_succeeds": True,
+                "merge_user_id": world.somebody.id,
+                "source_branch": f"waiting{number}",
+            }
+            return {"projectPath": path, "databaseId": (await make.merge_request(project, author=world.somebody, **waiting)).id}
         case "createLabel":
             return {"projectPath": path, "name": f"new{number}", "color": "#FF0000"}
         case "updateLabel" | "deleteLabel":

@@ -90,7 +90,7 @@ def give(key: Any, thing_id: int, label_ids: list[int]) -> Insert:
     return insert(key.class_).values([{key.key: thing_id, "label_id": label_id} for label_id in label_ids])
 
 
-def _carried(subject: Any, key: Any, ids: list[int]) -> Any:
+def _carried(subject: Any, key: Any, ids: list[int]) -> Select[int, Any]:
     """(id of what carries it, `subject` of a label), by title; `key` names what carries labels, as `IssueLabel.issue_id`."""
-    joined = select(col(key), subject).join(Label, col(Label.id) == col(key.class_.label_id))
+    joined: Select[int, Any] = select(col(key), subject).join(Label, col(Label.id) == col(key.class_.label_id))
     return joined.where(col(key).in_(ids)).order_by(col(Label.title), col(Label.id))

@@ -214,14 +214,15 @@ def holding(oids: list[str], limit: int, *seen: ColumnElement[bool]) -> Select[s
     link = MergeRequestCommit
     place = func.row_number().over(partition_by=col(link.oid), order_by=col(MergeRequest.id).desc()).label("place")
     inner = _held(select(col(link.oid).label("oid"), col(MergeRequest.id).label("id"), place), oids, *seen).subquery()
-    joined = select(inner.c.oid, MergeRequest).join(inner, inner.c.id == col(MergeRequest.id))
+    joined: Select[str, MergeRequest] = select(inner.c.oid, MergeRequest).join(inner, inner.c.id == col(MergeRequest.id))
     return joined.where(inner.c.place <= limit).order_by(inner.c.oid, col(MergeRequest.id).desc())
 
 
 def count_holding(oids: list[str], *seen: ColumnElement[bool]) -> Select[str, int]:
     """(commit id, number of merge requests that hold it); `seen` as in `holding`."""
     link = MergeRequestCommit
-    return _held(select(col(link.oid), func.count()), oids, *seen).group_by(col(link.oid))
+    statement: Select[str, int] = _held(select(col(link.oid), func.count()), oids, *seen)
+    return statement.group_by(col(link.oid))
 
 
 def _held(statement: Any, oids: list[str], *seen: ColumnElement[bool]) -> Any:
