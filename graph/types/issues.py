@@ -16,6 +16,7 @@ from graph.mutations import mutation
 from graph.rules import finding, issues, naming, system_notes
 from graph.rules.policy import Action, may, require, visible_projects
 from graph.rules.states import IssueEvent
+from graph.types.closing import IssueClosing
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
 from graph.types.labels import Label
 from graph.types.notes import IssueNotes
@@ -85,7 +86,7 @@ class IssueAbilities:
 
 
 @entity(tables.Issue, description="A piece of work to be discussed and done.", project_key="project_id")
-class Issue(Node, IssueNotes):
+class Issue(Node, IssueNotes, IssueClosing):
     database_id: int = column(tables.Issue.id, description="The v3 id.")
     iid: int = column(description="The number within the project.")
     project_id: int = column(description="The v3 id of the project.")
