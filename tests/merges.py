@@ -60,7 +60,8 @@ class Merges:
         head = await self.commit(branch, files)
         self._numbers += 1
         given = {"title": f"Merge {branch}", "target_branch": "master", "source_project_id": self.project.id, "head_oid": head, **columns}
-        row = tables.MergeRequest(project_id=self.project.id, iid=self._numbers, author_id=self.author.id, source_branch=branch, **given)
+        given.setdefault("iid", self._numbers)
+        row = tables.MergeRequest(project_id=self.project.id, author_id=self.author.id, source_branch=branch, **given)
         await self.make.save(row)
         return Proposal(row, head)
 
