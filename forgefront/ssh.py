@@ -196,7 +196,7 @@ class SshDoor:
             outcome, text = ("gone", "") if session.gone or isinstance(error, Gone) else _explained(error)
         finally:
             seconds = perf_counter() - started
-            if session.gone and outcome == "done" and command == Service.UPLOAD:
+            if session.gone and outcome == "done":
                 outcome = "gone"
             self._count(command, outcome, seconds)
             log.info(

@@ -75,6 +75,8 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self._resumed.set()
         self._blocks: deque[bytes] = deque()
         self._kept = 0
+        self._paused = False
+        self._catching_up = False
         self._ended = False
         self._woken = asyncio.Event()
         self.channel: asyncssh.SSHServerChannel[bytes] = self._made_channel()
@@ -116,8 +118,8 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self._moved()
         self._blocks.append(data)
         self._kept += len(data)
-        if self._kept > MOST_KEPT:
-            self.channel.pause_reading()
+        if not self._catching_up:
+            self._pause_where_full()
         self._woken.set()
 
     def eof_received(self) -> bool:
@@ -144,8 +146,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
             while self._blocks:
                 block = self._blocks.popleft()
                 self._kept -= len(block)
-                if self._kept <= MOST_KEPT and not self._ended:
-                    self.channel.resume_reading()
+                self._resume_where_empty()
                 yield block
             if self._ended:
                 break
@@ -188,6 +189,19 @@ class Session(asyncssh.SSHServerSession[bytes]):
     def silent_for(self) -> float:
         """Seconds without a byte either way while git talks to the client."""
         return 0.0 if self.moved_at is None else monotonic() - self.moved_at
+
+    def _pause_where_full(self) -> None:
+        if self._kept > MOST_KEPT and not self._paused:
+            self._paused = True
+            self.channel.pause_reading()
+
+    def _resume_where_empty(self) -> None:
+        """Takes all that the channel holds at once: it opens the window again with the first block, whatever it holds behind that."""
+        if self._paused and self._kept <= MOST_KEPT and not self._ended:
+            self._paused, self._catching_up = False, True
+            self.channel.resume_reading()
+            self._catching_up = False
+            self._pause_where_full()
 
     def _moved(self) -> None:
         if self.moved_at is not None:
