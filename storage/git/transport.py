@@ -11,12 +11,12 @@ import contextlib
 import os
 import re
 import signal
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
 
-from storage.git import program
+from storage.git import processes, program
+from storage.git.processes import Running
 from storage.git.pushes import Incoming, Judge, Push, Update
 
 Outgoing = Callable[[bytes], Awaitable[None]]
@@ -192,17 +192,7 @@ class Transport:
             environment["GIT_PROTOCOL"] = protocol
         if push is not None:
             environment["FORGEFRONT_PUSH"] = str(push)
-        process = await asyncio.create_subprocess_exec(
-            *self._arguments(service, path, mode),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            env=environment,
-            cwd="/",
-            start_new_session=True,
-            limit=BLOCK,
-        )
-        assert process.stdout is not None and process.stderr is not None  # noqa: S101 - asked for above
+        process = await processes.start(self._arguments(service, path, mode), environment, limit=BLOCK)
         gently = service is Service.RECEIVE
         feed = _Feed(process, incoming, gently=gently)
         feeding = asyncio.create_task(feed.run())
@@ -230,6 +220,7 @@ class Transport:
             await asyncio.shield(_end(process, gently=gently))
             listening.cancel()
             await asyncio.gather(feeding, listening, return_exceptions=True)
+            process.close()
 
     def _arguments(self, service: Service, path: Path, mode: tuple[str, ...]) -> list[str]:
         settings = (*_SAFE, *(_PUSHING if service is Service.RECEIVE else _FETCHING), *self._limits)
@@ -244,8 +235,7 @@ class _Feed:
     a signal it leaves the quarantine behind.) Before a push has come whole git moves nothing.
     """
 
-    def __init__(self, process: Process, incoming: Incoming, *, gently: bool) -> None:
-        assert process.stdin is not None  # noqa: S101 - asked for by Transport
+    def __init__(self, process: Running, incoming: Incoming, *, gently: bool) -> None:
         self._process = process
         self._stdin = process.stdin
         self._incoming = incoming
@@ -276,9 +266,8 @@ async def _last_words(stream: asyncio.StreamReader) -> bytes:
     return said
 
 
-async def _end(process: Process, *, gently: bool) -> None:
+async def _end(process: Running, *, gently: bool) -> None:
     """Sees to it that the process and its children are gone: asked first, so that git tidies up behind itself, then killed."""
-    assert process.stdin is not None  # noqa: S101 - asked for by Transport
     process.stdin.close()
     for number in (None, signal.SIGTERM, signal.SIGKILL) if gently else (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
@@ -290,15 +279,14 @@ async def _end(process: Process, *, gently: bool) -> None:
                 await _drained(process)
 
 
-async def _drained(process: Process) -> None:
+async def _drained(process: Running) -> None:
     # `wait` alone never ends while the pipe is full and paused.
-    assert process.stdout is not None  # noqa: S101 - asked for by Transport
     while await process.stdout.read(BLOCK):
         pass
     await process.wait()
 
 
-def _signal(process: Process, number: signal.Signals) -> None:
+def _signal(process: Running, number: signal.Signals) -> None:
     """To the whole group, for git's children do the work. A process that was waited for has no group any more."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
