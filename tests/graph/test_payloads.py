@@ -1,15 +1,19 @@
 """What hooks are told: the closed schema of each event, with its values."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from graph.context import Context, Services
-from graph.events import object_payloads, payloads
+from graph.events import object_payloads, payloads, push_payloads
 from graph.events.payloads import Event
+from graph.events.push_payloads import LONGEST_MESSAGE, MOST_COMMITS, NO_COMMIT
+from graph.rules.indexing import News
 from storage import tables
-from storage.tables import AccessLevel, Visibility
+from storage.git.commits import Commit
+from storage.git.pushes import Update
+from storage.tables import AccessLevel, MergeRequestState, MergeStatus, Visibility
 from tests.make import EXTERNAL_URL, Make
 
 WHEN: dict[str, Any] = {"created_at": datetime(2026, 3, 1, 12, 0, 5, 999_999, UTC), "updated_at": datetime(2026, 3, 2, 13, 0, 0, 1, UTC)}
@@ -134,6 +138,89 @@ class TestObjectEvents:
             },
         }
 
+    async def test_of_merge_requests(self, told: Told, make: Make) -> None:
+        project, author = told.project, await make.user("bob")
+        row = await make.merge_request(project, author=author, title="WIP: Pump", source_branch="topic1", head_oid="b" * 40, **WHEN)
+        around = self.around(told)
+        assert await told(object_payloads.MergeRequestChanged, row, "open") == {
+            "object_kind": "merge_request",
+            **around,
+            "object_attributes": {
+                **TOLD,
+                "id": row.id,
+                "iid": 1,
+                "project_id": project.id,
+                "title": "WIP: Pump",
+                "description": None,
+                "state": "opened",
+                "action": "open",
+                "source_branch": "topic1",
+                "source_project_id": project.id,
+                "source": around["project"],
+                "target_branch": "master",
+                "target_project_id": project.id,
+                "target": around["project"],
+                "merge_status": "unchecked",
+                "last_commit": {"id": "b" * 40},
+                "work_in_progress": True,
+                "merge_commit_sha": None,
+                "url": f"{EXTERNAL_URL}/ada/engine/merge_requests/1",
+                "author_id": author.id,
+                "assignee_id": None,
+                "milestone_id": None,
+            },
+        }
+
+    async def test_of_a_merged_one_whose_fork_is_gone(self, told: Told, make: Make) -> None:
+        columns: dict[str, Any] = {"state": MergeRequestState.MERGED, "merge_status": MergeStatus.CAN_BE_MERGED}
+        row = await make.merge_request(told.project, source_project_id=999, merge_commit_oid="c" * 40, **columns)
+        attributes = (await told(object_payloads.MergeRequestChanged, row, "merge"))["object_attributes"]
+        wanted = {"state": "merged", "action": "merge", "source": None, "source_project_id": 999, "last_commit": None}
+        assert attributes == {**attributes, **wanted, "merge_commit_sha": "c" * 40, "work_in_progress": False}
+
+    async def test_of_pushes(self, told: Told) -> None:
+        at = datetime(2026, 3, 1, 12, 0, 5, 999_999, timezone(timedelta(hours=2)))
+
+        def commit(number: int) -> Commit:
+            who = ("A U Thor", "author@example.org", at, "C O Mitter", "committer@example.org", at)
+            return Commit(f"{number:040x}", (), f"Number {number}\n" + "x" * LONGEST_MESSAGE, *who)
+
+        commits = tuple(commit(number) for number in range(30, 0, -1))
+        news = News(Update("refs/heads/master", "a" * 40, "b" * 40), 31, commits)
+        body = await told(push_payloads.BranchPushed, told.project, news)
+        shown = body["object_attributes"].pop("commits")
+        assert body == {
+            "object_kind": "push",
+            **self.around(told),
+            "object_attributes": {"before": "a" * 40, "after": "b" * 40, "ref": "refs/heads/master", "total_commits_count": 31},
+        }
+        assert [each["id"] for each in shown] == [f"{number:040x}" for number in range(31 - MOST_COMMITS, 31)]
+        assert shown[-1] == {
+            "id": f"{30:040x}",
+            "message": ("Number 30\n" + "x" * LONGEST_MESSAGE)[:LONGEST_MESSAGE],
+            "timestamp": "2026-03-01T12:00:05+02:00",
+            "url": f"{EXTERNAL_URL}/ada/engine/commit/{30:040x}",
+            "author": {"name": "A U Thor", "email": "author@example.org"},
+        }
+
+    async def test_of_branches_and_tags_that_come_and_go(self, told: Told) -> None:
+        for kind, name, ref in (
+            (push_payloads.BranchPushed, "push", "refs/heads/a\udcff"),
+            (push_payloads.TagPushed, "tag_push", "refs/tags/v1\udcff"),
+        ):
+            for old, new in ((None, "b" * 40), ("a" * 40, None)):
+                assert await told(kind, told.project, News(Update(ref, old, new))) == {
+                    "object_kind": name,
+                    **self.around(told),
+                    "object_attributes": {
+                        "before": old or NO_COMMIT,
+                        "after": new or NO_COMMIT,
+                        "ref": ref.replace("\udcff", "?"),
+                        "commits": [],
+                        "total_commits_count": 0,
+                    },
+                }
+
     async def test_of_notes(self, told: Told, make: Make) -> None:
         issue = await make.issue(told.project)
         note = await make.note(issue, body="Where?", **WHEN)
@@ -143,6 +230,10 @@ class TestObjectEvents:
             **self.around(told),
             "object_attributes": {**attributes, "noteable_type": "Issue", "noteable_id": issue.id, "commit_id": None},
         }
+
+        row = await make.merge_request(told.project)
+        under = (await told(object_payloads.NoteWritten, await make.note(row)))["object_attributes"]
+        assert (under["noteable_type"], under["noteable_id"], under["commit_id"]) == ("MergeRequest", row.id, None)
 
         comment = await make.commit_comment(told.project, "a" * 40, author=told.ada, note="Here", created_at=WHEN["created_at"])
         body = await told(object_payloads.CommitCommented, comment)

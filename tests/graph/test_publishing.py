@@ -9,13 +9,16 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from graph.errors import Unavailable
-from graph.events import object_payloads, payloads
+from graph.events import object_payloads, payloads, push_payloads
 from graph.events.payloads import Event
+from graph.git_access import GitAccess, Granted
 from graph.rules import projects
 from storage import tables
+from storage.git.pushes import Update
 from storage.tables import AccessLevel, Visibility
 from tests.forge import Ask
 from tests.make import Make
+from tests.merges import commit
 from tests.statements import Statements
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g a"
@@ -227,16 +230,110 @@ class TestIssues:
         assert await make.count(tables.Note) == 1
 
 
+class TestMergeRequests:
+    async def test_that_are_opened_changed_closed_reopened_and_merged(self, forge: Forge, make: Make) -> None:
+        ada = await make.user("ada")
+        project = await make.project(owner=ada, history={"commits": 6})
+        changed, here = object_payloads.MergeRequestChanged, {"projectPath": str(project.id)}
+
+        await forge.do("createMergeRequest", ada, **here, sourceBranch="topic", targetBranch="master", title="Pump")
+        for input, action in (
+            ({}, "open"),
+            ({"title": "Pumps"}, "update"),
+            ({"labels": ["wet"]}, "update"),
+            ({"stateEvent": "CLOSE"}, "close"),
+            ({"stateEvent": "REOPEN"}, "reopen"),
+        ):
+            if input:
+                await forge.do("updateMergeRequest", ada, **here, iid=1, **input)
+            (told,) = await forge.heard(changed)
+            assert (told["object_attributes"]["action"], told["user"]["username"]) == (action, "ada")
+        await forge.do("updateMergeRequest", ada, **here, iid=1, title="Pumps", stateEvent="REOPEN")
+        assert await forge.heard() == []
+
+        await forge.do("acceptMergeRequest", ada, **here, iid=1)
+        merged, pushed = await forge.heard(changed, push_payloads.BranchPushed)
+        attributes = merged["object_attributes"]
+        assert (attributes["action"], attributes["state"]) == ("merge", "merged")
+        assert pushed["object_attributes"]["after"] == attributes["merge_commit_sha"]
+
+    async def test_that_close_issues_when_merged(self, forge: Forge, make: Make) -> None:
+        ada = await make.user("ada")
+        project = await make.project(owner=ada, history={"commits": 6})
+        issue, here = await make.issue(project), {"projectPath": str(project.id)}
+        opening = {"sourceBranch": "topic", "targetBranch": "master", "title": "Pump"}
+        await forge.do("createMergeRequest", ada, **here, **opening, description="Fixes #1")
+        await forge.heard(object_payloads.MergeRequestChanged)
+
+        await forge.do("acceptMergeRequest", ada, **here, iid=1)
+        kinds = (object_payloads.MergeRequestChanged, object_payloads.IssueChanged, push_payloads.BranchPushed)
+        _, closed, _ = await forge.heard(*kinds)
+        assert (closed["object_attributes"]["id"], closed["object_attributes"]["action"]) == (issue.id, "close")
+
+
+class TestPushes:
+    async def test_of_branches_made_and_deleted_in_the_graph(self, forge: Forge, make: Make) -> None:
+        ada = await make.user("ada")
+        project = await make.project(owner=ada, history={"commits": 6})
+        here = {"projectPath": str(project.id), "name": "stable"}
+        await forge.do("createBranch", ada, **here, ref="master")
+        (made,) = await forge.heard(push_payloads.BranchPushed)
+        attributes = made["object_attributes"]
+        assert (attributes["ref"], attributes["before"], made["user"]["username"]) == ("refs/heads/stable", "0" * 40, "ada")
+        await forge.do("deleteBranch", ada, **here)
+        (gone,) = await forge.heard(push_payloads.BranchPushed)
+        assert (gone["object_attributes"]["before"], gone["object_attributes"]["after"]) == (attributes["after"], "0" * 40)
+
+    async def test_with_what_they_bring(self, forge: Forge, make: Make) -> None:
+        ada = await make.user("ada")
+        project = await make.project(owner=ada, history={"commits": 6})
+        issue = await make.issue(project)
+        repositories, services = make.services.repositories, make.services
+        old = await repositories.read(project.id, lambda repository: repository.find("refs/heads/master"))
+        new = await repositories.read(project.id, lambda repository: commit(repository, "master", {"a": "b"}, message="Fixes #1"))
+        granted = Granted(project.id, repositories.path_of(project.id), ada.id)
+        updates = [Update("refs/heads/master", old, new), Update("refs/tags/v9", None, new), Update("refs/heads/other", None, new)]
+
+        await GitAccess(services).pushed(granted, updates, "test")
+
+        kinds = (push_payloads.BranchPushed, push_payloads.BranchPushed, push_payloads.TagPushed, object_payloads.IssueChanged)
+        master, other, tag, closed = await forge.heard(*kinds)
+        assert [each["message"] for each in master["object_attributes"]["commits"]] == ["Fixes #1"]
+        assert (master["object_attributes"]["total_commits_count"], other["object_attributes"]["total_commits_count"]) == (1, 0)
+        assert (tag["object_attributes"]["ref"], tag["object_attributes"]["after"]) == ("refs/tags/v9", new)
+        assert closed["object_attributes"]["id"] == issue.id
+
+    async def test_that_close_the_first_issue_of_an_empty_project(self, forge: Forge, make: Make) -> None:
+        ada = await make.user("ada")
+        project = await make.project(owner=ada)
+        await make.issue(project)
+        new = await make.services.repositories.read(
+            project.id, lambda repository: commit(repository, "master", {"a": "b"}, message="Fixes #1")
+        )
+        granted = Granted(project.id, make.services.repositories.path_of(project.id), ada.id)
+        await GitAccess(make.services).pushed(granted, [Update("refs/heads/master", None, new)], "test")
+        await forge.heard(push_payloads.BranchPushed, object_payloads.IssueChanged)
+
+    async def test_are_told_to_hooks_that_want_them(self, ask: Ask, make: Make) -> None:
+        ada = await make.user("ada")
+        project = await make.project(owner=ada, history={"commits": 6})
+        await make.save(tables.Hook(url="http://hooks.example/", push_events=False))
+        for name, input in (("createBranch", {"ref": "master"}), ("deleteBranch", {})):
+            assert await ask.codes(text_of(name), ada, input={"projectPath": str(project.id), "name": "stable", **input}) == []
+        assert await make.count(tables.Event) == 0
+
+
 class TestNotes:
     async def test_that_people_write(self, forge: Forge, make: Make) -> None:
         ada = await make.user("ada")
         project = await make.project(owner=ada)
-        issue, snippet = await make.issue(project), await make.snippet(project)
-        for kind, parent in (("issue", issue), ("snippet", snippet)):
+        issue, snippet, row = await make.issue(project), await make.snippet(project), await make.merge_request(project)
+        for kind, parent in (("issue", issue), ("snippet", snippet), ("mergeRequest", row)):
             await forge.do("createNote", ada, projectPath=str(project.id), **{f"{kind}DatabaseId": parent.id}, body="See #1")
             (told,) = await forge.heard(object_payloads.NoteWritten)
             attributes = told["object_attributes"]
-            assert (attributes["noteable_type"], attributes["noteable_id"], attributes["note"]) == (kind.title(), parent.id, "See #1")
+            wanted = (kind[0].upper() + kind[1:], parent.id, "See #1")
+            assert (attributes["noteable_type"], attributes["noteable_id"], attributes["note"]) == wanted
             await forge.do("updateNote", ada, projectPath=str(project.id), databaseId=attributes["id"], body="Look")
             assert await forge.heard() == []
 
