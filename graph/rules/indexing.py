@@ -82,8 +82,15 @@ async def index(services: Services, project_id: int, updates: Sequence[Update]) 
     if not any(_is_branch(update) for update in updates):
         return [News(update) for update in updates]
     try:
+        if await _is_unindexed(services, project_id):
+            # Else its other branches would look, once this one has a head, as if somebody had made them just now.
+            await adopt(services, project_id)
         async with services.noticed.turns:
             known, default = await _begin(services, project_id)
+            for update in updates:
+                # What an earlier try, or the line above, has written of them already is no reason to tell nothing.
+                if known.get(update.ref.removeprefix(BRANCHES)) == update.new:
+                    known.pop(update.ref.removeprefix(BRANCHES), None)
             told = await _Reading(services, project_id, known, default, _writing(services, project_id)).read(updates)
     except (NotARepository, GitFailed) as error:
         log.error("push not indexed", project_id=project_id, error=str(error))
@@ -94,11 +101,15 @@ async def index(services: Services, project_id: int, updates: Sequence[Update]) 
 async def index_within(context: Context, project: tables.Project, update: Update) -> News:
     """The same for the ref that an operation moves or is about to move, within its transaction.
 
-    A branch that brings more than MOST_WITHIN commits to the index is left to `reconciling`: its `News` are not `indexed`.
+    A branch that brings more than MOST_WITHIN commits to the index, and one of a repository that was never indexed, is left to
+    `reconciling`: its `News` are not `indexed`.
     """
     if not _is_branch(update):
         return News(update)
     services, left = context.services, MOST_WITHIN
+    known = await _known(context, project.id)
+    if not known and project.default_branch is not None:
+        return News(update)
 
     async def write(chunk: list[Commit]) -> None:
         nonlocal left
@@ -108,7 +119,7 @@ async def index_within(context: Context, project: tables.Project, update: Update
             raise _TooMany
         await _insert(context.session, services, project.id, fresh)
 
-    reading = _Reading(services, project.id, await _known(context, project.id), project.default_branch, write)
+    reading = _Reading(services, project.id, known, project.default_branch, write)
     try:
         return (await reading.read([update]))[update]
     except _TooMany:
@@ -322,6 +333,16 @@ async def _default_branch(context: Context, project_id: int) -> str | None:
     if project is None:
         raise NotFound("Project")
     return project.default_branch or await context.services.repositories.read(project_id, Repository.default_branch)
+
+
+async def _is_unindexed(services: Services, project_id: int) -> bool:
+    """Whether the repository has been there, with branches, from before it was indexed."""
+    async with services.database.reading() as session:
+        context = Context(services, session, None, "index")
+        if await context.tuples(branches.heads(project_id).limit(1)):
+            return False
+        project = await context.first(projects.by_id(project_id))
+        return project is not None and project.default_branch is not None
 
 
 async def _begin(services: Services, project_id: int) -> tuple[dict[str, str], str | None]:
