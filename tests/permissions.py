@@ -37,16 +37,26 @@ GET /projects/:id/snippets/:snippet_id/notes                  401 404 200 200 20
 GET /projects/:id/snippets/:snippet_id/notes/:note_id         401 404 200 200 200 200 200 200 401 200
 POST /projects/:id/snippets/:snippet_id/notes                 401 404 201 201 201 201 201 201 401 201
 PUT /projects/:id/snippets/:snippet_id/notes/:note_id         401 404 403 403 403 200 200 200 401 403
-GET /projects/:id/merge_requests/:merge_request_id/notes      401 404 404 404 404 404 404 404 401 404
-GET /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 404 404 404 404 404 404 401 404
-POST /projects/:id/merge_requests/:merge_request_id/notes     401 404 404 404 404 404 404 404 401 404
-PUT /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 404 404 404 404 404 404 401 404
+GET /projects/:id/merge_requests/:merge_request_id/notes      401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/merge_requests/:merge_request_id/notes     401 404 201 201 201 201 201 201 401 201
+PUT /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 403 403 403 200 200 200 401 403
 POST /projects/:id/uploads                                    401 404 201 201 201 201 201 201 401 201
 GET /projects/:id/milestones                                  401 404 200 200 200 200 200 200 401 200
 GET /projects/:id/milestones/:milestone_id                    401 404 200 200 200 200 200 200 401 200
 POST /projects/:id/milestones                                 401 404 403 403 403 201 201 201 401 403
 PUT /projects/:id/milestones/:milestone_id                    401 404 403 403 403 200 200 200 401 403
 GET /projects/:id/milestones/:milestone_id/issues             401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests                              401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests/:merge_request_id            401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests/:merge_request_id/commits    401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests/:merge_request_id/changes    401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/merge_requests                             401 404 403 403 200 200 200 200 401 403
+PUT /projects/:id/merge_requests/:merge_request_id            401 404 403 403 403 200 200 200 401 403
+PUT /projects/:id/merge_requests/:merge_request_id/merge      401 404 401 401 200 200 200 200 401 401
+PUT /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds 401 404 401 401 200 200 200 200 401 401
+POST /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds 401 404 401 401 201 201 201 201 401 401
+GET /projects/:id/merge_requests/:merge_request_id/closes_issues 401 404 200 200 200 200 200 200 401 200
 GET /hooks                                                    401 403 403 403 403 403 403 200 401 403
 POST /hooks                                                   401 403 403 403 403 403 403 201 401 403
 GET /hooks/:id                                                401 403 403 403 403 403 403 200 401 403
@@ -84,7 +94,7 @@ POST /groups/:id/members                                      401 404 403 403 40
 PUT /groups/:id/members/:user_id                              401 404 403 403 403 403 200 200 401 403
 DELETE /groups/:id/members/:user_id                           401 404 403 403 403 403 200 200 401 403
 """
-"""There are no merge requests yet, so none is found. A key or an address of somebody else's in `/user/…` is not found, and deleting it
+"""A key or an address of somebody else's in `/user/…` is not found, and deleting it
 answers 200 without an effect."""
 
 MUTATIONS = """

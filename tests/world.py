@@ -58,6 +58,10 @@ class World:
                 number = next(self.numbers)
                 await self.branch(project, f"proposal{number}")
                 return (await make.merge_request(project, author=self.somebody, source_branch=f"proposal{number}")).id
+            case "waiting merge request":
+                waiting = {"merge_when_build_succeeds": True, "merge_user_id": self.somebody.id}
+                branch = f"waiting{next(self.numbers)}"
+                return (await make.merge_request(project, author=self.somebody, source_branch=branch, **waiting)).id
             case "note":
                 return await make.note(await make.issue(project, author=self.somebody))
             case "snippet":
@@ -121,18 +125,33 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
     if path.startswith("/projects/"):
         keys["id"] = await world.target("project", role, call)
         if ":note_id" in path:
-            parent = await world.target("snippet", role, call) if ":snippet_id" in path else None
-            note = await world.make.note(parent) if parent is not None else await world.target("note", role, call)
-            keys |= {"issue_id": note.issue_id, "snippet_id": note.snippet_id, "note_id": note.id, "merge_request_id": 1}
+            kind = next(kind for kind in ("snippet", "merge request", "issue") if f":{kind.replace(' ', '_')}_id" in path)
+            if kind == "issue":
+                note = await world.target("note", role, call)
+            elif kind == "snippet":
+                note = await world.make.note(await world.target("snippet", role, call))
+            else:
+                parent = await world.make.fetch(tables.MergeRequest, await world.target("merge request", role, call))
+                note = await world.make.note(parent, author=world.somebody)
+            keys |= {
+                "issue_id": note.issue_id,
+                "snippet_id": note.snippet_id,
+                "merge_request_id": note.merge_request_id,
+                "note_id": note.id,
+            }
         elif ":snippet_id" in path:
             keys["snippet_id"] = (await world.target("snippet", role, call)).id
         elif ":merge_request_id" in path:
-            keys["merge_request_id"] = 1
+            name = "waiting merge request" if "cancel_" in path else "merge request"
+            keys["merge_request_id"] = await world.target(name, role, call)
         elif ":issue_id" in path:
             keys["issue_id"] = await world.target("issue", role, call)
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.target("milestone", role, call)).id
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if path.endswith("/merge_requests") and method == "POST":
+            await world.branch(world.project(role), f"new{number}")
+            parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
         if "/statuses/" in path:
             parameters = {"state": "success", "name": f"new{number}"}
         if path.endswith("/labels") and method in ("PUT", "DELETE"):
@@ -236,12 +255,7 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
         case "updateMergeRequest" | "acceptMergeRequest":
             return {"projectPath": path, "databaseId": await world.target("merge request", role, name)}
         case "cancelMergeWhenBuildSucceeds":
-            waiting: dict[str, Any] = {
-                "merge_when_build_succeeds": True,
-                "merge_user_id": world.somebody.id,
-                "source_branch": f"waiting{number}",
-            }
-            return {"projectPath": path, "databaseId": (await make.merge_request(project, author=world.somebody, **waiting)).id}
+            return {"projectPath": path, "databaseId": await world.target("waiting merge request", role, name)}
         case "createLabel":
             return {"projectPath": path, "name": f"new{number}", "color": "#FF0000"}
         case "updateLabel" | "deleteLabel":

@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from graph.connections import Listing, Order, Page, Window
 from graph.context import Context
-from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, Required, Unavailable
+from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotAllowed, NotFound, Required, Unavailable
 from graph.events import object_payloads
 from graph.events.publish import publish
 from graph.rules import automatic_merging, building, closing, commits, finding, issues, naming, refreshing, system_notes
@@ -58,9 +58,9 @@ class Ends:
 
 async def ends(context: Context, path: str, target_project_id: int | None, source_branch: str, target_branch: str) -> Ends:
     """What the viewer may open a merge request between: a branch of the project of this path, and one of the same project or of that
-    which it was forked from. Whether the branches are there is for `require_branches`.
+    which it was forked from. Whether the branches are there is for `compare`.
 
-    Raises NotFound, Forbidden, Required, Invalid.
+    Raises NotFound, Forbidden, Required, Invalid, and NotAllowed for ends that can never meet.
     """
     source = await finding.project(context, path)
     await require(context, Action.CREATE_MERGE_REQUEST, source)
@@ -73,7 +73,7 @@ async def ends(context: Context, path: str, target_project_id: int | None, sourc
     found = Ends(source, _branch("sourceBranch", source_branch), target, _branch("targetBranch", target_branch))
     _require_different(source.id, found.source_branch, target.id, found.target_branch)
     if target is not source and source.forked_from_id != target.id:
-        raise Invalid(None, UNRELATED)
+        raise NotAllowed(None, UNRELATED)
     return found
 
 
@@ -86,7 +86,7 @@ def _branch(field: str, name: str) -> str:
 
 def _require_different(source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> None:
     if (source_project_id, source_branch) == (project_id, target_branch):
-        raise Invalid(None, SAME)
+        raise NotAllowed(None, SAME)
 
 
 async def compare(context: Context, wanted: Ends) -> Comparison:

@@ -6,7 +6,7 @@ from functools import partial
 import strawberry
 
 from graph.context import Context, Info
-from graph.errors import Conflict, Forbidden
+from graph.errors import Conflict, Forbidden, Invalid
 from graph.events import object_payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
@@ -48,6 +48,7 @@ class UpdateMergeRequestInput(NumberedInProject):
     title: str | None = given("What it is about; at most 255 characters.")
     description: str | None = given("What it is about, at length; null clears it.")
     target_branch: str | None = given("Another branch of the same project to go into.")
+    source_branch: str | None = given("The branch that it comes from, as it is: it cannot be changed.")
     assignee_id: int | None = given("The v3 id of a user; null or 0 clears it. Counts from developers up.")
     milestone_id: int | None = given("The v3 id of a milestone; null or 0 clears it. Counts from developers up.")
     labels: list[str] | None = given(
@@ -121,8 +122,9 @@ async def update_merge_request(info: Info, input: UpdateMergeRequestInput) -> ta
             _, row = await find(early, tables.MergeRequest, input)
             if event is not MergeRequestStateEvent.MERGE or _changes(input):
                 await require(early, Action.UPDATE_MERGE_REQUEST, row)
-            if event is MergeRequestStateEvent.MERGE:
-                await _require_open(early, row)
+            if event is MergeRequestStateEvent.MERGE and not await mergeable.may_accept(early, row):
+                raise Forbidden("You are not allowed to merge into this branch.")
+        _require_same_source(input, row)
         comparison = await _compare(context, row, input)
         if event is MergeRequestStateEvent.MERGE:
             if _changes(input):
@@ -137,10 +139,9 @@ def _changes(input: UpdateMergeRequestInput) -> bool:
     return any(sent(value) for value in values)
 
 
-async def _require_open(context: Context, row: tables.MergeRequest) -> None:
-    """Raises what speaks against merging it before anything else of it is changed, but for a title that may be changed: Forbidden."""
-    if not await mergeable.may_accept(context, row):
-        raise Forbidden("You are not allowed to merge into this branch.")
+def _require_same_source(input: UpdateMergeRequestInput, row: tables.MergeRequest) -> None:
+    if value_or(input.source_branch, row.source_branch) != row.source_branch:
+        raise Invalid(None, "Source branch cannot be changed")
 
 
 async def _compare(context: Context, row: tables.MergeRequest, input: UpdateMergeRequestInput) -> Comparison | None:
@@ -156,6 +157,7 @@ async def _change(context: Context, input: UpdateMergeRequestInput, comparison: 
     project, row = await find(context, tables.MergeRequest, input)
     await require(context, Action.UPDATE_MERGE_REQUEST, row)
     row = await merge_requests.hold(context, row)
+    _require_same_source(input, row)
     before, labeled, anew = system_notes.Facts.of(row), False, False
     branch = value_or(input.target_branch, row.target_branch)
     if branch != row.target_branch:

@@ -6,13 +6,14 @@ from rest_v3.routes.groups import GROUPS
 from rest_v3.routes.hooks import HOOKS
 from rest_v3.routes.issues import ISSUES
 from rest_v3.routes.labels import LABELS
+from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import NOTES
 from rest_v3.routes.settings import SETTINGS
 from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import SESSION, USERS
 
-ROUTES: tuple[Route, ...] = (*ISSUES, *COMMITS, *SETTINGS, *HOOKS, *LABELS, *NOTES, *MILESTONES, *USERS, *GROUPS)
+ROUTES: tuple[Route, ...] = (*ISSUES, *COMMITS, *SETTINGS, *HOOKS, *LABELS, *NOTES, *MILESTONES, *MERGE_REQUESTS, *USERS, *GROUPS)
 
-EXTRA: tuple[Route, ...] = (SESSION, *UPLOADS)
+EXTRA: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST)
 """Rows that the document does not show."""

@@ -1,6 +1,5 @@
-"""The section Notes of the interface document. There are no merge requests yet, so none is found to have notes."""
+"""The section Notes of the interface document."""
 
-from rest_v3.operations import PROJECT_SEEN
 from rest_v3.params import integer, text
 from rest_v3.route import Route
 
@@ -91,32 +90,38 @@ NOTES = (
     Route(
         call="GET /projects/:id/merge_requests/:merge_request_id/notes",
         params=MERGE_REQUEST,
-        operation=PROJECT_SEEN,
-        refuses=404,
+        operation="MergeRequestNotes",
+        gives="project.mergeRequest.notes",
+        shape="Note",
         section="Notes",
         summary="The notes under a merge request",
     ),
     Route(
         call="GET /projects/:id/merge_requests/:merge_request_id/notes/:note_id",
         params=(*MERGE_REQUEST, NOTE),
-        operation=PROJECT_SEEN,
-        refuses=404,
+        operation="MergeRequestNote",
+        gives="project.mergeRequest.note",
+        shape="Note",
         section="Notes",
         summary="One note under a merge request",
     ),
     Route(
         call="POST /projects/:id/merge_requests/:merge_request_id/notes",
         params=(*MERGE_REQUEST, BODY),
-        operation=PROJECT_SEEN,
-        refuses=404,
+        operation="CreateMergeRequestNote",
+        gives="createNote.note",
+        guard="MayCreateMergeRequestNote",
+        shape="Note",
         section="Notes",
         summary="Write a note under a merge request",
     ),
     Route(
         call="PUT /projects/:id/merge_requests/:merge_request_id/notes/:note_id",
         params=(*MERGE_REQUEST, NOTE, BODY),
-        operation=PROJECT_SEEN,
-        refuses=404,
+        operation="UpdateMergeRequestNote",
+        gives="updateNote.note",
+        guard="MayUpdateMergeRequestNote",
+        shape="Note",
         section="Notes",
         summary="Rewrite a note under a merge request",
     ),

@@ -1,8 +1,10 @@
 """The tables: a file a noun, with its enumerations and the statements asked of it."""
 
 from storage.database import metadata
+from storage.tables.artifacts import Artifact, TracePart
 from storage.tables.base import all_rows, any_row, lock
 from storage.tables.branches import Branch
+from storage.tables.builds import Build, BuildEvent, RunWhen
 from storage.tables.closings import Closing
 from storage.tables.commit_comments import CommitComment, LineType
 from storage.tables.commit_statuses import CheckStatus, CommitStatus
@@ -19,8 +21,10 @@ from storage.tables.merge_requests import MergeIntent, MergeRequest, MergeReques
 from storage.tables.milestones import Milestone, MilestoneState
 from storage.tables.namespaces import Namespace, NamespaceKind
 from storage.tables.notes import Note
+from storage.tables.pipelines import Pipeline
 from storage.tables.projects import Project, Visibility
 from storage.tables.protected_branches import ProtectedBranch
+from storage.tables.runners import Runner, RunnerProject
 from storage.tables.settings import BranchProtection, Settings
 from storage.tables.snippets import Snippet
 from storage.tables.ssh_keys import SshKey
@@ -29,8 +33,11 @@ from storage.tables.users import Token, User, UserState
 
 __all__ = [
     "AccessLevel",
+    "Artifact",
     "Branch",
     "BranchProtection",
+    "Build",
+    "BuildEvent",
     "CheckStatus",
     "Closing",
     "Commit",
@@ -60,13 +67,18 @@ __all__ = [
     "Namespace",
     "NamespaceKind",
     "Note",
+    "Pipeline",
     "Project",
     "ProjectMember",
     "ProtectedBranch",
+    "RunWhen",
+    "Runner",
+    "RunnerProject",
     "Settings",
     "Snippet",
     "SshKey",
     "Token",
+    "TracePart",
     "Upload",
     "User",
     "UserState",

@@ -159,6 +159,29 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_namespaces_owner_id"), ["owner_id"], unique=False)
 
     op.create_table(
+        "runners",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("token_digest", sa.String(length=64), nullable=False),
+        sa.Column("active", sa.Boolean(), nullable=False),
+        sa.Column("shared", sa.Boolean(), nullable=False),
+        sa.Column("tags", sa.JSON(), nullable=False),
+        sa.Column("run_untagged", sa.Boolean(), nullable=False),
+        sa.Column("creator_id", sa.Integer(), nullable=True),
+        sa.Column("name", sa.String(length=255), nullable=True),
+        sa.Column("version", sa.String(length=255), nullable=True),
+        sa.Column("revision", sa.String(length=255), nullable=True),
+        sa.Column("platform", sa.String(length=255), nullable=True),
+        sa.Column("architecture", sa.String(length=255), nullable=True),
+        sa.Column("contacted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["creator_id"], ["users.id"], name=op.f("fk_runners_creator_id"), ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_runners")),
+        sa.UniqueConstraint("token_digest", name=op.f("uq_runners_token_digest")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
         "ssh_keys",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
@@ -365,6 +388,28 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_table(
+        "pipelines",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("sha", sa.String(length=64), nullable=False),
+        sa.Column("ref", sa.String(length=255), nullable=False),
+        sa.Column("tag", sa.Boolean(), nullable=False),
+        sa.Column("before_sha", sa.String(length=64), nullable=True),
+        sa.Column("user_id", sa.Integer(), nullable=True),
+        sa.Column("jobs", sa.JSON(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("skipped", sa.Boolean(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_pipelines_project_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_pipelines_user_id"), ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_pipelines")),
+        sa.UniqueConstraint("project_id", "sha", "ref", name=op.f("uq_pipelines_project_id_sha_ref")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("pipelines", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_pipelines_user_id"), ["user_id"], unique=False)
+
+    op.create_table(
         "project_members",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
@@ -394,6 +439,17 @@ def upgrade() -> None:
         sa.UniqueConstraint("project_id", "name", name=op.f("uq_protected_branches_project_id_name")),
         sqlite_autoincrement=True,
     )
+    op.create_table(
+        "runner_projects",
+        sa.Column("runner_id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_runner_projects_project_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["runner_id"], ["runners.id"], name=op.f("fk_runner_projects_runner_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("runner_id", "project_id", name=op.f("pk_runner_projects")),
+    )
+    with op.batch_alter_table("runner_projects", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_runner_projects_project_id"), ["project_id"], unique=False)
+
     op.create_table(
         "snippets",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -433,6 +489,91 @@ def upgrade() -> None:
     with op.batch_alter_table("uploads", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_uploads_author_id"), ["author_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_uploads_project_id"), ["project_id"], unique=False)
+
+    op.create_table(
+        "builds",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("pipeline_id", sa.Integer(), nullable=True),
+        sa.Column("current_id", sa.Integer(), nullable=True),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("sha", sa.String(length=64), nullable=False),
+        sa.Column("ref", sa.String(length=255), nullable=False),
+        sa.Column("tag", sa.Boolean(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("stage", sa.String(length=255), nullable=False),
+        sa.Column("stage_index", sa.Integer(), nullable=False),
+        sa.Column("status", sa.String(length=32), nullable=False),
+        sa.Column("allow_failure", sa.Boolean(), nullable=False),
+        sa.Column("run_when", sa.String(length=32), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=True),
+        sa.Column("runner_id", sa.Integer(), nullable=True),
+        sa.Column("commands", sa.Text(), nullable=True),
+        sa.Column("options", sa.JSON(), nullable=False),
+        sa.Column("tags", sa.JSON(), nullable=False),
+        sa.Column("queue", sa.Text(), nullable=True),
+        sa.Column("coverage", sa.Float(), nullable=True),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("target_url", sa.Text(), nullable=True),
+        sa.Column("token_digest", sa.String(length=64), nullable=True),
+        sa.Column("lease_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("trace_size", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("erased_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("erased_by_id", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(["current_id"], ["builds.id"], name=op.f("fk_builds_current_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["erased_by_id"], ["users.id"], name=op.f("fk_builds_erased_by_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["pipeline_id"], ["pipelines.id"], name=op.f("fk_builds_pipeline_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_builds_project_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["runner_id"], ["runners.id"], name=op.f("fk_builds_runner_id"), ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_builds_user_id"), ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_builds")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("builds", schema=None) as batch_op:
+        batch_op.create_index("ix_builds_current_id", ["current_id", "attempt"], unique=False)
+        batch_op.create_index(
+            "ix_builds_lease_until",
+            ["lease_until"],
+            unique=False,
+            sqlite_where=sa.text("status = 'running' AND lease_until IS NOT NULL"),
+            postgresql_where=sa.text("status = 'running' AND lease_until IS NOT NULL"),
+        )
+        batch_op.create_index(batch_op.f("ix_builds_pipeline_id"), ["pipeline_id"], unique=False)
+        batch_op.create_index(
+            "ix_builds_project_id_id",
+            ["project_id", "id"],
+            unique=False,
+            sqlite_where=sa.text("current_id IS NULL"),
+            postgresql_where=sa.text("current_id IS NULL"),
+        )
+        batch_op.create_index(
+            "ix_builds_project_id_queue_id",
+            ["project_id", "queue", "id"],
+            unique=False,
+            sqlite_where=sa.text("status = 'pending' AND queue IS NOT NULL"),
+            postgresql_where=sa.text("status = 'pending' AND queue IS NOT NULL"),
+        )
+        batch_op.create_index("ix_builds_project_id_sha_id", ["project_id", "sha", "id"], unique=False)
+        batch_op.create_index(
+            "ix_builds_project_id_status_id",
+            ["project_id", "status", "id"],
+            unique=False,
+            sqlite_where=sa.text("current_id IS NULL"),
+            postgresql_where=sa.text("current_id IS NULL"),
+        )
+        batch_op.create_index(
+            "ix_builds_queue_id",
+            ["queue", "id"],
+            unique=False,
+            sqlite_where=sa.text("status = 'pending' AND queue IS NOT NULL"),
+            postgresql_where=sa.text("status = 'pending' AND queue IS NOT NULL"),
+        )
+        batch_op.create_index(batch_op.f("ix_builds_runner_id"), ["runner_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_builds_user_id"), ["user_id"], unique=False)
 
     op.create_table(
         "issues",
@@ -523,6 +664,42 @@ def upgrade() -> None:
             sqlite_where=sa.text("state IN ('opened', 'reopened')"),
             postgresql_where=sa.text("state IN ('opened', 'reopened')"),
         )
+
+    op.create_table(
+        "artifacts",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("build_id", sa.Integer(), nullable=False),
+        sa.Column("filename", sa.String(length=255), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["build_id"], ["builds.id"], name=op.f("fk_artifacts_build_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_artifacts_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_artifacts")),
+        sa.UniqueConstraint("build_id", name=op.f("uq_artifacts_build_id")),
+        sa.UniqueConstraint("key", name=op.f("uq_artifacts_key")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("artifacts", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_artifacts_project_id"), ["project_id"], unique=False)
+
+    op.create_table(
+        "build_events",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("build_id", sa.Integer(), nullable=False),
+        sa.Column("was", sa.String(length=32), nullable=True),
+        sa.Column("became", sa.String(length=32), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["build_id"], ["builds.id"], name=op.f("fk_build_events_build_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_build_events_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_build_events")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("build_events", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_build_events_build_id"), ["build_id"], unique=False)
+        batch_op.create_index("ix_build_events_project_id_id", ["project_id", "id"], unique=False)
 
     op.create_table(
         "closings",
@@ -630,3 +807,17 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_notes_merge_request_id"), ["merge_request_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_notes_project_id"), ["project_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_notes_snippet_id"), ["snippet_id"], unique=False)
+
+    op.create_table(
+        "trace_parts",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("build_id", sa.Integer(), nullable=False),
+        sa.Column("start", sa.BigInteger(), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.ForeignKeyConstraint(["build_id"], ["builds.id"], name=op.f("fk_trace_parts_build_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_trace_parts")),
+        sa.UniqueConstraint("build_id", "start", name=op.f("uq_trace_parts_build_id_start")),
+        sa.UniqueConstraint("key", name=op.f("uq_trace_parts_key")),
+        sqlite_autoincrement=True,
+    )

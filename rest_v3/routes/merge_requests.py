@@ -1,0 +1,137 @@
+"""The section Merge requests of the interface document."""
+
+from dataclasses import replace
+
+from rest_v3.params import boolean, choice, integer, integers, names, text
+from rest_v3.route import Route
+
+PROJECT = text("id", required=True)
+MERGE_REQUEST = (PROJECT, integer("merge_request_id", required=True))
+
+CONTENT = (
+    text("description", clears=True),
+    integer("assignee_id", clears=True),
+    integer("milestone_id", clears=True),
+    names("labels", clears=True),
+)
+
+CANCEL = Route(
+    call="PUT /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds",
+    params=MERGE_REQUEST,
+    operation="CancelMergeWhenBuildSucceeds",
+    gives="cancelMergeWhenBuildSucceeds.mergeRequest",
+    errors={"FORBIDDEN": (401, "401 Unauthorized")},
+    shape="MergeRequest",
+    section="Merge requests",
+    summary="Take back a merge that waits for builds",
+)
+
+MERGE_REQUESTS = (
+    Route(
+        call="GET /projects/:id/merge_requests",
+        params=(
+            PROJECT,
+            integers("iid"),
+            choice("state", "closed", "merged", lenient=True, means={"opened": ["opened", "reopened"], "all": None}),
+            choice("order_by", "created_at", "updated_at", lenient=True),
+            choice("sort", "asc", "desc", lenient=True),
+        ),
+        operation="ProjectMergeRequests",
+        gives="project.mergeRequests",
+        shape="MergeRequest",
+        section="Merge requests",
+        summary="The merge requests of a project",
+    ),
+    Route(
+        call="GET /projects/:id/merge_requests/:merge_request_id",
+        params=MERGE_REQUEST,
+        operation="ProjectMergeRequest",
+        gives="project.mergeRequest",
+        shape="MergeRequest",
+        section="Merge requests",
+        summary="One merge request",
+    ),
+    Route(
+        call="GET /projects/:id/merge_requests/:merge_request_id/commits",
+        params=MERGE_REQUEST,
+        operation="MergeRequestCommits",
+        gives="project.mergeRequest.commits",
+        shape="CommitOfMergeRequest",
+        section="Merge requests",
+        summary="The commits that a merge request brings",
+    ),
+    Route(
+        call="GET /projects/:id/merge_requests/:merge_request_id/changes",
+        params=MERGE_REQUEST,
+        operation="MergeRequestChanges",
+        gives="project.mergeRequest",
+        shape="MergeRequestWithChanges",
+        section="Merge requests",
+        summary="A merge request with what it changes",
+    ),
+    Route(
+        call="POST /projects/:id/merge_requests",
+        params=(
+            PROJECT,
+            text("source_branch", required=True),
+            text("target_branch", required=True),
+            text("title", required=True),
+            *CONTENT,
+            integer("target_project_id"),
+        ),
+        operation="CreateMergeRequest",
+        gives="createMergeRequest.mergeRequest",
+        guard="MayCreateMergeRequest",
+        status=200,
+        errors={"NOT_ALLOWED": (422, "{message}")},
+        shape="MergeRequest",
+        section="Merge requests",
+        summary="Open a merge request",
+    ),
+    Route(
+        call="PUT /projects/:id/merge_requests/:merge_request_id",
+        params=(
+            *MERGE_REQUEST,
+            text("target_branch"),
+            text("title"),
+            *CONTENT,
+            choice("state_event", "close", "reopen", "merge"),
+            text("source_branch", about="Cannot be changed: answers 400 for another one than it has."),
+        ),
+        operation="UpdateMergeRequest",
+        gives="updateMergeRequest.mergeRequest",
+        guard="MayUpdateMergeRequest",
+        shape="MergeRequest",
+        section="Merge requests",
+        summary="Change, close, reopen or merge a merge request",
+    ),
+    Route(
+        call="PUT /projects/:id/merge_requests/:merge_request_id/merge",
+        params=(
+            *MERGE_REQUEST,
+            text("merge_commit_message"),
+            boolean("should_remove_source_branch"),
+            boolean("merged_when_build_succeeds", also=("merge_when_build_succeeds",)),
+        ),
+        operation="AcceptMergeRequest",
+        gives="acceptMergeRequest.mergeRequest",
+        guard="MayAcceptMergeRequest",
+        errors={"FORBIDDEN": (401, "401 Unauthorized")},
+        shape="MergeRequest",
+        section="Merge requests",
+        summary="Merge, now or when the build succeeds",
+    ),
+    CANCEL,
+    Route(
+        call="GET /projects/:id/merge_requests/:merge_request_id/closes_issues",
+        params=MERGE_REQUEST,
+        operation="MergeRequestClosesIssues",
+        gives="project.mergeRequest.closesIssues",
+        shape="Issue",
+        section="Merge requests",
+        summary="The issues that merging would close",
+    ),
+)
+
+CANCEL_BY_POST = replace(CANCEL, call=CANCEL.call.replace("PUT", "POST"), status=201)
+"""As the server of the time spelled it (wire facts 15, row 20)."""

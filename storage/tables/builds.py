@@ -1,0 +1,95 @@
+"""Builds: what is run for a commit, by a runner of this service or by a system outside."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Index, text
+from sqlmodel import Field
+
+from storage.database import Timestamp, now, words
+from storage.tables.base import Row, long_text, refers
+from storage.tables.commit_statuses import CheckStatus
+
+
+class RunWhen(StrEnum):
+    """What must have become of the earlier stages for a build to begin."""
+
+    ON_SUCCESS = "on_success"
+    ON_FAILURE = "on_failure"
+    ALWAYS = "always"
+
+
+_WAITING = "status = 'pending' AND queue IS NOT NULL"
+_CURRENT = "current_id IS NULL"
+
+
+def _where(condition: str) -> dict[str, Any]:
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
+class Build(Row, table=True):
+    """A retry keeps the id: the row becomes the next attempt, and the finished run goes on as a row of its own whose `current_id` is
+    this one. What v3 lists and what counts as newest has no `current_id`.
+
+    `queue` are the tags that a runner needs, sorted and joined by commas, for builds that runners may take; null for those of outside
+    systems. While a runner has the build, `token_digest` is the SHA-256 of what it calls with, and `lease_until` when it is given up.
+    `trace_size` is in bytes. `coverage` is in per cent.
+    """
+
+    __tablename__ = "builds"
+    __table_args__: Any = (
+        Index("ix_builds_project_id_id", "project_id", "id", **_where(_CURRENT)),
+        Index("ix_builds_project_id_status_id", "project_id", "status", "id", **_where(_CURRENT)),
+        Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
+        Index("ix_builds_current_id", "current_id", "attempt"),
+        Index("ix_builds_queue_id", "queue", "id", **_where(_WAITING)),
+        Index("ix_builds_project_id_queue_id", "project_id", "queue", "id", **_where(_WAITING)),
+        Index("ix_builds_lease_until", "lease_until", **_where("status = 'running' AND lease_until IS NOT NULL")),
+        {"sqlite_autoincrement": True},
+    )
+
+    project_id: int = refers("projects.id")
+    pipeline_id: int | None = refers("pipelines.id", on_delete="SET NULL", optional=True, index=True)
+    current_id: int | None = refers("builds.id", optional=True)
+    attempt: int = 1
+    sha: str = Field(max_length=64)
+    ref: str = Field(max_length=255)
+    tag: bool = False
+    name: str = Field(max_length=255)
+    stage: str = Field(default="test", max_length=255)
+    stage_index: int = 0
+    status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=words(CheckStatus))
+    allow_failure: bool = False
+    run_when: RunWhen = Field(default=RunWhen.ON_SUCCESS, sa_type=words(RunWhen))
+    user_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    runner_id: int | None = refers("runners.id", on_delete="SET NULL", optional=True, index=True)
+    commands: str | None = long_text(optional=True)
+    options: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, nullable=False)
+    tags: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
+    queue: str | None = long_text(optional=True)
+    coverage: float | None = None
+    description: str | None = long_text(optional=True)
+    target_url: str | None = long_text(optional=True)
+    token_digest: str | None = Field(default=None, max_length=64)
+    lease_until: datetime | None = Field(default=None, sa_type=Timestamp)
+    trace_size: int = Field(default=0, sa_type=BigInteger)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+    updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+    started_at: datetime | None = Field(default=None, sa_type=Timestamp)
+    finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
+    erased_at: datetime | None = Field(default=None, sa_type=Timestamp)
+    erased_by_id: int | None = refers("users.id", on_delete="SET NULL", optional=True)
+
+
+class BuildEvent(Row, table=True):
+    """A change of a build's status, in the order in which they were made: the id is its sequence number. `was` is null for a new build."""
+
+    __tablename__ = "build_events"
+    __table_args__: Any = (Index("ix_build_events_project_id_id", "project_id", "id"), {"sqlite_autoincrement": True})
+
+    project_id: int = refers("projects.id")
+    build_id: int = refers("builds.id", index=True)
+    was: CheckStatus | None = Field(default=None, sa_type=words(CheckStatus))
+    became: CheckStatus = Field(sa_type=words(CheckStatus))
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
