@@ -86,15 +86,17 @@ class GitAccess:
         """Records refs that moved. What cannot be recorded is logged, and left to `reconciling`: the repository is the truth."""
         with self._services.noticed.recording(granted.project_id):
             recorded = await self._recorded(granted, updates, request_id)
-        if not recorded:
+        if recorded:
+            await self._follow(granted, updates, request_id)
+        else:
             indexing.notice(self._services, granted.project_id)
 
     async def _recorded(self, granted: Granted, updates: list[Update], request_id: str) -> bool:
+        """Whether nothing is left to record: also of a project that is gone."""
         for pause in (*RECORDING_PAUSES, None):
             try:
                 news = await indexing.index(self._services, granted.project_id, updates)
                 await self._record(granted, updates, news, request_id)
-                await self._follow(granted, updates, request_id)
             except NotFound:
                 return True
             except Exception as error:
