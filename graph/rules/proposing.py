@@ -1,27 +1,21 @@
 """What the branches of a merge request come to: compared in git, in a thread, and the changes file by file."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from graph.context import Context, Services
-from graph.errors import LimitExceeded, OperationError, Unavailable
-from graph.loading import Loader
-from graph.rules.commits import in_repository
+from graph.errors import Unavailable
+from graph.rules.commits import diff_between
 from storage import tables
-from storage.git import diff, proposals
+from storage.git import proposals
 from storage.git.diff import DiffEntry
 from storage.git.merge import DiffStat, is_ancestor
 from storage.git.program import GitFailed
 from storage.git.proposals import BRANCHES, Proposal
 from storage.git.repository import Commit, DamagedRepository, NotARepository, Repository, UnknownCommit
 from storage.tables import MergeStatus
-
-Range = tuple[int, str | None, str]
-"""A project, the commit that a diff starts from (None: nothing), and the one that it ends at."""
 
 log = structlog.get_logger("graph")
 
@@ -147,37 +141,10 @@ def _landed(repository: Repository, found: Comparison, known: str | None) -> str
 async def changes_of(context: Context, merge_request: tables.MergeRequest) -> list[DiffEntry]:
     """What the merge request changes, file by file, as it was last seen; what was merged or closed stays as it was.
 
-    Bounded as every diff (storage/git/diff.py), and all those of one operation together as one. Empty before anything was seen.
+    Bounded as every diff (storage/git/diff.py), and all those of one operation as one. Empty before anything was seen.
     Raises Unavailable, LimitExceeded.
     """
     if merge_request.head_oid is None:
         return []
-    diffs: Loader[Range, list[DiffEntry] | OperationError] = context.loader("changes of merge requests", _Changes(context))
-    found = await diffs.get((merge_request.project_id, merge_request.base_oid, merge_request.head_oid))
-    if isinstance(found, OperationError):
-        raise found
+    found = await diff_between(context, merge_request.project_id, merge_request.base_oid, merge_request.head_oid)
     return found or []
-
-
-@dataclass
-class _Changes:
-    """Reads the diffs of one operation, one after the other, until they hold more than one diff may."""
-
-    context: Context
-    left: int = diff.TOTAL_LIMIT
-
-    async def __call__(self, keys: list[Range]) -> Mapping[Range, Any]:
-        return {key: await self._read(*key) for key in keys}
-
-    async def _read(self, project_id: int, base: str | None, head: str) -> list[DiffEntry] | OperationError:
-        if self.left <= 0:
-            return LimitExceeded("The diffs of one operation hold at most 5 MB; ask for the changes of fewer merge requests.")
-        try:
-            entries = await in_repository(self.context, project_id, lambda repository: diff.diff_between(repository, base, head))
-        except UnknownCommit as error:
-            log.error("commits of a merge request are missing", project_id=project_id, base=base, head=head, error=str(error))
-            return Unavailable("The repository cannot be read right now.")
-        except OperationError as error:
-            return error
-        self.left -= sum(len(entry.diff) + len(entry.old_path) + len(entry.new_path) for entry in entries) + 1
-        return entries

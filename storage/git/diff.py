@@ -1,8 +1,12 @@
 """What a commit changed, file by file, and where a comment on a line of it belongs."""
 
+import marshal
 import re
-from collections.abc import Iterable
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import monotonic
 
 import pygit2
@@ -36,6 +40,11 @@ _PAIR_OUTPUT = 3 * FILE_LIMIT
 _RENAME_PAIRS = 40_000
 _RENAME_BYTES = 8_000_000
 _RENAME_SOURCES = 2_000
+_FEW_FILES = 100
+_FEW_BYTES = 1_000_000
+_LARGE_FOLDER = 5_000
+_PROCESS_SECONDS = 30.0
+_TREE_ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
 _TEXT_START = re.compile(rb"^(?:--- |Binary files )", re.MULTILINE)
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
@@ -75,7 +84,18 @@ def diff_of_commit(repository: Repository, oid: str) -> list[DiffEntry]:
 
 
 def diff_between(repository: Repository, old: str | None, oid: str) -> list[DiffEntry]:
-    """What changed from the commit `old` (a full id; None: the empty tree) to the commit `oid`, bounded as `diff_of_commit`."""
+    """What changed from the commit `old` (a full id; None: the empty tree) to the commit `oid`, bounded as `diff_of_commit`.
+
+    libgit2 holds the interpreter's lock while it compares trees and files, so what is not small is compared in a process of its own,
+    and every other thread keeps its pace.
+    """
+    if is_small(repository, old, oid):
+        return read_diff(repository, old, oid)
+    return _outside(repository, old, oid)
+
+
+def read_diff(repository: Repository, old: str | None, oid: str) -> list[DiffEntry]:
+    """As `diff_between`, in this process whatever the size."""
     try:
         tree = _tree(repository, oid)
         if old is not None:
@@ -86,6 +106,56 @@ def diff_between(repository: Repository, old: str | None, oid: str) -> list[Diff
         return _Reader(repository, diff).entries()
     except (pygit2.GitError, LookupError, ValueError, OSError) as error:
         raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {error}") from error
+
+
+def is_small(repository: Repository, old: str | None, oid: str) -> bool:
+    """Whether at most _FEW_FILES with _FEW_BYTES, both sides together, differ. Looks at no more entries than it takes to say so."""
+    handle = repository.handle
+    try:
+        waiting = [(_tree(repository, old).read_raw() if old is not None else b"", _tree(repository, oid).read_raw())]
+        files, left = 0, _FEW_BYTES
+        while waiting:
+            sides = [dict(_named(raw)) for raw in waiting.pop()]
+            if max(map(len, sides)) > _LARGE_FOLDER:
+                return False
+            for name in {name for name, _ in sides[0].items() ^ sides[1].items()}:
+                found = [side.get(name, (b"", "")) for side in sides]
+                folders = [oid for mode, oid in found if mode == b"40000"]
+                if folders:
+                    waiting.append(tuple(handle[oid].read_raw() if mode == b"40000" else b"" for mode, oid in found))  # type: ignore[arg-type]
+                left -= sum(handle.odb.read_header(oid)[1] for mode, oid in found if mode not in (b"", b"40000", b"160000"))
+                files += len(folders) < len(found)
+                if files + len(waiting) > _FEW_FILES or left < 0:
+                    return False
+        return True
+    except (pygit2.GitError, LookupError, ValueError, OSError) as error:
+        raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {error}") from error
+
+
+def _named(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
+    """(name, (mode, id)) of each entry of a tree object."""
+    for mode, name, oid in _TREE_ENTRY.findall(raw):
+        yield name, (mode, oid.hex())
+
+
+def _outside(repository: Repository, old: str | None, oid: str) -> list[DiffEntry]:
+    """The diff as `python -m storage.git.differ` reads it: killed when it takes far longer than it may. Raises DamagedRepository."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a list of arguments, no shell
+            [sys.executable, "-s", "-m", "storage.git.differ", str(repository.path.absolute()), oid, *filter(None, (old,))],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**program.environment(), "PYTHONPATH": str(Path(__file__).parents[2])},
+            cwd="/",
+            timeout=_PROCESS_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DamagedRepository(f"{repository.path}: the diff of {oid} took more than {_PROCESS_SECONDS:.0f} s") from error
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()[-1000:]
+        raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {said}")
+    return [DiffEntry(*fields) for fields in marshal.loads(done.stdout)]  # noqa: S302 - written by our own process
 
 
 def find_line(entries: Iterable[DiffEntry], path: str, line: int, line_type: str) -> bool:

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 from sqlmodel import col
 
 from graph import upkeep
-from graph.context import Context, Services
-from graph.errors import Unavailable
+from graph.context import Services
+from graph.errors import LimitExceeded, Unavailable
 from graph.git_access import GitAccess, Granted
-from graph.rules import refreshing
+from graph.rules import commits, refreshing
 from graph.transaction import keep
 from storage import tables
-from storage.git import program
+from storage.git import program, proposals
 from storage.git.pushes import Rule, Update
 from storage.git.repository import Repository
 from storage.tables import AccessLevel, MergeRequestState, MergeStatus
@@ -211,9 +211,7 @@ class TestLooking:
 
         assert await forge.make.count(tables.MergeRequest) == 1
         async with forge.services.database.reading() as session:
-            from sqlalchemy import text
-
-            assert list(await session.execute(text("SELECT count(*) FROM closings"))) == [(1,)]
+            assert await session.scalar(text("SELECT count(*) FROM closings")) == 1
 
 
 class TestPushingToTheSource:
@@ -232,17 +230,18 @@ class TestPushingToTheSource:
         assert await forge.notes(row) == [(f"Added 2 commits:\n\n* {second[:8]} - Second\n* {third[:8]} - Third", other.id)]
         assert git(forge.path(), "rev-parse", f"refs/merge-requests/{row.iid}/head") == third
 
-    async def test_many_commits_are_told_in_a_few_lines(self, forge: Forge) -> None:
+    async def test_many_commits_are_told_in_a_few_lines(self, forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(proposals, "MOST_SHOWN", 2)
         row = await forge.propose("topic")
         old = forge.head("topic")
         new = ""
-        for number in range(52):
+        for number in range(5):
             parent = new or old
             new = git(forge.path(), "commit-tree", "master^{tree}", "-p", str(parent), "-m", f"Change {number}")
         await forge.push("topic", new)
 
         ((body, _),) = await forge.notes(row)
-        assert body.startswith("Added 52 commits:\n\n* and ") and body.count("\n* ") <= 51
+        assert body.startswith("Added 5 commits:\n\n* and 3 more\n* ") and body.endswith(f"{new[:8]} - Change 4")
 
     async def test_a_rewritten_branch_and_one_that_goes_back(self, forge: Forge) -> None:
         first = forge.grow("feature", message="First")
@@ -391,7 +390,7 @@ class TestPushingToTheTarget:
 
     async def test_a_merge_on_its_way_is_left_to_itself(self, forge: Forge) -> None:
         row = await forge.propose("topic")
-        intent = {"target_branch": "master", "old_oid": "0" * 40, "new_oid": "1" * 40, "params": {"source": row.head_oid}}
+        intent: dict[str, Any] = {"target_branch": "master", "old_oid": "0" * 40, "new_oid": "1" * 40, "params": {"source": row.head_oid}}
         await forge.make.save(tables.MergeIntent(merge_request_id=row.id, user_id=forge.developer.id, **intent))
 
         await forge.push("master", row.head_oid)
@@ -538,16 +537,11 @@ async def test_kept_heads_cannot_be_pushed(forge: Forge) -> None:
 
 
 async def test_the_diffs_of_one_operation_are_bounded_together(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graph.errors import LimitExceeded
-    from graph.rules import proposing
-
-    monkeypatch.setattr(proposing._Changes, "left", 10)
-    monkeypatch.setattr(proposing._Changes.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(commits._Diffs.__init__, "__defaults__", (10,))
     first = await forge.propose("topic")
     forge.grow("feature")
     second = await forge.propose("feature")
     async with acting(forge.services, forge.developer) as context:
-        assert isinstance(context, Context)
         await refreshing.changes_of(context, first)
         with pytest.raises(LimitExceeded):
             await refreshing.changes_of(context, second)

@@ -1,6 +1,8 @@
 """Diff entries as wire-facts 7 says, within their bounds, and the line of a comment."""
 
+import asyncio
 import json
+import os
 import random
 import subprocess
 import sys
@@ -37,6 +39,17 @@ def changes(repository: Repository, before: Files | None, after: Files) -> dict[
     parents = [] if before is None else [commit_files(repository.path, before)]
     entries = diff_of_commit(repository, commit_files(repository.path, after, *parents))
     return {entry.new_path: entry for entry in entries}
+
+
+def commit_quickly(repository: Repository, files: Files) -> str:
+    """A commit as `commit_files` makes it of files with plain names, without a process a file."""
+    parts = [b"commit refs/heads/quick\ncommitter C <c@example.org> 1500000000 +0000\ndata 0\ndeleteall\n"]
+    for name, content in files.items():
+        mode, data = content if isinstance(content, tuple) else (0o100644, content)
+        entry = f"M {mode:o} {data.decode() if mode == 0o160000 else 'inline'} {os.fsdecode(name)}\n".encode()
+        parts.append(entry if mode == 0o160000 else entry + b"data %d\n%s\n" % (len(data), data))
+    git(repository.path, "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet", "--force", stdin=b"".join(parts))
+    return git(repository.path, "rev-parse", "refs/heads/quick")
 
 
 class TestEntries:
@@ -153,7 +166,77 @@ class TestEntries:
             assert git(made.path, "write-tree", environment=tree) == git(made.path, "rev-parse", f"{oid}^{{tree}}")
 
 
+class TestOutside:
+    """What is not small is compared in a process of its own."""
+
+    def test_gives_the_same_as_inside(self, repository: Repository):
+        before: Files = {f"d{number % 7}/f{number}": b"one\n" * 9 + b"%d\n" % number for number in range(150)}
+        after: Files = {"e/" + path[3:]: bytes(content) + b"two\n" for path, content in before.items() if isinstance(content, bytes)}
+        after |= {"na\xff\u00efve".encode("latin-1"): b"\xff\n", "binary": b"\0", "link": (0o120000, b"to"), "empty": b""}
+        old = commit_files(repository.path, before)
+        new = commit_files(repository.path, after, old)
+
+        assert not module.is_small(repository, old, new)
+        for start in (old, None):
+            assert module.diff_between(repository, start, new) == module.read_diff(repository, start, new) != []
+
+    def test_what_cannot_be_read_is_said(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(module, "is_small", lambda *_: False)
+        with pytest.raises(DamagedRepository, match="cannot be read"):
+            module.diff_between(repository, None, "1" * 40)
+
+    def test_ends_in_time(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(module, "is_small", lambda *_: False)
+        monkeypatch.setattr(module, "_PROCESS_SECONDS", 0.0)
+        with pytest.raises(DamagedRepository, match="took more than"):
+            module.diff_between(repository, None, commit_files(repository.path, {"a": b"x\n"}))
+
+    @pytest.mark.parametrize(
+        ("before", "after", "small"),
+        [
+            ({"a": b"x"}, {"a": b"y"}, True),
+            ({"a": b"x" * 600_000}, {"a": b"y" * 600_000}, False),
+            ({f"d/{n}": b"x" for n in range(3000)}, {f"d/{n}": b"x" for n in range(2990)}, True),
+            ({f"d/{n}": b"x" for n in range(3000)}, {f"d/{n}": b"x" for n in range(2890)}, False),
+            ({f"d{n}/a": b"x" for n in range(101)}, {f"d{n}/a": b"y" for n in range(101)}, False),
+            ({"a": b"x"}, {"a/b": b"x"}, True),
+            ({"m": (0o160000, b"1" * 40)}, {"m": (0o160000, b"2" * 40)}, True),
+            ({"a": b"x"}, {"a": (0o100755, b"x")}, True),
+        ],
+    )
+    def test_what_is_small(self, repository: Repository, before: Files, after: Files, small: bool):
+        assert module.is_small(repository, commit_quickly(repository, before), commit_quickly(repository, after)) is small
+
+    async def test_an_event_loop_keeps_its_pace_meanwhile(self, repository: Repository, tmp_path: Path):
+        text = b"".join(b"a line with the number %d\n" % number for number in range(60))
+        old = commit_quickly(repository, {f"d{n % 9}/f{n}": text + b"%d" % n for n in range(800)})
+        new = commit_quickly(repository, {f"e{n % 9}/f{n}": b"and " + text + b"%d" % n for n in range(800)})
+        gaps: list[float] = []
+
+        async def tick() -> None:
+            while True:
+                start = time.perf_counter()
+                await asyncio.sleep(0)
+                gaps.append(time.perf_counter() - start)
+
+        path = repository.path
+        task = asyncio.create_task(tick())
+        start = time.perf_counter()
+        entries = await asyncio.to_thread(lambda: module.diff_between(Repository.open(path), old, new))
+        took = time.perf_counter() - start
+        task.cancel()
+
+        assert len(entries) >= 800
+        # The loop had nearly all of the time in small parts; while libgit2 compares in a thread it gets a few turns in all.
+        assert sum(gap for gap in gaps if gap < took / 20) > took / 2
+
+
 class TestBounds:
+    @pytest.fixture(autouse=True)
+    def inside(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The process of its own has the bounds of the module, not those of a test."""
+        monkeypatch.setattr(module, "is_small", lambda *_: True)
+
     def test_a_file_over_the_limit_is_not_read(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(module, "FILE_LIMIT", 1000)
         found = changes(repository, {"big": b"x\n" * 600, "grows": b"g\n"}, {"big": b"y\n", "grows": b"g\n" * 600, "ok": b"new\n"})
@@ -169,11 +252,12 @@ class TestBounds:
         # In a process of its own, because this one has held the contents already.
         program = """
 import resource, sys, pathlib
-from storage.git.diff import diff_of_commit
+from storage.git import diff
 from storage.git.repository import Repository
+diff.is_small = lambda *_: True
 repository = Repository.open(pathlib.Path(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print([(entry.new_path, entry.diff) for entry in diff_of_commit(repository, sys.argv[2])])
+print([(entry.new_path, entry.diff) for entry in diff.diff_of_commit(repository, sys.argv[2])])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
         done = subprocess.run([sys.executable, "-c", program, str(path), oid], check=True, capture_output=True, text=True)
