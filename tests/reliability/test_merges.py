@@ -222,8 +222,10 @@ async def test_pushes_meanwhile(make: Make, tmp_path: Path, database_url: str, f
                         refused += 1
 
             pusher = asyncio.create_task(push())
-            for first in range(0, ROUNDS, 4):
-                await asyncio.gather(*(told.accept(client, proposal, users[0]) for proposal in proposals[first : first + 4]))
+            for first in range(0, ROUNDS, 2):
+                await asyncio.gather(*(told.accept(client, proposal, users[0]) for proposal in proposals[first : first + 2]))
+                # Else no push, which takes several git processes, would ever come in between.
+                await asyncio.sleep(0.4)
             done.set()
             await pusher
         assert server.lines(level="error") == []
