@@ -4,7 +4,7 @@ The table follows the interface document's section Authentication and, where tha
 A project that the viewer may not see is not found; one that is seen without the right is forbidden.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -243,7 +243,7 @@ async def acting(context: Context, users: Collection[tables.User], project_ids: 
     # Rows are the same for everybody; what other loaders know may depend on the viewer.
     for table in (tables.Project, tables.Namespace, tables.User, tables.Settings):
         context.rows_by_id(table)
-    rows = {name: loader for name, loader in context.loaders.items() if isinstance(name, type)}
+    rows: dict[Hashable, Loader[Any, Any]] = {name: loader for name, loader in context.loaders.items() if isinstance(name, type)}
     contexts = {user.id: replace(context, viewer_or_none=user, loaders=dict(rows)) for user in users}
     for user_id, own in contexts.items():
         for project_id, level in levels[user_id].items():

@@ -79,7 +79,7 @@ personal namespace. Made once, since nearly every operation asks it and making i
 
 def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, int, int]:
     """(user id, project id, level) as `LEVELS_IN_PROJECTS`, for several users."""
-    in_project = select(
+    in_project: Select[int, int, int] = select(
         col(ProjectMember.user_id).label("user_id"),
         col(ProjectMember.project_id).label("project_id"),
         col(ProjectMember.access_level).label("level"),

@@ -1,5 +1,6 @@
 """What merge requests and pushes close: the pattern, the lists of both sides, and closing as whom."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -61,15 +62,11 @@ class Closer:
 
     async def closes(self, user: tables.User, *rows: tables.MergeRequest) -> list[list[int]]:
         """The ids of the issues that each would close, for this viewer."""
-        import asyncio
-
         async with self.looking(user) as context:
             found = await asyncio.gather(*(closing.issues_of(context, row) for row in rows))
             return [[issue.id for issue in issues] for issues in found]
 
     async def closed_by(self, user: tables.User, *issues: tables.Issue) -> list[list[int]]:
-        import asyncio
-
         async with self.looking(user) as context:
             found = await asyncio.gather(*(closing.merge_requests_of(context, issue) for issue in issues))
             return [[row.id for row in rows] for rows in found]
