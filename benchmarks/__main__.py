@@ -13,12 +13,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import load, servers
+from benchmarks import load, servers, transfers
 from benchmarks.cases import UnfairError, cases, check_same, fetch
 from benchmarks.commits import histories
 from benchmarks.data import Data, seed
 from benchmarks.load import Ask, Measure
 from benchmarks.servers import Server
+from benchmarks.transfers import Transfers
 
 NOISE = 0.30
 DATABASES = ("sqlite", "postgresql")
@@ -27,7 +28,7 @@ Rows = list[dict[str, Any]]
 
 def main() -> None:
     options = _options()
-    if not load.is_there():
+    if options.only != "git" and not load.is_there():
         sys.exit(load.MISSING)
     pinned = servers.can_pin()
     if pinned:
@@ -41,6 +42,7 @@ def main() -> None:
         for name, rows in results.items():
             _print(name, rows)
         print(f"\nDifferences under {NOISE:.0%} are noise. Ratios above 1 say that ours is the better one.")
+        print(f"Of clone, fetch and push the last columns say how many times the peer's time ours takes; the goal is {transfers.GOAL}.")
         if not pinned:
             print("The servers had no core of their own (two cores and taskset are needed), so the noise is larger.")
 
@@ -52,6 +54,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="medians are taken of so many (default: 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="of the data set: 1 is 200 projects with 100,000 issues (default: 1)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the data and three rounds of a second, to see that it works")
+    parser.add_argument("--only", choices=("load", "git"), help="leave the other cases out")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     options = parser.parse_args()
     if options.quick:
@@ -62,11 +65,20 @@ def _options() -> argparse.Namespace:
 def _measure(database: str, options: argparse.Namespace, *, pinned: bool) -> Rows:
     with temporary_folder() as folder, fresh_database(database, folder) as url:
         _say(f"{database}: making the data set")
-        data = seed(url, options.scale)
+        data = seed(url, options.scale if options.only != "git" else min(options.scale, 0.1))
         _say(f"{database}: making two git histories")
-        pages = histories(data, folder / "repositories", options.scale)
+        pages = histories(data, folder / "repositories", options.scale) if options.only != "git" else {}
+        _say(f"{database}: making a repository to clone")
+        git = Transfers(data, folder, options.scale)
         with servers.ours(folder, url, pinned=pinned) as ours, servers.its_peer(folder, url, pinned=pinned) as peer:
-            return [*_race(ours, peer, data, options, folder), _history(ours, pages, options, folder)]
+            rows: Rows = []
+            if options.only != "git":
+                rows += [*_race(ours, peer, data, options, folder), _history(ours, pages, options, folder)]
+            if options.only != "load":
+                _say("  clone, fetch and push")
+                with git.sides(ours, pinned=pinned) as sides:
+                    rows += transfers.race(git, sides, options.rounds)
+            return rows
 
 
 def _race(ours: Server, peer: Server, data: Data, options: argparse.Namespace, folder: Path) -> Rows:
@@ -120,12 +132,15 @@ def _summed(measured: dict[str, list[Measure]], first: str, second: str) -> dict
 
 def _print(database: str, rows: Rows) -> None:
     print(f"\n{database}")
-    print(f"{'':42} {'ours':>18} {'peer':>18} {'ratio':>14}")
-    print(f"{'':42} {'req/s':>9} {'CPU ms':>8} {'req/s':>9} {'CPU ms':>8} {'req/s':>7} {'CPU':>6}")
-    for row in rows:
+    asked = [row for row in rows if "times_ms" not in row]
+    if asked:
+        print(f"{'':42} {'ours':>18} {'peer':>18} {'ratio':>14}")
+        print(f"{'':42} {'req/s':>9} {'CPU ms':>8} {'req/s':>9} {'CPU ms':>8} {'req/s':>7} {'CPU':>6}")
+    for row in asked:
         first, second = row.get("ours") or row["long"], row.get("peer") or row["short"]
         figures = f"{first['per_second']:9.0f} {first['cpu_ms']:8.2f} {second['per_second']:9.0f} {second['cpu_ms']:8.2f}"
         print(f"{row['case']:42} {figures} {row['ratio_per_second']:7.2f} {row['ratio_cpu']:6.2f}")
+    transfers.print_rows([row for row in rows if "times_ms" in row])
 
 
 def _say(text: str) -> None:

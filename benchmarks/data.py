@@ -48,6 +48,11 @@ def token_of(user_id: int) -> str:
     return f"bench-token-{user_id:04}"
 
 
+def path_of(project: int) -> str:
+    """The full path of a project."""
+    return f"user{_owner(project)}/project{project}"
+
+
 def seed(url: str, scale: float = 1.0) -> Data:
     """Migrates an empty database and fills it; `scale` multiplies the number of projects, and with it all that hangs on them."""
     projects = max(int(PROJECTS * scale), 8)

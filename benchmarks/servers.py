@@ -36,10 +36,11 @@ class Server:
     port: int
     pid: int
 
-    def cpu_seconds(self) -> float:
-        # After the name in brackets, which may hold blanks; utime and stime are the 14th and 15th fields of proc(5).
+    def cpu_seconds(self, *, children: bool = False) -> float:
+        """`children`: with all processes that it started and that have ended."""
+        # After the name in brackets, which may hold blanks; utime, stime, cutime and cstime are the 14th to 17th fields of proc(5).
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return sum(map(int, fields[11 : 15 if children else 13])) / TICKS
 
 
 def can_pin() -> bool:
@@ -69,6 +70,15 @@ def its_peer(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]
     command = [sys.executable, "-m", "uvicorn", "--factory", "benchmarks.peer:create_app", "--host", "127.0.0.1", "--port", str(port)]
     given = {peer.DATABASE: driver_url(database_url).render_as_string(hide_password=False), peer.EXTERNAL: EXTERNAL_URL}
     with _running("peer", command, given, port, "/openapi.json", data / "peer.log", pinned=pinned) as server:
+        yield server
+
+
+@contextmanager
+def http_backend(root: Path, *, pinned: bool) -> Iterator[Server]:
+    """Plain git over HTTP, for the bare repositories in `root`."""
+    port = _free_port()
+    command = [sys.executable, "-m", "benchmarks.http_backend", str(root), str(port)]
+    with _running("http-backend", command, {}, port, "/repository.git/HEAD", root / "peer.log", pinned=pinned) as server:
         yield server
 
 

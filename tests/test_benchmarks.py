@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks import cases, data, peer, servers
+from benchmarks import cases, data, peer, servers, transfers
 from benchmarks.cases import Case
 from benchmarks.load import Ask
 from forgefront.app import build
@@ -49,3 +49,20 @@ def test_an_unlike_answer_is_unfair() -> None:
     case = cases.cases(rows)[0]
     with pytest.raises(cases.UnfairError, match="the answers differ"):
         cases.compare(case, [{"id": 1}], [{"id": 1, "title": "more"}])
+
+
+def test_clone_fetch_and_push_are_done_on_both_sides(seeded: tuple[Path, data.Data], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, rows = seeded
+    monkeypatch.setattr(transfers, "PUSHED", 3)
+    made = transfers.Transfers(rows, folder, 0.01)
+    with (
+        servers.ours(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False) as ours,
+        made.sides(ours, pinned=False) as sides,
+    ):
+        found = transfers.race(made, sides, 1)
+        heads = {key: side.heads(folder) for key, side in sides.items()}
+
+    assert [row["case"] for row in found] == ["clone of 100 commits", "fetch of one new commit", "push of 3 commits"]
+    assert all(row[side]["ms"] > 0 for row in found for side in ("ours", "peer"))
+    assert heads["ours"] == heads["peer"]
+    assert {f"refs/heads/push-{number}" for number in range(1, 6)} < heads["ours"].keys()
