@@ -24,6 +24,7 @@ from graph import upkeep
 from graph.events.deliver import Deliverer
 from graph.git_access import GitAccess
 from graph.http import door
+from graph.packing import pack_scattered
 from graph.rules.uploads import sweep
 from storage.database import is_unavailable, now
 from storage.git.transport import Transport
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 REST = "/api/v3"
 SWEEP_SECONDS = 3600.0
+PACKING_SECONDS = 600.0
 
 
 class App(Engine):
@@ -65,6 +67,7 @@ class App(Engine):
                 "upkeep": partial(upkeep.run, self.graph.services),
                 "old events": every(SWEEP_SECONDS, self._deliverer.sweep),
                 "files of no upload": every(SWEEP_SECONDS, partial(sweep, self.graph.services)),
+                "packing": every(PACKING_SECONDS, partial(pack_scattered, self.graph.services)),
             }
         )
 
