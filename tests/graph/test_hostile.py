@@ -188,6 +188,7 @@ async def examples(attack: Attack) -> tuple[dict[str, str], list[str]]:
         "Group": world.group,
         "Project": world.private,
         "Issue": issue,
+        "MergeRequest": await make.merge_request(world.private, author=world.somebody, source_branch="topic", head_oid=world.sha),
         "Snippet": await make.snippet(world.private, author=world.somebody),
         "Milestone": await make.milestone(world.private),
         "Label": await make.label(world.private),
@@ -200,6 +201,7 @@ async def examples(attack: Attack) -> tuple[dict[str, str], list[str]]:
           project(path: $path) {
             commit(rev: "master") { id } commits(first: 1) { pageInfo { endCursor } } issues(first: 1) { pageInfo { endCursor } }
             branches(first: 1) { pageInfo { endCursor } } members(first: 1) { pageInfo { endCursor } }
+            mergeRequests(first: 1) { pageInfo { endCursor } }
           }
         }""",
         admin,
@@ -207,7 +209,7 @@ async def examples(attack: Attack) -> tuple[dict[str, str], list[str]]:
     )
     project = found["project"]
     ids = {name: str(global_id(name, row.id)) for name, row in rows.items()} | {"Commit": project["commit"]["id"]}
-    lists = [found["users"], found["groups"], *(project[key] for key in ("commits", "issues", "branches", "members"))]
+    lists = [found["users"], found["groups"], *(project[key] for key in ("commits", "issues", "branches", "members", "mergeRequests"))]
     return ids, [each["pageInfo"]["endCursor"] for each in lists]
 
 

@@ -1,4 +1,4 @@
-"""Merge requests through the graph: opening, and what they show."""
+"""Merge requests through the graph: opening them."""
 
 from typing import Any
 
@@ -6,11 +6,10 @@ import pytest
 
 from graph.rules.states import in_progress
 from storage import tables
-from storage.tables import AccessLevel, MergeRequestState, MergeStatus, Visibility
+from storage.tables import AccessLevel, MergeRequestState, Visibility
 from tests.forge import Ask
 from tests.make import Make
 from tests.merges import commit
-from tests.statements import Statements
 
 HISTORY = {"commits": 6}
 CREATE = """mutation ($input: CreateMergeRequestInput!) { createMergeRequest(input: $input) { mergeRequest {
@@ -18,47 +17,47 @@ CREATE = """mutation ($input: CreateMergeRequestInput!) { createMergeRequest(inp
     author { username } assignee { username } milestone { title } labels labelNodes { name } workInProgress mergeWhenBuildSucceeds
     mergeStatus upvotes downvotes noteCount firstResponseAt diffStat { files additions deletions } mergedBy { username }
     headCommit { oid } mergeCommit { oid } commits { totalCount nodes { title } } changes { newPath additions } blockers
-    closesIssues { totalCount } viewerCan { update merge cancelMerge comment } project { databaseId } sourceProject { databaseId }
+    closesIssues { nodes { iid } } viewerCan { update merge cancelMerge comment } project { databaseId } sourceProject { databaseId }
     } userErrors { field message code } } }"""
-
-
-async def repository(make: Make, project: tables.Project, work: Any) -> Any:
-    return await make.services.repositories.read(project.id, work)
+REFUSED = "mutation ($input: CreateMergeRequestInput!) { createMergeRequest(input: $input) { userErrors { field message code } } }"
 
 
 @pytest.fixture
-async def project(make: Make) -> tables.Project:
-    return await make.project(history=HISTORY, owner=await make.user("owner"))
+async def owner(make: Make) -> tables.User:
+    return await make.user("owner")
 
 
-async def owner_of(make: Make, project: tables.Project) -> tables.User:
-    found = await make.fetch(tables.User, project.creator_id or 0)
-    assert found is not None
-    return found
+@pytest.fixture
+async def project(make: Make, owner: tables.User) -> tables.Project:
+    return await make.project(history=HISTORY, owner=owner)
+
+
+def wish(project: tables.Project, **values: Any) -> dict[str, Any]:
+    return {"projectPath": str(project.id), "sourceBranch": "topic", "targetBranch": "master", "title": "Topic", **values}
+
+
+async def refusals(ask: Ask, viewer: tables.User, **wanted: Any) -> list[tuple[str | None, str, str]]:
+    errors = (await ask.data(REFUSED, viewer, input=wanted))["createMergeRequest"]["userErrors"]
+    return [(error["field"], error["message"], error["code"]) for error in errors]
+
+
+async def fork(make: Make, project: tables.Project, owner: tables.User, **columns: Any) -> tables.Project:
+    """A fork with a commit on the branch `feature` that its parent has not."""
+    made = await make.project(owner=owner, history=HISTORY, forked_from_id=project.id, **columns)
+    await make.services.repositories.read(
+        made.id, lambda repository: commit(repository, "feature", {"new.txt": "new\n"}, message="Feature")
+    )
+    return made
 
 
 class TestCreate:
-    async def test_opens_one_between_branches_of_a_project(self, ask: Ask, make: Make, project: tables.Project) -> None:
-        owner = await owner_of(make, project)
+    async def test_opens_one_between_branches_of_a_project(self, ask: Ask, make: Make, project: tables.Project, owner: tables.User) -> None:
         milestone = await make.milestone(project, title="Soon")
         await make.label(project, "old")
+        await make.issue(project)
+        more = {"assigneeId": owner.id, "milestoneId": milestone.id, "labels": ["old", "new"], "description": "Closes #1"}
 
-        payload = (
-            await ask.data(
-                CREATE,
-                owner,
-                input={
-                    "projectPath": str(project.id),
-                    "sourceBranch": "topic",
-                    "targetBranch": "master",
-                    "title": " WIP: Topic ",
-                    "description": "Why",
-                    "assigneeId": owner.id,
-                    "milestoneId": milestone.id,
-                    "labels": ["old", "new"],
-                },
-            )
-        )["createMergeRequest"]
+        payload = (await ask.data(CREATE, owner, input=wish(project, title=" WIP: Topic ", **more)))["createMergeRequest"]
 
         assert payload["userErrors"] == []
         made = payload["mergeRequest"]
@@ -69,7 +68,7 @@ class TestCreate:
             "sourceProjectId": project.id,
             "targetProjectId": project.id,
             "title": "WIP: Topic",
-            "description": "Why",
+            "description": "Closes #1",
             "state": "OPENED",
             "sourceBranch": "topic",
             "targetBranch": "master",
@@ -79,14 +78,182 @@ class TestCreate:
             "labels": ["new", "old"],
             "labelNodes": [{"name": "new"}, {"name": "old"}],
             "workInProgress": True,
+            "mergeWhenBuildSucceeds": False,
             "mergeStatus": "CAN_BE_MERGED",
             "mergedBy": None,
             "mergeCommit": None,
+            "noteCount": 0,
+            "firstResponseAt": None,
+            "closesIssues": {"nodes": [{"iid": 1}]},
             "blockers": ["WORK_IN_PROGRESS"],
             "viewerCan": {"update": True, "merge": False, "cancelMerge": False, "comment": True},
+            "project": {"databaseId": project.id},
+            "sourceProject": {"databaseId": project.id},
             "restPath": f"/api/v3/projects/{project.id}/merge_requests/{made['databaseId']}",
         }
-        assert made["commits"]["totalCount"] == 2
-        assert len(made["commits"]["nodes"]) == 2
-        assert made["headCommit"]["oid"]
+        assert made["commits"]["totalCount"] == len(made["commits"]["nodes"]) == 2
+        assert made["headCommit"] is not None
         assert made["diffStat"]["files"] == len(made["changes"]) > 0
+
+    async def test_opens_one_from_a_fork_into_what_it_was_forked_from(
+        self, ask: Ask, make: Make, project: tables.Project, owner: tables.User
+    ) -> None:
+        stranger = await make.user()
+        project.visibility_level = int(Visibility.PUBLIC)
+        await make.save(project)
+        milestone = await make.milestone(project)
+        forked = await fork(make, project, stranger)
+        triage = {"assigneeId": owner.id, "milestoneId": milestone.id, "labels": ["mine"]}
+
+        wanted = wish(forked, sourceBranch="feature", targetProjectId=project.id, **triage)
+        made = (await ask.data(CREATE, stranger, input=wanted))["createMergeRequest"]["mergeRequest"]
+
+        assert (made["projectId"], made["sourceProjectId"], made["iid"]) == (project.id, forked.id, 1)
+        assert made["commits"]["nodes"][0] == {"title": "Feature"}
+        assert [entry["newPath"] for entry in made["changes"]] == ["new.txt"]
+        assert (made["assignee"], made["milestone"], made["labels"]) == (None, None, []), "for developers of the target"
+        assert made["blockers"] == ["NO_PERMISSION"]
+        assert made["viewerCan"] == {"update": True, "merge": False, "cancelMerge": False, "comment": True}
+
+    async def test_hides_the_fork_from_whoever_may_not_see_it(
+        self, ask: Ask, make: Make, project: tables.Project, owner: tables.User
+    ) -> None:
+        forked = await fork(make, project, await make.user())
+        row = await make.merge_request(project, source_project_id=forked.id)
+        query = "query ($path: String!, $iid: Int!) { project(path: $path) { mergeRequest(iid: $iid) { sourceProject { name } } } }"
+
+        shown = await ask.data(query, owner, path=str(project.id), iid=row.iid)
+
+        assert shown["project"]["mergeRequest"] == {"sourceProject": None}
+
+    async def test_numbers_are_without_gaps(self, ask: Ask, make: Make, project: tables.Project, owner: tables.User) -> None:
+        await ask.data(CREATE, owner, input=wish(project))
+        await refusals(ask, owner, **wish(project))
+        await make.services.repositories.read(project.id, lambda repository: commit(repository, "other", {"a": "b"}))
+
+        made = (await ask.data(CREATE, owner, input=wish(project, sourceBranch="other")))["createMergeRequest"]["mergeRequest"]
+
+        assert made["iid"] == 2
+
+    async def test_tells_what_the_description_mentions(self, ask: Ask, make: Make, project: tables.Project, owner: tables.User) -> None:
+        issue = await make.issue(project)
+
+        await ask.data(CREATE, owner, input=wish(project, description="For #1"))
+
+        query = "query ($path: String!, $id: Int!) { project(path: $path) { issue(databaseId: $id) { notes { nodes { body } } } } }"
+        notes = (await ask.data(query, owner, path=str(project.id), id=issue.id))["project"]["issue"]["notes"]["nodes"]
+        assert notes == [{"body": "mentioned in merge request !1"}]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("values", "field", "code"),
+        [
+            ({"title": " "}, "title", "REQUIRED"),
+            ({"title": "x" * 256}, "title", "INVALID"),
+            ({"sourceBranch": ""}, "sourceBranch", "REQUIRED"),
+            ({"targetBranch": " "}, "targetBranch", "REQUIRED"),
+            ({"sourceBranch": "nothing"}, "sourceBranch", "INVALID"),
+            ({"targetBranch": "nothing"}, "targetBranch", "INVALID"),
+            ({"sourceBranch": "v1"}, "sourceBranch", "INVALID"),
+            ({"sourceBranch": "--output=x"}, "sourceBranch", "INVALID"),
+            ({"targetBranch": "@{-1}"}, "targetBranch", "INVALID"),
+            ({"sourceBranch": "../heads/topic"}, "sourceBranch", "INVALID"),
+            ({"sourceBranch": "x" * 256}, "sourceBranch", "INVALID"),
+            ({"assigneeId": 2**31 - 1}, "assigneeId", "INVALID"),
+            ({"labels": ["a,b"]}, "labels", "INVALID"),
+        ],
+    )
+    async def test_of_values(
+        self, ask: Ask, project: tables.Project, owner: tables.User, values: dict[str, Any], field: str, code: str
+    ) -> None:
+        assert [(found[0], found[2]) for found in await refusals(ask, owner, **wish(project, **values))] == [(field, code)]
+
+    async def test_of_a_branch_into_itself(self, ask: Ask, project: tables.Project, owner: tables.User) -> None:
+        found = await refusals(ask, owner, **wish(project, targetBranch="topic"))
+
+        assert found == [(None, "You can not use same project/branch for source and target", "NOT_ALLOWED")]
+
+    async def test_of_unrelated_projects(self, ask: Ask, make: Make, project: tables.Project, owner: tables.User) -> None:
+        other = await make.project(owner=owner, history=HISTORY)
+
+        found = await refusals(ask, owner, **wish(project, targetProjectId=other.id))
+
+        assert found == [(None, "Source project is not a fork of target project", "NOT_ALLOWED")]
+
+    async def test_of_the_same_branch_of_a_fork_there_are_none(
+        self, ask: Ask, make: Make, project: tables.Project, owner: tables.User
+    ) -> None:
+        forked = await make.project(owner=owner, history=HISTORY, forked_from_id=project.id)
+
+        assert await refusals(ask, owner, **wish(forked, sourceBranch="topic", targetBranch="topic", targetProjectId=project.id)) == []
+
+    async def test_of_an_equal_open_one(self, ask: Ask, make: Make, project: tables.Project, owner: tables.User) -> None:
+        await ask.data(CREATE, owner, input=wish(project, title='The "first"'))
+
+        found = await refusals(ask, owner, **wish(project))
+
+        assert found == [(None, 'Cannot Create: This merge request already exists: ["The \\"first\\""]', "CONFLICT")]
+
+    async def test_but_not_of_an_equal_closed_one(self, ask: Ask, make: Make, project: tables.Project, owner: tables.User) -> None:
+        await make.merge_request(project, source_branch="topic", state=MergeRequestState.CLOSED)
+        await make.merge_request(project, source_branch="topic", state=MergeRequestState.MERGED)
+
+        assert await refusals(ask, owner, **wish(project)) == []
+
+    async def test_of_a_milestone_of_another_project(self, ask: Ask, make: Make, project: tables.Project, owner: tables.User) -> None:
+        milestone = await make.milestone(await make.project(owner=owner))
+
+        assert [each[0] for each in await refusals(ask, owner, **wish(project, milestoneId=milestone.id))] == ["milestoneId"]
+
+    async def test_where_the_target_is_hidden_switched_off_or_archived(
+        self, ask: Ask, make: Make, project: tables.Project, owner: tables.User
+    ) -> None:
+        stranger = await make.user()
+        forked = await fork(make, project, stranger)
+        wanted = wish(forked, sourceBranch="feature", targetProjectId=project.id)
+        assert await ask.codes(REFUSED, stranger, input=wanted) == ["NOT_FOUND"]
+
+        await make.member(project, stranger, AccessLevel.GUEST)
+        project.archived = True
+        await make.save(project)
+        assert await ask.codes(REFUSED, stranger, input=wanted) == ["FORBIDDEN"]
+
+        project.archived, project.merge_requests_enabled = False, False
+        await make.save(project)
+        assert await ask.codes(REFUSED, stranger, input=wanted) == ["FORBIDDEN"]
+
+        project.merge_requests_enabled = True
+        await make.save(project)
+        assert await ask.codes(REFUSED, stranger, input=wanted) == []
+
+    async def test_where_the_source_shows_none(self, ask: Ask, make: Make, owner: tables.User) -> None:
+        for column in ("archived", "merge_requests_enabled"):
+            closed = await make.project(owner=owner, history=HISTORY)
+            setattr(closed, column, column == "archived")
+            await make.save(closed)
+            assert await ask.codes(REFUSED, owner, input=wish(closed)) == ["FORBIDDEN"]
+
+    async def test_for_a_target_that_is_no_project(self, ask: Ask, project: tables.Project, owner: tables.User) -> None:
+        for number in (0, -1, 2**31 - 1):
+            assert await ask.codes(REFUSED, owner, input=wish(project, targetProjectId=number)) == ["NOT_FOUND"]
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("WIP: a", True),
+        ("wip:a", True),
+        ("WIP a", True),
+        ("[WIP] a", True),
+        ("[wip]a", True),
+        ("Wip", False),
+        ("WIPE a", False),
+        ("A WIP: b", False),
+        ("WIP-a", False),
+        ("(WIP) a", False),
+        ("", False),
+    ],
+)
+def test_titles_of_work_in_progress(title: str, expected: bool) -> None:
+    assert in_progress(title) is expected

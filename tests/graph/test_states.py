@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from graph.rules import states
-from graph.rules.states import IssueEvent, MilestoneEvent, UserEvent
+from graph.rules.states import IssueEvent, MergeRequestEvent, MilestoneEvent, UserEvent
 from storage import tables
-from storage.tables import IssueState, MilestoneState, UserState
+from storage.tables import IssueState, MergeRequestState, MilestoneState, UserState
 from tests.forge import Ask
 from tests.make import Make
 
@@ -27,6 +27,22 @@ async def test_issue(ask: Ask, make: Make, state: IssueState, event: IssueEvent,
 
     assert shown["state"] == following.name
     assert (shown["closedAt"] is not None) is (following is IssueState.CLOSED)
+
+
+@pytest.mark.parametrize(("state", "event", "following"), pairs(MergeRequestState, MergeRequestEvent, states.MERGE_REQUEST))
+async def test_merge_request(
+    ask: Ask, make: Make, state: MergeRequestState, event: MergeRequestEvent, following: MergeRequestState
+) -> None:
+    project = await make.project(owner=(owner := await make.user()))
+    row = await make.merge_request(project, state=state)
+    query = """mutation ($input: UpdateMergeRequestInput!) { updateMergeRequest(input: $input) { mergeRequest { state closedAt }
+        userErrors { code } } }"""
+
+    named = {"projectPath": str(project.id), "databaseId": row.id, "stateEvent": event.name}
+    shown = (await ask.data(query, owner, input=named))["updateMergeRequest"]["mergeRequest"]
+
+    assert shown["state"] == following.name
+    assert (shown["closedAt"] is not None) is (following is MergeRequestState.CLOSED)
 
 
 @pytest.mark.parametrize(("state", "event", "following"), pairs(MilestoneState, MilestoneEvent, states.MILESTONE))
