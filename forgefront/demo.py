@@ -13,6 +13,7 @@ from typing import Any
 from forgefront import demo_content as content
 from forgefront.demo_content import Written
 from forgefront.demo_folder import NotEmpty
+from forgefront.demo_merge_requests import propose
 from forgefront.engine import Engine
 from forgefront.operator import Forge, Refused
 from forgefront.people import Person, people
@@ -57,6 +58,7 @@ class Demo:
     other_project_id: int = 0
     private_project_id: int = 0
     snippet_id: int = 0
+    merge_request_id: int = 0
     repository_path: str = ""
     external_url: str = ""
 
@@ -73,6 +75,7 @@ class Demo:
             "other_project_id": self.other_project_id,
             "private_project_id": self.private_project_id,
             "snippet_id": self.snippet_id,
+            "merge_request_id": self.merge_request_id,
             "repository_path": self.repository_path,
         }
         return {**found, "external_url": self.external_url} if self.external_url else found
@@ -138,6 +141,7 @@ class Builder:
     _members: list[str] = field(init=False, default_factory=list)
     _newest: dict[str, Any] = field(init=False, default_factory=dict)
     _branch: str = field(init=False, default="master")
+    _numbers: dict[str, int] = field(init=False, default_factory=dict)
 
     async def build(self) -> Demo:
         """Raises NotEmpty for a database with users, Refused for what the graph refuses."""
@@ -147,16 +151,17 @@ class Builder:
         demo = Demo(secrets.token_urlsafe(12), external_url=self.engine.config.external_url)
         await self._accounts(demo)
         written_by = await self._authors()
-        demo.group_id = (await self._do("dev", "CreateGroup", name="Demo", path=GROUP, description="Everything of the demo."))["id"]
+        demo.group_id = (await self.do("dev", "CreateGroup", name="Demo", path=GROUP, description="Everything of the demo."))["id"]
         project = await self._project(demo)
         await self._join(project, written_by)
         await self._around(project)
         demo.snippet_id = await self._snippet(project)
+        demo.merge_request_id = await self._merge_requests(demo)
         await self._others(demo)
         demo.repository_path = str(self.engine.repositories.path_of(demo.project_id))
         return demo
 
-    async def _do(self, by: str | None, operation: str, **values: Any) -> Any:
+    async def do(self, by: str | None, operation: str, **values: Any) -> Any:
         """Runs a mutation with these input fields, and lets a little time pass."""
         self.clock.go_on(timedelta(minutes=7))
         return await self._forge.run(operation, by=by, input={key: value for key, value in values.items() if value is not None})
@@ -164,7 +169,7 @@ class Builder:
     async def _accounts(self, demo: Demo) -> None:
         ids = {}
         for username, role in ROLES.items():
-            made = await self._do(
+            made = await self.do(
                 None,
                 "CreateUser",
                 username=username,
@@ -189,7 +194,7 @@ class Builder:
             "colorSchemeId": 2,
             "currentSignInAt": self.clock().isoformat(),
         }
-        await self._do(None, "UpdateUser", databaseId=ids["dev"], **profile)
+        await self.do(None, "UpdateUser", databaseId=ids["dev"], **profile)
 
     async def _authors(self) -> list[Person]:
         """Makes a user of every author; gives them, the busiest first."""
@@ -215,7 +220,7 @@ class Builder:
         return sorted(found, key=lambda person: -person.commits)
 
     async def _project(self, demo: Demo) -> str:
-        made = await self._do(
+        made = await self.do(
             None,
             "CreateProject",
             name=self.name,
@@ -234,13 +239,13 @@ class Builder:
         self._members = [person.username for person in written_by[:MEMBERS]]
         levels = {"dev": "MASTER", "reporter": "REPORTER", **dict.fromkeys(self._members, "DEVELOPER")}
         for username, level in levels.items():
-            await self._do("dev", "AddProjectMember", projectPath=project, username=username, accessLevel=level)
+            await self.do("dev", "AddProjectMember", projectPath=project, username=username, accessLevel=level)
 
     async def _around(self, project: str) -> None:
         for name, color in content.LABELS.items():
-            await self._do("dev", "CreateLabel", projectPath=project, name=name, color=color)
+            await self.do("dev", "CreateLabel", projectPath=project, name=name, color=color)
         due = (self.clock() + 2 * content.WEEKS).date().isoformat()
-        milestone = await self._do(
+        milestone = await self.do(
             "dev", "CreateMilestone", projectPath=project, title=content.MILESTONE, description=content.MILESTONE_TEXT, dueDate=due
         )
         commits = ((await self._forge.run("Commits", by="dev", path=project))["commits"] or {"nodes": []})["nodes"]
@@ -256,19 +261,21 @@ class Builder:
         await self._comments(project, commits, plain)
 
     async def _issue(self, project: str, written: Written, milestone_id: int | None = None) -> None:
-        author = self._who(written.author)
-        made = await self._do(
+        author = self.who(written.author)
+        made = await self.do(
             author,
             "CreateIssue",
             projectPath=project,
             title=written.title,
-            description=self._filled(written.description),
+            description=self.filled(written.description),
             labels=list(written.labels) or None,
         )
+        if written.known_as:
+            self._numbers[written.known_as] = made["iid"]
         plans = {"assigneeId": await self._id_of(written.assignee), "milestoneId": milestone_id if written.planned else None}
         if any(plans.values()):
             # Afterwards, so that the service writes under the issue who was assigned and what was planned.
-            await self._do("dev", "UpdateIssue", projectPath=project, databaseId=made["id"], **plans)
+            await self.do("dev", "UpdateIssue", projectPath=project, databaseId=made["id"], **plans)
         for who, body in written.notes:
             await self._note(project, made["id"], who, body)
         if written.closed:
@@ -280,40 +287,47 @@ class Builder:
         writer = author if author in self._members else "dev"
         _, _, body = _storable(commit["message"]).partition("\n")
         title = _storable(commit["title"])[: naming.LONGEST_NAME]
-        made = await self._do("reporter", "CreateIssue", projectPath=project, title=title, description=body.strip()[:10_000] or None)
+        made = await self.do("reporter", "CreateIssue", projectPath=project, title=title, description=body.strip()[:10_000] or None)
         await self._note(project, made["id"], writer, content.DONE.format(commit=commit["short_oid"]))
         await self._forge.run("CloseIssue", by=writer, project=project, id=made["id"])
 
     async def _note(self, project: str, issue_id: int, who: str | int, body: str) -> None:
         self.clock.go_on(timedelta(minutes=40))
-        await self._forge.run("CreateNote", by=self._who(who), project=project, issue_id=issue_id, body=self._filled(body))
+        await self._forge.run("CreateNote", by=self.who(who), project=project, issue_id=issue_id, body=self.filled(body))
 
     async def _snippet(self, project: str) -> int:
         written = content.SNIPPET
-        made = await self._do(
+        made = await self.do(
             "dev",
             "CreateSnippet",
             projectPath=project,
             title=written.title,
             fileName=written.file_name,
-            content=self._filled(written.content),
+            content=self.filled(written.content),
             visibility="PRIVATE",
         )
         for who, body in written.notes:
-            await self._do(self._who(who), "CreateSnippetNote", projectPath=project, snippetDatabaseId=made["id"], body=body)
+            await self.do(self.who(who), "CreateSnippetNote", projectPath=project, snippetDatabaseId=made["id"], body=body)
         snippet_id: int = made["id"]
         return snippet_id
 
+    async def _merge_requests(self, demo: Demo) -> int:
+        """Those that the history tells of, merged, and open ones on branches of their own; gives the first open one's id, or 0."""
+        if self.repository is None or not self._newest:
+            return 0
+        await self._forge.run("ImportMergeRequests", path=demo.project_path)
+        return await propose(self, self.engine.repositories, demo.project_id, self._branch)
+
     async def _comments(self, project: str, commits: list[dict[str, Any]], plain: list[dict[str, Any]]) -> None:
         for who, text in content.COMMENTS_ON_COMMIT if commits else ():
-            await self._do(who, "CreateCommitComment", projectPath=project, rev=commits[0]["oid"], note=self._filled(text))
+            await self.do(who, "CreateCommitComment", projectPath=project, rev=commits[0]["oid"], note=self.filled(text))
         for commit in plain[:DIFFS]:
             diff = (await self._forge.run("Diff", by="dev", path=project, rev=commit["oid"]))["commit"]["diff"] or []
             places = ((entry["path"], first_added_line(entry["diff"])) for entry in diff)
             for path, line in places:
                 if line is not None:
                     place = {"path": path, "line": line, "lineType": "NEW"}
-                    await self._do(
+                    await self.do(
                         "reporter", "CreateCommitComment", projectPath=project, rev=commit["oid"], note=content.COMMENT_ON_LINE, **place
                     )
                     return
@@ -321,29 +335,30 @@ class Builder:
     async def _others(self, demo: Demo) -> None:
         handbook = "handbook" if self.name.lower() != "handbook" else "guide"
         description = "What everybody may read."
-        made = await self._do("dev", "CreateProject", name=handbook, groupPath=GROUP, visibility="PUBLIC", description=description)
+        made = await self.do("dev", "CreateProject", name=handbook, groupPath=GROUP, visibility="PUBLIC", description=description)
         demo.other_project_id = made["id"]
         for written in content.OTHER_ISSUES:
             await self._issue(made["path"], written)
-        made = await self._do("root", "CreateProject", name="vault", visibility="PRIVATE", description="For the administrator alone.")
+        made = await self.do("root", "CreateProject", name="vault", visibility="PRIVATE", description="For the administrator alone.")
         demo.private_project_id = made["id"]
         for written in content.PRIVATE_ISSUES:
             await self._issue(made["path"], written)
 
-    def _who(self, who: str | int) -> str:
+    def who(self, who: str | int) -> str:
         if isinstance(who, str):
             return who
         return self._members[who % len(self._members)] if self._members else "dev"
 
     async def _id_of(self, who: str | int | None) -> int | None:
-        if who is None:
-            return None
-        found: int = (await self._forge.run("UserId", username=self._who(who)))["id"]
+        return None if who is None else await self.user_id(self.who(who))
+
+    async def user_id(self, username: str) -> int:
+        found: int = (await self._forge.run("UserId", username=username))["id"]
         return found
 
-    def _filled(self, text: str) -> str:
+    def filled(self, text: str) -> str:
         commit = self._newest.get("short_oid", "the last commit")
-        return text.format(name=self.name, branch=self._branch, commit=commit)
+        return text.format(name=self.name, branch=self._branch, commit=commit, **self._numbers)
 
 
 def _storable(text: str) -> str:

@@ -25,6 +25,8 @@ class Written:
     planned: bool = False
     closed: bool = False
     notes: tuple[tuple[str | int, str], ...] = ()
+    known_as: str = ""
+    """A word that stands for its number in later texts."""
 
 
 ISSUES = (
@@ -50,6 +52,7 @@ ISSUES = (
         "reporter",
         planned=True,
         notes=(("dev", "The last two releases, I would say."), ("reporter", ":+1:")),
+        known_as="versions",
     ),
     Written(
         "Times are shown in the server's zone",
@@ -125,6 +128,47 @@ SNIPPET = Kept(
     "authors.sh",
     "#!/bin/sh\n# Who wrote the last hundred commits of {name}.\ngit log -100 --format=%an {branch} | sort | uniq -c | sort -rn\n",
     (("reporter", "Useful. Does it follow the mailmap?"), ("dev", "With `%aN` it would.")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A merge request: a commit of `files` on a branch of its own, and what is said of it."""
+
+    branch: str
+    title: str
+    description: str
+    author: str
+    assignee: str | None
+    labels: tuple[str, ...]
+    message: str
+    files: dict[str, str]
+    notes: tuple[tuple[str | int, str], ...] = ()
+
+
+PROPOSED = (
+    Proposed(
+        "supported-versions",
+        "Say which versions are supported",
+        "Users ask this every week.\n\nCloses #{versions}",
+        "dev",
+        "reporter",
+        ("documentation", "easy"),
+        "Say which versions are supported\n\nThe last two releases, as was agreed.",
+        {"docs/supported-versions.md": "# Supported versions\n\nThe last two releases get fixes. Older ones do not.\n"},
+        (("reporter", "Just what I was looking for."), ("dev", "Shall the dates stand there too?"), ("reporter", ":+1:")),
+    ),
+    Proposed(
+        "dark-theme",
+        "WIP: A dark theme",
+        "Follows what the system says. The charts are missing.",
+        "dev",
+        None,
+        ("feature",),
+        "Begin a dark theme",
+        {"docs/themes.md": "# Themes\n\nLight and dark, as the system says.\n"},
+        ((1, "Please keep the contrast above 4.5."),),
+    ),
 )
 
 DONE = "Done in {commit}."

@@ -18,7 +18,7 @@ from forgefront.people import people
 from storage.git.authors import authors
 from storage.git.repository import Repository
 from tests.forgefront.running import Cli
-from tests.history import git, make_history, write_commit
+from tests.history import git, grow, make_history, write_commit
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -34,6 +34,7 @@ KEYS = {
     "other_project_id",
     "private_project_id",
     "snippet_id",
+    "merge_request_id",
     "repository_path",
 }
 
@@ -97,7 +98,8 @@ class TestFilled:
 
     def test_history_is_whole(self, filled: Filled) -> None:
         made, wanted = Repository.open(Path(filled.told["repository_path"])), Repository.open(filled.source)
-        assert made.branches() == wanted.branches()
+        own = {"supported-versions", "dark-theme"}
+        assert [branch for branch in made.branches() if branch.name not in own] == wanted.branches()
         assert made.tags() == wanted.tags()
         project = filled.ask("{ project(path: $project) { defaultBranch commits(first: 3) { nodes { oid author { username } } } } }")
         assert project["project"]["defaultBranch"] == "master"
@@ -169,6 +171,23 @@ class TestFilled:
         assert (found["fileName"], found["visibility"], found["author"]) == ("authors.sh", "PRIVATE", {"username": "dev"})
         assert "{" not in found["title"] + found["content"]
         assert {note["author"]["username"] for note in found["notes"]["nodes"]} == {"dev", "reporter"}
+
+    def test_merge_requests_stand_open_on_branches_of_their_own(self, filled: Filled) -> None:
+        fields = "title state mergeStatus workInProgress author { username } commits { totalCount } closesIssues { nodes { title } } upvotes"
+        one = f"mergeRequest(databaseId: {filled.told['merge_request_id']}) {{ {fields} }}"
+        query = f"{{ project(path: $project) {{ {one} mergeRequests(filter: {{state: [OPENED]}}) {{ totalCount }} }} }}"
+        found = filled.ask(query, "user_token")["project"]
+        assert found["mergeRequests"]["totalCount"] == 2
+        assert found["mergeRequest"] == {
+            "title": "Say which versions are supported",
+            "state": "OPENED",
+            "mergeStatus": "CAN_BE_MERGED",
+            "workInProgress": False,
+            "author": {"username": "dev"},
+            "commits": {"totalCount": 1},
+            "closesIssues": {"nodes": [{"title": "Say in the README which versions are supported"}]},
+            "upvotes": 1,
+        }
 
     def test_accounts_sign_in(self, filled: Filled) -> None:
         sign_in = 'mutation($password: String!) { signIn(input: {login: "dev", password: $password}) { user { username } } }'
@@ -354,3 +373,19 @@ class TestParts:
         assert demo.has_history(tmp_path / "clone")
         assert authors(Repository.open(tmp_path / "clone"))
         assert demo.clock_of(tmp_path / "clone")().year == 2014
+
+
+def test_merges_of_the_history_are_merge_requests(tmp_path: Path) -> None:
+    path = make_history(tmp_path / "app.git", commits=5, merges_every=0).path
+    grow(path, "doors", {"door.txt": b"a door\n"}, start="master", message="Add a door")
+    merge = git(path, "commit-tree", "doors^{tree}", "-p", "master", "-p", "doors", "-m", "Merge pull request #12 from ada/doors\n\nA door")
+    git(path, "update-ref", "refs/heads/master", merge)
+
+    filled = Filled(tmp_path / "data", path)
+
+    fields = "iid title sourceBranch author { email } mergedAt mergeCommit { oid }"
+    found = filled.ask(f"{{ project(path: $project) {{ mergeRequests(filter: {{state: [MERGED]}}) {{ nodes {{ {fields} }} }} }} }}")
+    (merged,) = found["project"]["mergeRequests"]["nodes"]
+    assert (merged["iid"], merged["title"], merged["sourceBranch"]) == (12, "A door", "doors")
+    assert merged["author"] == {"email": "author@example.org"}
+    assert merged["mergeCommit"] == {"oid": merge}
