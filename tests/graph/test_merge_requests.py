@@ -1,5 +1,6 @@
 """Merge requests through the graph: opening them."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -194,6 +195,12 @@ class TestRefusals:
         found = await refusals(ask, owner, **wish(project))
 
         assert found == [(None, 'Cannot Create: This merge request already exists: ["The \\"first\\""]', "CONFLICT")]
+
+    async def test_of_all_but_one_of_several_at_once(self, ask: Ask, make: Make, project: tables.Project, owner: tables.User) -> None:
+        found = await asyncio.gather(*(refusals(ask, owner, **wish(project)) for _ in range(4)))
+
+        assert sorted(each[2] for refused in found for each in refused) == ["CONFLICT"] * 3
+        assert await make.count(tables.MergeRequest) == 1
 
     async def test_but_not_of_an_equal_closed_one(self, ask: Ask, make: Make, project: tables.Project, owner: tables.User) -> None:
         await make.merge_request(project, source_branch="topic", state=MergeRequestState.CLOSED)
