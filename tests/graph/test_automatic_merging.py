@@ -37,7 +37,8 @@ def of(proposal: Proposal, **more: Any) -> dict[str, Any]:
 
 
 async def notes_of(merges: Merges, proposal: Proposal) -> list[tuple[str, int]]:
-    statement = select(col(tables.Note.body), col(tables.Note.author_id)).where(col(tables.Note.merge_request_id) == proposal.row.id)
+    wanted = (col(tables.Note.merge_request_id) == proposal.row.id, col(tables.Note.source).is_(None))
+    statement = select(col(tables.Note.body), col(tables.Note.author_id)).where(*wanted)
     async with merges.services.database.reading() as session:
         return [(body, author) for body, author in (await session.execute(statement.order_by(col(tables.Note.id)))).all()]
 

@@ -43,7 +43,8 @@ async def accept(merges: Merges, proposal: Proposal, user: tables.User, **wish: 
 
 
 async def notes_of(merges: Merges, proposal: Proposal) -> list[str]:
-    statement = select(col(tables.Note.body)).where(col(tables.Note.merge_request_id) == proposal.row.id, col(tables.Note.system))
+    """What the service wrote under it, but for the mention by the merge commit itself."""
+    statement = select(col(tables.Note.body)).where(col(tables.Note.merge_request_id) == proposal.row.id, col(tables.Note.source).is_(None))
     async with merges.services.database.reading() as session:
         return list((await session.execute(statement.order_by(col(tables.Note.id)))).scalars())
 
