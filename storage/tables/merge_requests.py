@@ -39,9 +39,9 @@ class MergeRequest(Dated, table=True):
     that project is deleted, and no other project gets this id.
 
     `head_oid` is the source branch's commit when it was last looked at, `base_oid` the commit where it left the target branch, and
-    `commit_count`, `files`, `additions` and `deletions` are what lies between them: all null where a branch is missing. Once merged or
-    closed they stay as they were. `merge_params` are those of a merge that waits for builds, asked for by `merge_user_id`; once
-    merged, `merge_user_id` is who merged.
+    `commit_count`, `files`, `additions` and `deletions` are what lies between them: null until both branches were seen, and as they
+    were last while a branch is missing. Without a common commit there is no base. Once merged or closed they stay as they were.
+    `merge_params` are those of a merge that waits for builds, asked for by `merge_user_id`; once merged, `merge_user_id` is who merged.
     """
 
     __tablename__ = "merge_requests"
