@@ -127,9 +127,9 @@ def diff_stat(repository: Repository, start: str | None, end: str) -> DiffStat:
 
     `start` None is no files at all, as for unrelated histories.
     """
-    _known(repository, *filter(None, (start, end)))
+    _known(repository, end, *(() if start is None else (start,)))
     settings = ("diff", "--shortstat", "--no-color", "--no-ext-diff", "--no-textconv", "-M", "-l2000")
-    said = program.run(repository.path, *settings, "--end-of-options", start or EMPTY_TREE, end, seconds=WALK_SECONDS)
+    said = program.run(repository.path, *settings, "--end-of-options", EMPTY_TREE if start is None else start, end, seconds=WALK_SECONDS)
     found = _SHORT.search(said)
     return DiffStat(*(int(number or 0) for number in found.groups())) if found else DiffStat(0, 0, 0)
 
