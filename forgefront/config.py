@@ -5,6 +5,7 @@ file, the default. The file is the one that `FORGEFRONT_CONFIG` names, or else `
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -22,6 +23,7 @@ from storage.secrets import BadKey, load_key
 PREFIX = "FORGEFRONT_"
 FILE_NAME = "forgefront.toml"
 DEFAULT_DATA = Path("data")
+BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?")
 
 
 class ConfigError(Exception):
@@ -76,6 +78,15 @@ class Config(BaseSettings):
     )
     git_processes: int = Field(default=8, ge=1, le=256, description="Fetches served at once by each server process, and as many pushes.")
     largest_push: int = Field(default=4096, ge=1, le=1_000_000, description="The largest push that is taken, in MB.")
+    artifacts_url: str = Field(
+        default="", description="s3://BUCKET/PREFIX keeps artifacts and traces there; by default the folder artifacts does."
+    )
+    s3_endpoint: str = Field(default="", description="The address of a server that speaks as S3; by default what AWS_* says, or Amazon's.")
+    s3_region: str = Field(default="", description="The region of the bucket; by default what AWS_* says.")
+    s3_access_key_id: str = Field(default="", repr=False, description="Who calls S3; by default what AWS_* says.")
+    s3_secret_access_key: SecretStr | None = Field(default=None, description="The key to it; by default what AWS_* says.")
+    largest_artifact: int = Field(default=5120, ge=1, le=1_000_000, description="The largest artifact of a build that is taken, in MB.")
+    largest_trace: int = Field(default=64, ge=1, le=1_000_000, description="The most that is kept of a build's trace, in MB.")
     header_timeout: float = Field(default=20, gt=0, le=30, description="Seconds in which a request's header must be complete.")
     body_timeout: float = Field(default=30, gt=0, le=30, description="Seconds without a byte, in or out, that end a connection.")
     keep_alive_timeout: float = Field(default=30, gt=0, le=75, description="Seconds that an idle connection is kept.")
@@ -120,6 +131,20 @@ class Config(BaseSettings):
         if not text.isascii() or any(character <= " " or character in ',;<>"' for character in text):
             raise ValueError("must be ASCII, without spaces, commas, semicolons, quotes or angle brackets")
         return text.rstrip("/")
+
+    @field_validator("artifacts_url")
+    @classmethod
+    def _bucket_address(cls, text: str) -> str:
+        if text and not BUCKET.fullmatch(text):
+            raise ValueError("must be an address such as s3://bucket or s3://bucket/prefix")
+        return text.rstrip("/")
+
+    @field_validator("s3_endpoint")
+    @classmethod
+    def _endpoint_address(cls, text: str) -> str:
+        if text and not text.startswith(("http://", "https://")):
+            raise ValueError("must start with http:// or https://")
+        return text
 
     @field_validator("ssh_external_url")
     @classmethod
@@ -218,6 +243,23 @@ class Config(BaseSettings):
     def uploads(self) -> Path:
         """The folder of the files attached to notes."""
         return self.data / "uploads"
+
+    @property
+    def artifacts(self) -> Path:
+        """The folder of artifacts and traces, where no bucket has them."""
+        return self.data / "artifacts"
+
+    @property
+    def s3_settings(self) -> dict[str, str]:
+        """What is said of S3 here, in obstore's words."""
+        secret = self.s3_secret_access_key.get_secret_value() if self.s3_secret_access_key else ""
+        given = {
+            "endpoint": self.s3_endpoint,
+            "region": self.s3_region,
+            "access_key_id": self.s3_access_key_id,
+            "secret_access_key": secret,
+        }
+        return {name: value for name, value in given.items() if value}
 
     @property
     def ssh_prefix(self) -> str:

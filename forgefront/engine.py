@@ -15,6 +15,7 @@ from graph.context import Services
 from graph.events.outbox import Outbox
 from graph.execute import Graph
 from storage import migrations
+from storage.artifacts import store_at
 from storage.database import Database, now
 from storage.git.importing import Progress
 from storage.git.repositories import Repositories
@@ -40,6 +41,10 @@ class Engine:
         self.database = Database(config.database_url, pool_size=config.database_connections)
         self.repositories = Repositories(config.repositories)
         self.uploads = Uploads(config.uploads)
+        try:
+            self.objects = store_at(config.artifacts_url, config.artifacts, config.s3_settings)
+        except ValueError as error:
+            raise ConfigError([f"artifacts_url: {error}"]) from error
         self.passwords = Passwords()
         self.graph = Graph(
             Services(
@@ -48,9 +53,12 @@ class Engine:
                 passwords=self.passwords,
                 cipher=TokenCipher(key),
                 uploads=self.uploads,
+                objects=self.objects,
                 external_url=config.base_url,
                 ssh_prefix=config.ssh_prefix,
                 avatar_url_template=config.avatar_url_template,
+                largest_artifact=config.largest_artifact * 2**20,
+                largest_trace=config.largest_trace * 2**20,
                 clock=clock,
                 progress=progress,
                 outbox=Outbox(allow_local=config.hooks_allow_local),
@@ -72,6 +80,7 @@ class Engine:
     def _sweep(self) -> None:
         self.repositories.sweep()
         self.uploads.sweep()
+        self.objects.sweep()
 
     async def stop(self) -> None:
         """Closes everything; what does not close in time is left to the end of the process."""

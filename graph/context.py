@@ -17,6 +17,7 @@ from graph.noticed import Noticed
 from graph.rules.throttling import Failures
 from graph.wake import Wake
 from storage import tables
+from storage.artifacts import ObjectStore
 from storage.database import Database, Session, now
 from storage.git.repositories import Repositories
 from storage.secrets import Passwords, TokenCipher
@@ -39,6 +40,8 @@ class Services:
 
     `ssh_prefix` and the full path of a project make the address to clone it from over SSH; it is empty where that is not served.
 
+    `largest_artifact` and `largest_trace` are in bytes.
+
     `progress` is told, from a thread, how far a long work is: its phase, how many of its steps are done, how many there are.
     """
 
@@ -47,9 +50,12 @@ class Services:
     passwords: Passwords
     cipher: TokenCipher
     uploads: Uploads
+    objects: ObjectStore
     external_url: str = "http://localhost:8080"
     ssh_prefix: str = ""
     avatar_url_template: str | None = None
+    largest_artifact: int = 5 * 2**30
+    largest_trace: int = 64 * 2**20
     clock: Callable[[], datetime] = now
     progress: Callable[[str, int, int], None] | None = None
     sign_in_failures: Failures = field(default_factory=Failures)

@@ -115,9 +115,9 @@ class Uploads:
         fresh = not target.parent.is_dir()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._incoming(ticket).rename(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
         if fresh:
-            _sync(self.root)
+            sync_folder(self.root)
 
     def open(self, project_id: int, secret: str) -> BinaryIO:
         """The file, to read. Raises FileNotFoundError."""
@@ -177,7 +177,8 @@ class Uploads:
         return self.root / f"{project_id:d}" / secret
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Makes new names in a folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

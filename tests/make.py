@@ -13,6 +13,7 @@ from argon2 import PasswordHasher
 
 from graph.context import Services
 from storage import tables
+from storage.artifact_folder import FolderStore
 from storage.database import Database, now
 from storage.git.repositories import Repositories
 from storage.secrets import Passwords, TokenCipher, digest, load_key
@@ -276,6 +277,7 @@ async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services
         Passwords(QUICK),
         TokenCipher(load_key(tmp_path, None)),
         Uploads(tmp_path / "uploads"),
+        FolderStore(tmp_path / "artifacts"),
         external_url=EXTERNAL_URL,
     )
     close = getattr(repositories, "close", None)
