@@ -248,7 +248,9 @@ async def may_cancel(context: Context, merge_request: tables.MergeRequest) -> bo
 
 async def commit_page(context: Context, merge_request: tables.MergeRequest, window: Window) -> Page:
     """A page of its commits, newest first, for all merge requests of a level together. Raises BadRequest, Unavailable."""
-    row, skip = merge_request, window.offset
+    row = merge_request
+    # No further than its end, so that no sum leaves the range of a number of the database.
+    skip = min(window.offset, row.commit_count or 0)
     if window.after is not None:
         place = await context.value(merge_requests.place_of(row.id, _oid_of(window.after)))
         if place is None:
