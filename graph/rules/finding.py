@@ -51,20 +51,35 @@ async def group(context: Context, path: str) -> tables.Namespace:
     return found
 
 
-async def within(context: Context, table: type[R], parent: tables.Project, *, database_id: int | None = None, iid: int | None = None) -> R:
-    """A row of the project by its id or by its number in the project. Raises NotFound, also for an id of another project."""
-    found = await find_within(context, table, parent, database_id=database_id, iid=iid)
+async def within(
+    context: Context,
+    table: type[R],
+    parent: tables.Project,
+    *conditions: Any,
+    database_id: int | None = None,
+    iid: int | None = None,
+) -> R:
+    """A row of the project by its id or by its number in the project. Raises NotFound, also for an id of another project.
+
+    `conditions` are those that it must meet beside.
+    """
+    found = await find_within(context, table, parent, *conditions, database_id=database_id, iid=iid)
     if found is None:
         raise NotFound(table.__name__)
     return found
 
 
 async def find_within(
-    context: Context, table: type[R], parent: tables.Project, *, database_id: int | None = None, iid: int | None = None
+    context: Context,
+    table: type[R],
+    parent: tables.Project,
+    *conditions: Any,
+    database_id: int | None = None,
+    iid: int | None = None,
 ) -> R | None:
     """As `within`, but None where there is no such row."""
     kind: Any = table
-    statement = select(table).where(col(kind.project_id) == parent.id)
+    statement = select(table).where(col(kind.project_id) == parent.id, *conditions)
     if database_id is not None:
         statement = statement.where(col(kind.id) == database_id)
     elif iid is not None:

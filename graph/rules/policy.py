@@ -40,6 +40,9 @@ class Action(StrEnum):
     COMMENT_COMMIT = "commit:comment"
     READ_CHECKS = "commit:read_checks"
     WRITE_CHECKS = "commit:write_checks"
+    READ_BUILD = "build:read"
+    CREATE_BUILD = "build:create"
+    UPDATE_BUILD = "build:update"
     READ_MERGE_REQUEST = "merge_request:read"
     CREATE_MERGE_REQUEST = "merge_request:create"
     UPDATE_MERGE_REQUEST = "merge_request:update"
@@ -68,7 +71,7 @@ class Action(StrEnum):
 @dataclass(frozen=True)
 class Rule:
     """`least` is the least access level of a member. `shared`: any signed-in viewer of an internal or public project may as well,
-    unless the thing itself is private.
+    unless the thing itself is private; `switch` names the column of the project by which it gives this away or does not.
     `own`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that must be on,
     `features` those of which one must be on; `unarchived`: nobody may while the project is only kept. `anybody`: of a public project
     even who is not signed in may, at the doors that take such callers."""
@@ -80,6 +83,7 @@ class Rule:
     features: tuple[str, ...] = ()
     unarchived: bool = False
     anybody: bool = False
+    switch: str | None = None
 
 
 TRACKING = ("issues_enabled", "merge_requests_enabled")
@@ -107,6 +111,9 @@ RULES: dict[Action, Rule] = {
     Action.COMMENT_COMMIT: Rule(AccessLevel.REPORTER, shared=True),
     Action.READ_CHECKS: Rule(AccessLevel.REPORTER, shared=True),
     Action.WRITE_CHECKS: Rule(AccessLevel.DEVELOPER),
+    Action.READ_BUILD: Rule(AccessLevel.REPORTER, shared=True, switch="public_builds", feature="builds_enabled"),
+    Action.CREATE_BUILD: Rule(AccessLevel.DEVELOPER, feature="builds_enabled"),
+    Action.UPDATE_BUILD: Rule(AccessLevel.DEVELOPER, feature="builds_enabled"),
     Action.READ_MERGE_REQUEST: Rule(AccessLevel.GUEST, shared=True, feature="merge_requests_enabled"),
     Action.CREATE_MERGE_REQUEST: Rule(AccessLevel.DEVELOPER, feature="merge_requests_enabled", unarchived=True),
     Action.UPDATE_MERGE_REQUEST: Rule(AccessLevel.MASTER, own=True, feature="merge_requests_enabled", unarchived=True),
@@ -165,7 +172,8 @@ async def may(context: Context, action: Action, subject: Any = None) -> bool:
     if rule.unarchived and project.archived:
         return False
     level = await project_level(context, project)
-    if level >= rule.least or (rule.shared and _is_shared(project) and _is_shared(subject)):
+    shared = rule.shared and (rule.switch is None or getattr(project, rule.switch))
+    if level >= rule.least or (shared and _is_shared(project) and _is_shared(subject)):
         return True
     return rule.own and viewer.id in (subject.author_id, getattr(subject, "assignee_id", None)) and await sees_project(context, project)
 

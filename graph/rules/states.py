@@ -2,7 +2,8 @@
 
 from enum import StrEnum
 
-from storage.tables import IssueState, MergeRequestState, MilestoneState, UserState
+from storage.tables import CheckStatus, IssueState, MergeRequestState, MilestoneState, UserState
+from storage.tables.commit_statuses import FINISHED
 
 
 class IssueEvent(StrEnum):
@@ -50,6 +51,37 @@ USER: dict[tuple[UserState, UserEvent], UserState] = {
     (UserState.ACTIVE, UserEvent.BLOCK): UserState.BLOCKED,
     (UserState.BLOCKED, UserEvent.UNBLOCK): UserState.ACTIVE,
 }
+
+
+class BuildAction(StrEnum):
+    """Erasing is no change of this table: it takes the trace and the artifact away, and the status stays."""
+
+    RUN = "run"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    RETRY = "retry"
+
+
+BUILD: dict[tuple[CheckStatus, BuildAction], CheckStatus] = {
+    (CheckStatus.PENDING, BuildAction.RUN): CheckStatus.RUNNING,
+    (CheckStatus.PENDING, BuildAction.SUCCEED): CheckStatus.SUCCESS,
+    (CheckStatus.RUNNING, BuildAction.SUCCEED): CheckStatus.SUCCESS,
+    (CheckStatus.PENDING, BuildAction.FAIL): CheckStatus.FAILED,
+    (CheckStatus.RUNNING, BuildAction.FAIL): CheckStatus.FAILED,
+    (CheckStatus.PENDING, BuildAction.CANCEL): CheckStatus.CANCELED,
+    (CheckStatus.RUNNING, BuildAction.CANCEL): CheckStatus.CANCELED,
+    **{(status, BuildAction.RETRY): CheckStatus.PENDING for status in FINISHED},
+}
+
+BECOMING: dict[CheckStatus, BuildAction] = {
+    CheckStatus.RUNNING: BuildAction.RUN,
+    CheckStatus.SUCCESS: BuildAction.SUCCEED,
+    CheckStatus.FAILED: BuildAction.FAIL,
+    CheckStatus.CANCELED: BuildAction.CANCEL,
+    CheckStatus.PENDING: BuildAction.RETRY,
+}
+"""By what a build comes to each status."""
 
 
 def in_progress(title: str) -> bool:

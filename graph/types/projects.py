@@ -15,6 +15,7 @@ from graph.declare import Node, column, connection_field, entity, narrowed, orde
 from graph.rules import finding
 from graph.rules.policy import Action, may, project_level, visible_projects
 from graph.types.branches import ProjectBranches
+from graph.types.builds import ProjectBuilds
 from graph.types.commits import ProjectCommits
 from graph.types.comparisons import ProjectComparisons
 from graph.types.forks import ProjectForks
@@ -45,6 +46,8 @@ class ProjectAbilities:
     read_code: bool = strawberry.field(description="See the repository.")
     push_code: bool = strawberry.field(description="Push to branches that are not protected, and to new ones.")
     post_statuses: bool = strawberry.field(description="Say of commits how far checks of them have come.")
+    read_builds: bool = strawberry.field(description="See builds.")
+    create_build: bool = strawberry.field(description="Make builds, and say how far they have come.")
     create_issue: bool = strawberry.field(description="Write issues.")
     triage_issues: bool = strawberry.field(description="Assign and label issues.")
     admin_labels: bool = strawberry.field(description="Create, change and delete labels.")
@@ -60,6 +63,7 @@ class Project(
     Node,
     ProjectIssues,
     ProjectMergeRequests,
+    ProjectBuilds,
     ProjectLabels,
     ProjectMilestones,
     ProjectSnippets,
@@ -171,6 +175,8 @@ class Project(
             read_code=await may(context, Action.READ_CODE, row),
             push_code=await may(context, Action.PUSH_CODE, row),
             post_statuses=await may(context, Action.WRITE_CHECKS, row),
+            read_builds=await may(context, Action.READ_BUILD, row),
+            create_build=await may(context, Action.CREATE_BUILD, row),
             create_issue=await may(context, Action.CREATE_ISSUE, row),
             triage_issues=await may(context, Action.TRIAGE_ISSUE, row),
             admin_labels=await may(context, Action.ADMIN_LABEL, row),

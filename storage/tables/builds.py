@@ -4,12 +4,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Index, text
-from sqlmodel import Field
+from sqlalchemy import JSON, BigInteger, Index, Select, func, or_, select, text
+from sqlmodel import Field, col
 
 from storage.database import Timestamp, now, words
 from storage.tables.base import Row, long_text, refers
 from storage.tables.commit_statuses import CheckStatus
+from storage.tables.commits import Commits, of_commits
 
 
 class RunWhen(StrEnum):
@@ -93,3 +94,48 @@ class BuildEvent(Row, table=True):
     was: CheckStatus | None = Field(default=None, sa_type=words(CheckStatus))
     became: CheckStatus = Field(sa_type=words(CheckStatus))
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def is_current() -> Any:
+    """The condition that a build has not been superseded by a later attempt."""
+    return col(Build.current_id).is_(None)
+
+
+def held(build_id: int) -> Select[Build]:
+    """The build as it is now; others who hold it wait for this transaction's end, and what hangs on it may be written meanwhile."""
+    statement: Select[Build] = select(Build).where(col(Build.id) == build_id)
+    return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def newest_ids(commits: Commits) -> Select[int]:
+    """The id of the newest build of each name and ref of each commit."""
+    return (
+        select(func.max(col(Build.id)))
+        .where(of_commits(Build, commits), is_current())
+        .group_by(col(Build.project_id), col(Build.sha), col(Build.name), col(Build.ref))
+    )
+
+
+def newest(commits: Commits) -> Select[Build]:
+    """The newest build of each name and ref of each commit, those whose present attempt is oldest first."""
+    return select(Build).where(col(Build.id).in_(newest_ids(commits))).order_by(col(Build.created_at), col(Build.id))
+
+
+def attempts(ids: list[int], limit: int) -> Select[Build]:
+    """Of each build, which is named by its current row, at most so many attempts, the newest first."""
+    row = Build
+    kept = func.coalesce(col(row.current_id), col(row.id))
+    place = func.row_number().over(partition_by=kept, order_by=(col(row.attempt).desc(), col(row.id).desc())).label("place")
+    inner = select(col(row.id).label("id"), place).where(_attempts(ids)).subquery()
+    wanted: Select[Build] = select(row).join(inner, inner.c.id == col(row.id)).where(inner.c.place <= limit)
+    return wanted.order_by(inner.c.place)
+
+
+def count_attempts(ids: list[int]) -> Select[int, int]:
+    """(build, how many attempts there are of it)."""
+    kept = func.coalesce(col(Build.current_id), col(Build.id))
+    return select(kept, func.count()).where(_attempts(ids)).group_by(kept)
+
+
+def _attempts(ids: list[int]) -> Any:
+    return or_(col(Build.id).in_(ids), col(Build.current_id).in_(ids))

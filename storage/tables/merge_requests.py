@@ -1,10 +1,11 @@
 """Merge requests: proposals to bring one branch into another."""
 
+from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Delete, Index, Select, UniqueConstraint, and_, delete, exists, func, select, text, true
+from sqlalchemy import JSON, ColumnElement, Delete, Index, Select, UniqueConstraint, and_, delete, exists, func, or_, select, text, true
 from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp, now, words
@@ -216,6 +217,22 @@ def holding(oids: list[str], limit: int, *seen: ColumnElement[bool]) -> Select[s
     inner = _held(select(col(link.oid).label("oid"), col(MergeRequest.id).label("id"), place), oids, *seen).subquery()
     joined: Select[str, MergeRequest] = select(inner.c.oid, MergeRequest).join(inner, inner.c.id == col(MergeRequest.id))
     return joined.where(inner.c.place <= limit).order_by(inner.c.oid, col(MergeRequest.id).desc())
+
+
+def open_with_heads(heads: Collection[tuple[int, str, str]], *seen: ColumnElement[bool]) -> Select[MergeRequest]:
+    """The open merge requests of each (source project, newest commit, source branch), the oldest first.
+
+    `seen` are conditions on the target project.
+    """
+    row = MergeRequest
+    named = or_(
+        *(
+            and_(col(row.source_project_id) == project_id, col(row.source_branch) == branch, col(row.head_oid) == oid)
+            for project_id, oid, branch in heads
+        )
+    )
+    statement = select(row).join(Project, col(Project.id) == col(row.project_id)).where(col(row.state).in_(OPEN), named, *seen)
+    return statement.order_by(col(row.id))
 
 
 def count_holding(oids: list[str], *seen: ColumnElement[bool]) -> Select[str, int]:

@@ -1,0 +1,191 @@
+"""Builds."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+from sqlmodel import col
+
+from graph.connections import Connection, Listing, Order, Page, Window
+from graph.context import Context, Info
+from graph.declare import Node, column, connection_field, entity, to_one, window_of
+from graph.rules import builds, commits
+from graph.rules.commits import ProjectCommit
+from graph.rules.policy import Action, may, require
+from graph.scalars import GitOid
+from graph.types.commit_statuses import BuildStatus
+from graph.types.inputs import DateTimeRange
+from graph.types.runners import Runner
+from graph.types.users import User
+from storage import tables
+from storage.tables import builds as statements
+from storage.tables import issues as issue_statements
+
+if TYPE_CHECKING:
+    from graph.types.commits import Commit
+    from graph.types.merge_requests import MergeRequest
+    from graph.types.projects import Project
+
+NEWEST_FIRST = Order(tables.Build.id, descending=True)
+ATTEMPTS = 10
+
+
+@strawberry.input(description="Which builds; every field given must match.")
+class BuildFilter:
+    status: list[BuildStatus] | None = strawberry.field(  # type: ignore[valid-type]
+        description="In one of these states; v3's `scope`.", default=None
+    )
+    name: list[str] | None = strawberry.field(description="Of a job of one of these names.", default=None)
+    stage: list[str] | None = strawberry.field(description="Of one of these stages.", default=None)
+    ref: list[str] | None = strawberry.field(description="For one of these branches or tags.", default=None)
+    latest_attempt_only: bool = strawberry.field(
+        description="True: without the attempts that a retry superseded. A build's own are its `attempts`.", default=True
+    )
+    created: DateTimeRange | None = strawberry.field(description="Made in this time.", default=None)
+    finished: DateTimeRange | None = strawberry.field(description="Ended in this time.", default=None)
+    author_username: list[str] | None = strawberry.field(description="Made by one of these users, as by a push.", default=None)
+
+    def conditions(self) -> list[Any]:
+        row = tables.Build
+        among: list[tuple[Any, Any]] = [(row.status, self.status), (row.name, self.name), (row.stage, self.stage), (row.ref, self.ref)]
+        found: list[Any] = [col(key).in_(values) for key, values in among if values is not None]
+        if self.author_username is not None:
+            found.append(col(row.user_id).in_(issue_statements.ids_of_users(self.author_username)))
+        spans: list[tuple[Any, Any]] = [(row.created_at, self.created), (row.finished_at, self.finished)]
+        for moment, span in spans:
+            if span is not None:
+                found += span.conditions(moment)
+        return [*found, statements.is_current()] if self.latest_attempt_only else found
+
+
+@strawberry.type(description="What the viewer may do with a build, in the state that it is in.")
+class BuildAbilities:
+    cancel: bool = strawberry.field(description="Stop it, or keep it from being run.")
+    retry: bool = strawberry.field(description="Have it run again.")
+    erase: bool = strawberry.field(description="Take its trace and its artifact away.")
+
+
+def _row(build: Any) -> tables.Build:
+    return build  # type: ignore[no-any-return]
+
+
+@entity(
+    tables.Build,
+    description="A job that was, or is to be, run for a commit. A retry makes the next attempt of the same build.",
+    project_key="project_id",
+    action=Action.READ_BUILD,
+)
+class Build(Node):
+    database_id: int = column(tables.Build.id, description="The v3 id. An attempt that was superseded has one of its own.")
+    project_id: int = column(description="The v3 id of the project.")
+    sha: GitOid = column(description="The full id of the commit.")
+    ref: str = column(description="The branch or tag that it is for.")
+    tag: bool = column(description="Whether `ref` is a tag.")
+    name: str = column(description="The name of the job.")
+    stage: str = column(description="The part of the pipeline that it belongs to.")
+    status: BuildStatus = column(description="How far it has come.")  # type: ignore[valid-type]
+    allow_failure: bool = column(description="Whether it may fail without the commit being called failed.")
+    attempt: int = column(description="Which attempt it is, counted from 1.")
+    coverage: float | None = column(description="How much of the code the tests reached, in per cent; null when nobody said.")
+    description: str | None = column(description="What is said of it beside that, in words.")
+    target_url: str | None = column(description="The address of a page with more, in an outside system; http or https.")
+    created_at: datetime = column(description="When this attempt was made.")
+    started_at: datetime | None = column(description="When it began to run, if it did.")
+    finished_at: datetime | None = column(description="When it ended, if it has.")
+    erased_at: datetime | None = column(description="When its trace and its artifact were taken away, if they were.")
+    user: User | None = to_one(tables.Build.user_id, description="Who made it, as by a push; null when nobody did, or the account is gone.")
+    runner: Runner | None = to_one(tables.Build.runner_id, description="What runs it, or ran it; null when none has taken it.")
+    project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
+        tables.Build.project_id, description="Where it belongs."
+    )
+
+    @strawberry.field(description="The path of the same thing in v3, which knows no attempts that were superseded.")
+    def rest_path(self) -> str:
+        return f"/api/v3/projects/{_row(self).project_id}/builds/{_row(self).id}"
+
+    @strawberry.field(description="The commit; null when the repository cannot give it.")
+    async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
+        return await commits.by_oid(info.context, (_row(self).project_id, _row(self).sha))  # type: ignore[return-value]
+
+    @strawberry.field(description="Seconds that it ran; while it runs, so far. Null for one that never did.")
+    def duration_seconds(self, info: Info) -> float | None:
+        return builds.duration(_row(self), info.context.now())
+
+    @strawberry.field(description="Seconds that it waited to be run; while it waits, so far.")
+    def queued_seconds(self, info: Info) -> float | None:
+        return builds.queued(_row(self), info.context.now())
+
+    @strawberry.field(description="The newest open merge request that proposes its branch with this commit as the newest.")
+    async def merge_request(self, info: Info) -> Annotated["MergeRequest", strawberry.lazy("graph.types.merge_requests")] | None:
+        return await builds.merge_request(info.context, _row(self))  # type: ignore[return-value]
+
+    @strawberry.field(description="Every attempt of the same build, the newest first.")
+    async def attempts(
+        self, info: Info, first: Annotated[int, strawberry.argument(description="How many attempts; 10, at most 100.")] = ATTEMPTS
+    ) -> Connection[Annotated["Build", strawberry.lazy("graph.types.builds")]]:
+        return await builds.attempts(info.context, _row(self), Window.of(first, None))  # type: ignore[return-value]
+
+    @strawberry.field(description="What the viewer may do with it.")
+    async def viewer_can(self, info: Info) -> BuildAbilities:
+        row = _row(self)
+        update = await may(info.context, Action.UPDATE_BUILD, row)
+        return BuildAbilities(
+            cancel=update and builds.is_cancelable(row),
+            retry=update and builds.is_retryable(row),
+            erase=update and builds.is_erasable(row),
+        )
+
+
+def _wanted(arguments: dict[str, Any]) -> list[Any]:
+    return (arguments["filter"] or BuildFilter()).conditions()
+
+
+async def _of_project(root: Any, info: Info, **arguments: Any) -> Page | None:
+    context: Context = info.context
+    await require(context, Action.READ_BUILD, root)
+    window = window_of(arguments)
+    listing = Listing(tables.Build, NEWEST_FIRST, tuple(_wanted(arguments)), parent=tables.Build.project_id)
+
+    async def fetch(ids: list[int]) -> dict[int, Page]:
+        return await listing.pages(context, window, ids)
+
+    return await context.loader(("builds", repr(arguments)), fetch).get(root.id)
+
+
+async def _of_commit(root: Any, info: Info, **arguments: Any) -> Page | None:
+    commit: ProjectCommit = root
+    context: Context = info.context
+    await require(context, Action.READ_BUILD, commit)
+    window = window_of(arguments)
+    conditions = (col(tables.Build.project_id) == commit.project_id, *_wanted(arguments))
+
+    async def fetch(shas: list[Any]) -> dict[Any, Page]:
+        return await Listing(tables.Build, NEWEST_FIRST, conditions, parent=tables.Build.sha).pages(context, window, shas)
+
+    return await context.loader(("builds of commits", commit.project_id, repr(arguments)), fetch).get(commit.oid)
+
+
+@strawberry.type
+class ProjectBuilds:
+    """The part of a project that is about its builds."""
+
+    builds: Connection[Build] = connection_field(
+        _of_project, filter=BuildFilter, description="The project's builds, the newest first; of each the newest attempt."
+    )
+
+    @strawberry.field(description="A build of the project.")
+    async def build(
+        self, info: Info, database_id: Annotated[int, strawberry.argument(description="The v3 id; one of a superseded attempt is none.")]
+    ) -> Build | None:
+        project: Any = self
+        await require(info.context, Action.READ_BUILD, project)
+        return await builds.within(info.context, project, database_id)  # type: ignore[return-value]
+
+
+@strawberry.type
+class CommitBuilds:
+    """The part of a commit that is about its builds."""
+
+    builds: Connection[Build] = connection_field(
+        _of_commit, filter=BuildFilter, description="The builds of the commit, the newest first; of each the newest attempt."
+    )
