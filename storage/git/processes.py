@@ -9,6 +9,7 @@ import subprocess
 from asyncio.streams import FlowControlMixin
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import IO, Any
 
 
 class Running:
@@ -56,17 +57,39 @@ async def start(command: Sequence[str], environment: Mapping[str, str], *, limit
         cwd="/",
         start_new_session=True,
     )
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101 - asked for above
     loop = asyncio.get_running_loop()
     try:
         stdout, stderr = asyncio.StreamReader(limit, loop), asyncio.StreamReader(limit, loop)
-        told, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, stdout, loop=loop), process.stdout)
-        warned, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, stderr, loop=loop), process.stderr)
-        fed, protocol = await loop.connect_write_pipe(partial(FlowControlMixin, loop), process.stdin)
+        told, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, stdout, loop=loop), _for(loop, process.stdout))
+        warned, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, stderr, loop=loop), _for(loop, process.stderr))
+        fed, protocol = await loop.connect_write_pipe(partial(FlowControlMixin, loop), _for(loop, process.stdin))
     except BaseException:
         process.kill()
         process.wait()
         raise
     return Running(process, asyncio.StreamWriter(fed, protocol, None, loop), stdout, stderr, (told, warned, fed))
+
+
+class _Own:
+    """An end of a pipe for uvloop, which closes the number that it was given and then calls `close`.
+
+    So it is given a number of its own: closed twice, the second would hit whatever a thread has opened in between under the same one.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def fileno(self) -> int:
+        return os.dup(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _for(loop: asyncio.AbstractEventLoop, file: IO[bytes]) -> Any:
+    """asyncio's own loops close the file alone."""
+    return file if isinstance(loop, asyncio.BaseEventLoop) else _Own(file)
 
 
 async def _exit_of(process: subprocess.Popen[bytes]) -> int:
