@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import structlog
+
 from graph.context import Context
 from graph.errors import Forbidden, NotAllowed, NotMergeable, Unavailable
 from graph.rules import pushing
@@ -17,6 +19,8 @@ from storage.git.repository import Repository, UnknownCommit
 from storage.tables.merge_requests import OPEN
 
 CANNOT = "Branch cannot be merged"
+
+log = structlog.get_logger("graph")
 
 
 async def may_accept(context: Context, merge_request: tables.MergeRequest) -> bool:
@@ -91,9 +95,13 @@ async def join(context: Context, merge_request: tables.MergeRequest, source: str
 
     try:
         return await in_repository(context, merge_request.project_id, work)
-    except (Conflicted, Unrelated, UnknownCommit, GitFailed) as error:
+    except GitFailed as error:
+        log.warning("merge not made", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
+        raise NotMergeable(None, CANNOT) from error
+    except (Conflicted, Unrelated, UnknownCommit) as error:
         raise NotMergeable(None, CANNOT) from error
     except OSError as error:
+        log.error("merge not written", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
         raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
 
 

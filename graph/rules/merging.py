@@ -189,6 +189,7 @@ async def _effects(context: Context, step: Steps, plan: Plan) -> tables.MergeReq
             swapped = await _swap(context, plan)
         except OSError as error:
             await step(partial(_forget, intent.id))
+            log.error("branch not moved", merge_request_id=plan.row.id, request_id=context.request_id, error=str(error))
             raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
         except OperationError:
             await step(partial(_forget, intent.id))
