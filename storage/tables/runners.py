@@ -3,11 +3,15 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON
-from sqlmodel import Field, SQLModel
+from sqlalchemy import JSON, Select, func, literal_column, select, update
+from sqlalchemy.orm import aliased
+from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp
 from storage.tables.base import Dated, refers
+from storage.tables.builds import Build, BuildEvent
+from storage.tables.commit_statuses import CheckStatus
+from storage.tables.projects import Project
 
 
 class Runner(Dated, table=True):
@@ -39,3 +43,119 @@ class RunnerProject(SQLModel, table=True):
 
     runner_id: int = Field(primary_key=True, foreign_key="runners.id", ondelete="CASCADE")
     project_id: int = Field(primary_key=True, foreign_key="projects.id", ondelete="CASCADE", index=True)
+
+
+MOST_QUEUES = 1_000
+"""How many queues one look goes through."""
+
+
+def by_digest(digest: str) -> Select[Runner]:
+    return select(Runner).where(col(Runner.token_digest) == digest)
+
+
+def serves(runner_id: int) -> Any:
+    """The condition on projects that a runner, which is not shared, serves them."""
+    return col(Project.id).in_(select(col(RunnerProject.project_id)).where(col(RunnerProject.runner_id) == runner_id))
+
+
+def of_project(project_id: int) -> Any:
+    """The condition on runners that they serve this project alone, or it among others."""
+    return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id) == project_id))
+
+
+def projects_of(runner_ids: list[int]) -> Select[int, int]:
+    """(runner, project it serves)."""
+    return (
+        select(col(RunnerProject.runner_id), col(RunnerProject.project_id))
+        .where(col(RunnerProject.runner_id).in_(runner_ids))
+        .order_by(col(RunnerProject.project_id))
+    )
+
+
+def contacted(runner_id: int, moment: datetime, said: dict[str, str | None]) -> Any:
+    """The statement that keeps when a runner called, and what it says of itself."""
+    return update(Runner).where(col(Runner.id) == runner_id).values(contacted_at=moment, **said)
+
+
+def _waits(build: Any) -> list[Any]:
+    # Spelled as the indexes of waiting builds are, without parameters: SQLite takes a partial index only where it can prove that it fits.
+    return [build.status == literal_column("'pending'"), build.queue.is_not(None)]
+
+
+def oldest_of_queues() -> Select[str, int]:
+    """(queue, the oldest build that waits in it). One jump by an index for each queue, however many builds wait."""
+    build, later, oldest = aliased(Build), aliased(Build), aliased(Build)
+    queues = select(select(func.min(build.queue)).where(*_waits(build)).scalar_subquery().label("queue")).cte("queues", recursive=True)
+    following = select(func.min(later.queue)).where(*_waits(later), later.queue > queues.c.queue).correlate(queues).scalar_subquery()
+    queues = queues.union_all(select(following).select_from(queues).where(queues.c.queue.is_not(None)))
+    first = select(func.min(oldest.id)).where(*_waits(oldest), oldest.queue == queues.c.queue).correlate(queues).scalar_subquery()
+    return select(queues.c.queue, first).where(queues.c.queue.is_not(None)).limit(MOST_QUEUES)
+
+
+def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
+    """(queue, project, the oldest build that waits there) of the projects of a runner, by jumps as in `oldest_of_queues`."""
+    build, later, oldest = aliased(Build), aliased(Build), aliased(Build)
+    served = col(RunnerProject.project_id)
+    first = select(func.min(build.queue)).where(*_waits(build), build.project_id == served).correlate(RunnerProject).scalar_subquery()
+    queues = (
+        select(served.label("project_id"), first.label("queue"))
+        .where(col(RunnerProject.runner_id) == runner_id)
+        .cte("queues", recursive=True)
+    )
+    own = later.project_id == queues.c.project_id
+    following = select(func.min(later.queue)).where(*_waits(later), own, later.queue > queues.c.queue).correlate(queues).scalar_subquery()
+    queues = queues.union_all(select(queues.c.project_id, following).where(queues.c.queue.is_not(None)))
+    here = [oldest.project_id == queues.c.project_id, oldest.queue == queues.c.queue]
+    found = select(func.min(oldest.id)).where(*_waits(oldest), *here).correlate(queues).scalar_subquery()
+    return select(queues.c.queue, queues.c.project_id, found).where(queues.c.queue.is_not(None)).limit(MOST_QUEUES)
+
+
+def next_of(queue: str, project_id: int | None) -> Select[Build]:
+    """The oldest build that waits in a queue, or in a project's part of it, held for this transaction; who holds one, keeps others from it."""
+    row: Any = Build
+    statement = select(Build).where(*_waits(row), row.queue == queue)
+    if project_id is not None:
+        statement = statement.where(row.project_id == project_id)
+    return statement.order_by(row.id).limit(1).with_for_update(skip_locked=True, key_share=True)
+
+
+def oldest_id(queue: str) -> Select[int]:
+    row: Any = Build
+    return select(func.min(row.id)).where(*_waits(row), row.queue == queue)
+
+
+def lost(moment: datetime, most: int) -> Select[int]:
+    """The builds whose runner has not called for the time of its lease."""
+    row: Any = Build
+    running = row.status == literal_column("'running'")
+    return select(row.id).where(running, row.lease_until.is_not(None), row.lease_until < moment).order_by(row.lease_until).limit(most)
+
+
+def at_work(since: datetime) -> Select[Build]:
+    """The builds that runners have had since before this moment."""
+    row: Any = Build
+    return select(Build).where(row.status == literal_column("'running'"), row.lease_until.is_not(None), row.started_at < since)
+
+
+def changes_newest_first(build_id: int, most: int) -> Select[CheckStatus, CheckStatus]:
+    """(what it was, what it became) of the last changes of a build."""
+    event: Any = BuildEvent
+    return select(event.was, event.became).where(event.build_id == build_id).order_by(event.id.desc()).limit(most)
+
+
+def unfinished_of(project_id: int) -> Select[Build]:
+    """The builds of a project that runners may take or have; those of outside systems have no commands."""
+    row: Any = Build
+    return select(Build).where(
+        row.project_id == project_id,
+        row.current_id.is_(None),
+        row.status.in_((CheckStatus.PENDING, CheckStatus.RUNNING)),
+        row.commands.is_not(None),
+    )
+
+
+def out_of_queue(project_id: int) -> Any:
+    """The statement that takes a project's unfinished builds out of their queues."""
+    row: Any = Build
+    waiting = [row.project_id == project_id, row.current_id.is_(None), row.status.in_((CheckStatus.PENDING, CheckStatus.RUNNING))]
+    return update(Build).where(*waiting, row.queue.is_not(None)).values(queue=None)
