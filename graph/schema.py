@@ -6,6 +6,7 @@ from strawberry.schema.config import StrawberryConfig
 from graph.declare import install
 from graph.scalars import SCALARS
 from graph.types.branches import BranchMutations
+from graph.types.build_changes import BuildMutations
 from graph.types.commit_comments import CommitCommentMutations
 from graph.types.commit_statuses import CommitStatusMutations
 from graph.types.emails import EmailMutations, EmailQueries
@@ -64,6 +65,7 @@ class Mutation(
     CommitCommentMutations,
     CommitStatusMutations,
     BranchMutations,
+    BuildMutations,
     HookMutations,
     SettingsMutations,
 ):

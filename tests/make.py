@@ -17,8 +17,9 @@ from storage.artifact_folder import FolderStore
 from storage.database import Database, now
 from storage.git.repositories import Repositories
 from storage.secrets import Passwords, TokenCipher, digest, load_key
-from storage.tables import AccessLevel, CounterKind, IssueState, MergeRequestState, NamespaceKind, Visibility
+from storage.tables import AccessLevel, CheckStatus, CounterKind, IssueState, MergeRequestState, NamespaceKind, Visibility
 from storage.tables.base import Row
+from storage.tables.commit_statuses import FINISHED
 from storage.tables.users import PRIVATE_TOKEN
 from storage.uploads import Uploads, new_secret
 from tests.history import make_history
@@ -254,6 +255,25 @@ class Make:
         status = tables.CommitStatus(project_id=project.id, sha=sha, **columns)
         await self.save(status)
         return status
+
+    async def build(self, project: tables.Project, sha: str, **columns: Any) -> tables.Build:
+        """One of an outside system for `master`, pending unless `status` is given, with the times that its status needs."""
+        given = {"name": f"job{next(self._numbers)}", "ref": "master", **columns}
+        build = tables.Build(project_id=project.id, sha=sha, **given)
+        if build.status is not CheckStatus.PENDING:
+            build.started_at = columns.get("started_at", build.created_at)
+        if build.status in FINISHED:
+            build.finished_at = columns.get("finished_at", build.started_at or build.created_at)
+        await self.save(build)
+        return build
+
+    async def runner(self, **columns: Any) -> tables.Runner:
+        """A shared one whose token is `runner-ID`, ID being counted."""
+        number = next(self._numbers)
+        given = {"description": f"Runner {number}", "token_digest": digest(f"runner-{number}"), "shared": True, **columns}
+        runner = tables.Runner(**given)
+        await self.save(runner)
+        return runner
 
     async def _iid(self, project: tables.Project, kind: CounterKind) -> int:
         from storage.tables import counters

@@ -1,15 +1,18 @@
 """What the checks of a commit (builds and commit statuses) come to."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from heapq import merge
 
 from graph.context import Context
 from graph.loading import Loader
 from storage import tables
-from storage.tables import CheckStatus, commit_statuses
+from storage.tables import CheckStatus, builds, commit_statuses
 
 Key = tuple[int, str]
 """A project's id and the full id of a commit in it."""
+Check = tables.Build | tables.CommitStatus
+"""Anything that says of a commit whether it is good."""
 
 
 class ChecksState(StrEnum):
@@ -23,19 +26,24 @@ class ChecksState(StrEnum):
     CANCELED = "canceled"
 
 
-async def newest_checks(context: Context, commits: Iterable[Key]) -> dict[Key, list[tables.CommitStatus]]:
-    """The newest check of each name and ref of each commit, in one statement; a commit without checks is left out."""
+async def newest_checks(context: Context, commits: Iterable[Key]) -> dict[Key, list[Check]]:
+    """The newest attempt of each build and the newest commit status, of each name and ref of each commit, oldest first.
+
+    Two statements, whatever the number of commits; a commit without checks is left out.
+    """
     shas: dict[int, set[str]] = {}
     for project_id, sha in commits:
         shas.setdefault(project_id, set()).add(sha)
-    found: dict[Key, list[tables.CommitStatus]] = {}
+    found: dict[Key, list[Check]] = {}
     if shas:
-        for check in await context.all(commit_statuses.newest(shas)):
+        built: list[Check] = [*await context.all(builds.newest(shas))]
+        said: list[Check] = [*await context.all(commit_statuses.newest(shas))]
+        for check in merge(built, said, key=lambda check: check.created_at):
             found.setdefault((check.project_id, check.sha), []).append(check)
     return found
 
 
-async def checks_of(context: Context, commit: Key) -> list[tables.CommitStatus]:
+async def checks_of(context: Context, commit: Key) -> list[Check]:
     """As `newest_checks`, for a commit among others of its level."""
     return await _loader(context).get(commit) or []
 
@@ -49,14 +57,14 @@ def changed(context: Context, project_id: int, sha: str) -> None:
     context.after_commit.append(context.services.upkeep.wake)
 
 
-def _loader(context: Context) -> Loader[Key, list[tables.CommitStatus]]:
-    async def fetch(commits: list[Key]) -> dict[Key, list[tables.CommitStatus]]:
+def _loader(context: Context) -> Loader[Key, list[Check]]:
+    async def fetch(commits: list[Key]) -> dict[Key, list[Check]]:
         return await newest_checks(context, commits)
 
     return context.loader("newest checks", fetch)
 
 
-def state_of(checks: list[tables.CommitStatus]) -> ChecksState:
+def state_of(checks: Sequence[Check]) -> ChecksState:
     """The `status` of a commit in v3, by its rule over the newest checks (wire facts of a commit's CI record)."""
     statuses = {check.status for check in checks if not _forgiven(check)}
     if not checks:
@@ -72,10 +80,10 @@ def state_of(checks: list[tables.CommitStatus]) -> ChecksState:
     return ChecksState.FAILED
 
 
-def failure_allowed(checks: list[tables.CommitStatus]) -> bool:
+def failure_allowed(checks: Sequence[Check]) -> bool:
     """Whether one of the newest checks failed and was allowed to."""
     return any(_forgiven(check) for check in checks)
 
 
-def _forgiven(check: tables.CommitStatus) -> bool:
+def _forgiven(check: Check) -> bool:
     return check.status is CheckStatus.FAILED and check.allow_failure

@@ -138,8 +138,8 @@ def is_cancelable(build: tables.Build) -> bool:
 
 
 def is_erasable(build: tables.Build) -> bool:
-    """Whether it has ended, and was not erased since."""
-    return build.status in FINISHED and (build.erased_at is None or build.trace_size > 0)
+    """Whether it has ended and was not erased since; an earlier attempt has ended too."""
+    return build.status in FINISHED and build.erased_at is None
 
 
 async def cancel(context: Context, build: tables.Build) -> tables.Build:
@@ -228,14 +228,27 @@ async def place(context: Context, project: tables.Project, sha: str, ref: str | 
     return await in_repository(context, project.id, work)
 
 
-def times(status: CheckStatus, started_at: datetime | None, finished_at: datetime | None) -> None:
-    """Whether a build of this status can have these times. Raises Invalid."""
-    if status is CheckStatus.PENDING and started_at is not None:
+def times(build: tables.Build) -> None:
+    """Raises Invalid where a build of this status cannot have these times."""
+    if build.status is CheckStatus.PENDING and build.started_at is not None:
         raise Invalid("startedAt", "must be blank while the build is pending")
-    if status not in FINISHED and finished_at is not None:
+    if build.status not in FINISHED and build.finished_at is not None:
         raise Invalid("finishedAt", "must be blank until the build has ended")
-    if started_at is not None and finished_at is not None and finished_at < started_at:
+    if build.started_at is not None and build.finished_at is not None and build.finished_at < build.started_at:
         raise Invalid("finishedAt", "must not be before startedAt")
+
+
+async def create_outside(context: Context, build: tables.Build) -> tables.Build:
+    """Writes what an outside system builds. Raises Invalid for times that cannot be."""
+    moment = context.now()
+    times(build)
+    if build.status is CheckStatus.RUNNING:
+        build.started_at = build.started_at or moment
+    elif build.status in FINISHED:
+        build.finished_at = build.finished_at or max(moment, build.started_at or moment)
+    # What is told afterwards was made when it is said to have begun.
+    build.created_at = min(each for each in (moment, build.started_at, build.finished_at) if each is not None)
+    return await create(context, build)
 
 
 async def update_outside(context: Context, build: tables.Build, status: CheckStatus | None, said: dict[str, Any]) -> tables.Build:
@@ -249,11 +262,13 @@ async def update_outside(context: Context, build: tables.Build, status: CheckSta
     if status is not None and status is not row.status:
         if status is CheckStatus.PENDING or BUILD.get((row.status, BECOMING[status])) is not status:
             raise NotAllowed("status", f"A build that is {row.status} does not become {status}.")
-        at = said.get("started_at" if status is CheckStatus.RUNNING else "finished_at")
+        begun = said.get("started_at") or row.started_at
+        now = context.now() if begun is None else max(context.now(), begun)
+        at = begun if status is CheckStatus.RUNNING else said.get("finished_at", now)
         row = await change(context, row, status, at=at) or row
     for column, value in said.items():
         setattr(row, column, value)
-    times(row.status, row.started_at, row.finished_at)
+    times(row)
     row.updated_at = context.now()
     building.changed(context, row.project_id, row.sha)
     return row

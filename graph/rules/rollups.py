@@ -28,13 +28,20 @@ class RollupState(StrEnum):
 class Check(Protocol):
     """A row that says something of a commit. Times are aware."""
 
-    name: str
-    ref: str | None
-    status: CheckStatus
-    allow_failure: bool
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
+    @property
+    def name(self) -> str: ...
+    @property
+    def ref(self) -> str | None: ...
+    @property
+    def status(self) -> CheckStatus: ...
+    @property
+    def allow_failure(self) -> bool: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def started_at(self) -> datetime | None: ...
+    @property
+    def finished_at(self) -> datetime | None: ...
 
 
 C = TypeVar("C", bound=Check)
@@ -91,6 +98,12 @@ class Rollup(Generic[C]):
         """When the last of them ended; None while one has not."""
         ends = [check.finished_at for check in self.checks if check.finished_at is not None]
         return max(ends) if ends and len(ends) == len(self.checks) else None
+
+    @property
+    def coverage(self) -> float | None:
+        """The mean of what the builds among them say, in per cent."""
+        known = [value for check in self.checks if (value := getattr(check, "coverage", None)) is not None]
+        return sum(known) / len(known) if known else None
 
     @property
     def duration_seconds(self) -> float | None:

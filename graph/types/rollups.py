@@ -8,8 +8,10 @@ import strawberry
 from graph.connections import Window
 from graph.context import Info
 from graph.rules import building, rollups
-from graph.rules.policy import Action, require
+from graph.rules.policy import Action, may, require
+from graph.types.builds import Build
 from graph.types.commit_statuses import CommitStatus
+from storage import tables
 
 RollupState = strawberry.enum(
     rollups.RollupState,
@@ -17,7 +19,7 @@ RollupState = strawberry.enum(
     description="What the checks that count come to; `NONE` without any. While one has not ended it is `RUNNING`, or `PENDING` when all"
     " wait; after that a failure that was not allowed makes it `FAILED`.",
 )
-Check = Annotated[CommitStatus, strawberry.union("Check", description="Anything that says of a commit whether it is good.")]
+Check = Annotated[Build | CommitStatus, strawberry.union("Check", description="Anything that says of a commit whether it is good.")]
 
 
 @strawberry.type(description="How many checks there are of each status.")
@@ -41,10 +43,23 @@ class Rollup:
         description="Seconds from when the first of them was made to `startedAt`; null when none said that it runs."
     )
 
-    @strawberry.field(description="Those that failed and were not allowed to, oldest first.")
-    def failing(self, first: Annotated[int, strawberry.argument(description="How many of them; 10, at most 100.")] = 10) -> list[Check]:
+    @strawberry.field(
+        description="How much of the code the tests reached, in per cent: the mean of what builds say. Null when none does, or for who may"
+        " not see builds."
+    )
+    async def coverage(self, info: Info) -> float | None:
         rollup: Any = self
-        return rollup.failing[: Window.of(first, None).size]  # type: ignore[no-any-return]
+        builds = [check for check in rollup.checks if isinstance(check, tables.Build)]
+        return rollup.coverage if builds and await may(info.context, Action.READ_BUILD, builds[0]) else None
+
+    @strawberry.field(description="Those that failed and were not allowed to, oldest first; without builds for who may not see them.")
+    async def failing(
+        self, info: Info, first: Annotated[int, strawberry.argument(description="How many of them; 10, at most 100.")] = 10
+    ) -> list[Check]:
+        rollup: Any = self
+        size = Window.of(first, None).size
+        seen = [each for each in rollup.failing if not isinstance(each, tables.Build) or await may(info.context, Action.READ_BUILD, each)]
+        return seen[:size]
 
 
 @strawberry.type
