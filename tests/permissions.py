@@ -145,6 +145,7 @@ createUpload         401  not_found ok        ok        ok        ok        ok  
 createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok
 createCommitStatus   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+resetRunnersToken    401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 signUp               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 createHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 testHook             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden

@@ -283,6 +283,8 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"projectPath": path, "sha": "master", "state": "SUCCESS"}
         case "updateSettings":
             return {"signInText": "Hello"}
+        case "resetRunnersToken":
+            return {"projectPath": path}
         case "signUp":
             return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
         case "importMergeRequests":

@@ -11,6 +11,7 @@ from graph.mutations import mutation
 from graph.rules import settings
 from graph.rules.policy import Action, require
 from graph.types.inputs import given, sent
+from graph.types.runner_registration import SettingsRunnerRegistration
 from graph.types.visibility import Visibility
 from storage import tables
 
@@ -30,7 +31,7 @@ def _restricted(root: Any) -> Any:
 
 
 @strawberry.type(description="How the instance behaves; administrators alone see and change it.")
-class Settings:
+class Settings(SettingsRunnerRegistration):
     database_id: int = column(tables.Settings.id, description="The v3 id: 1.")
     created_at: datetime = column(description="When the instance was set up.")
     updated_at: datetime = column(description="When a setting was last changed.")

@@ -24,6 +24,7 @@ from storage.tables.notes import Note
 from storage.tables.pipelines import Pipeline
 from storage.tables.projects import Project, Visibility
 from storage.tables.protected_branches import ProtectedBranch
+from storage.tables.registration_tokens import RegistrationToken
 from storage.tables.runners import Runner, RunnerProject
 from storage.tables.settings import BranchProtection, Settings
 from storage.tables.snippets import Snippet
@@ -71,6 +72,7 @@ __all__ = [
     "Project",
     "ProjectMember",
     "ProtectedBranch",
+    "RegistrationToken",
     "RunWhen",
     "Runner",
     "RunnerProject",

@@ -440,6 +440,23 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_table(
+        "registration_tokens",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("scope", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=True),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_registration_tokens_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_registration_tokens")),
+        sa.UniqueConstraint("digest", name=op.f("uq_registration_tokens_digest")),
+        sa.UniqueConstraint("scope", name=op.f("uq_registration_tokens_scope")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("registration_tokens", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_registration_tokens_project_id"), ["project_id"], unique=False)
+
+    op.create_table(
         "runner_projects",
         sa.Column("runner_id", sa.Integer(), nullable=False),
         sa.Column("project_id", sa.Integer(), nullable=False),
@@ -821,3 +838,11 @@ def upgrade() -> None:
         sa.UniqueConstraint("key", name=op.f("uq_trace_parts_key")),
         sqlite_autoincrement=True,
     )
+    with op.batch_alter_table("trace_parts", schema=None) as batch_op:
+        batch_op.create_index(
+            "ix_trace_parts_build_id_later",
+            ["build_id"],
+            unique=False,
+            sqlite_where=sa.text("start > 0"),
+            postgresql_where=sa.text("start > 0"),
+        )

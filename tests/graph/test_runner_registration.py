@@ -1,0 +1,108 @@
+"""Registration tokens: who is shown one, how it is changed."""
+
+from sqlalchemy import select
+
+from storage import tables
+from storage.tables import AccessLevel, Visibility
+from tests.forge import Ask
+from tests.make import Make
+from tests.statements import Statements
+
+INSTANCE = "query { settings { runnersRegistrationToken } }"
+PROJECT = "query ($path: String!) { project(path: $path) { runnersToken } }"
+RESET = """
+mutation ($input: ResetRunnersTokenInput!) {
+  resetRunnersToken(input: $input) { runnersToken { value project { databaseId } } userErrors { field message code } }
+}
+"""
+
+
+async def shown(ask: Ask, project: tables.Project, viewer: tables.User) -> str | None:
+    found: str | None = (await ask.data(PROJECT, viewer, path=str(project.id)))["project"]["runnersToken"]
+    return found
+
+
+class TestTheTokenOfAProject:
+    async def test_is_made_when_it_is_first_shown_and_stays(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+
+        first, second = await shown(ask, project, owner), await shown(ask, project, owner)
+
+        assert first is not None and len(first) == 20
+        assert second == first
+
+    async def test_is_kept_sealed(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        token = await shown(ask, project, owner)
+
+        async with make.services.database.reading() as session:
+            row = await session.scalar(select(tables.RegistrationToken))
+
+        assert token is not None
+        assert token not in (row.digest, row.sealed)
+        assert make.services.cipher.decrypt(row.sealed) == token
+
+    async def test_is_shown_to_masters_alone(self, ask: Ask, make: Make) -> None:
+        master, developer = await make.user(), await make.user()
+        members = [(master, AccessLevel.MASTER), (developer, AccessLevel.DEVELOPER)]
+        project = await make.project(members=members, visibility=Visibility.PUBLIC)
+
+        assert await shown(ask, project, master)
+        assert await shown(ask, project, developer) is None
+        assert await shown(ask, project, await make.user()) is None
+
+    async def test_is_another_for_each_project(self, ask: Ask, make: Make) -> None:
+        owner = await make.user()
+
+        tokens = {await shown(ask, await make.project(owner=owner), owner) for _ in range(2)}
+
+        assert len(tokens) == 2
+
+    async def test_costs_the_same_for_one_project_and_for_many(self, ask: Ask, make: Make, statements: Statements) -> None:
+        owner = await make.user()
+        for _ in range(6):
+            await make.project(owner=owner)
+        query = "query ($first: Int!) { projects(first: $first) { nodes { runnersToken } } }"
+        await ask.data(query, owner, first=6)
+
+        with statements.counted() as one:
+            await ask.data(query, owner, first=1)
+        with statements.counted() as many:
+            found = await ask.data(query, owner, first=6)
+
+        assert len({project["runnersToken"] for project in found["projects"]["nodes"]}) == 6
+        assert len(one) == len(many)
+
+
+class TestTheTokenOfTheInstance:
+    async def test_is_shown_to_administrators(self, ask: Ask, make: Make) -> None:
+        admin = await make.admin()
+
+        first, second = [(await ask.data(INSTANCE, admin))["settings"]["runnersRegistrationToken"] for _ in range(2)]
+
+        assert first and first == second
+
+    async def test_and_to_nobody_else(self, ask: Ask, make: Make) -> None:
+        assert await ask.codes(INSTANCE, await make.user()) == ["FORBIDDEN"]
+
+
+class TestReset:
+    async def test_gives_a_project_another_token(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        old = await shown(ask, project, owner)
+
+        data = await ask.data(RESET, owner, input={"projectPath": str(project.id)})
+
+        found = data["resetRunnersToken"]["runnersToken"]
+        assert found == {"value": await shown(ask, project, owner), "project": {"databaseId": project.id}}
+        assert found["value"] != old
+
+    async def test_makes_the_first_token_too(self, ask: Ask, make: Make) -> None:
+        admin = await make.admin()
+
+        found = (await ask.data(RESET, admin, input={}))["resetRunnersToken"]["runnersToken"]
+
+        assert found == {"value": (await ask.data(INSTANCE, admin))["settings"]["runnersRegistrationToken"], "project": None}
+
+    async def test_of_the_instance_is_for_administrators(self, ask: Ask, make: Make) -> None:
+        assert await ask.codes(RESET, await make.user(), input={}) == ["FORBIDDEN"]
