@@ -115,6 +115,14 @@ class TestAccepting:
         await accept(merges, proposal, people["developer"], sha=head.upper())
         assert await merges.holds(head)
 
+    async def test_fetches_what_a_fork_proposes(self, make: Make, merges: Merges, people: dict[str, tables.User]) -> None:
+        fork = Merges(make, await make.project(source=merges.services.repositories.path_of(merges.project.id)), people["reporter"])
+        head = await fork.commit("theirs")
+        row = await make.merge_request(merges.project, author=people["reporter"], source_branch="theirs", source_project_id=fork.project.id)
+        await accept(merges, Proposal(row, head), people["developer"])
+        stored = await merged(merges, Proposal(row, head))
+        assert (stored.commit_count, stored.files) == (1, 1)
+
 
 class TestRefusing:
     @pytest.mark.parametrize("name", ["outsider", "reporter"])
