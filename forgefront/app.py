@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import rest_v3
-from forgefront import health, uploads
+from forgefront import artifacts, health, uploads
 from forgefront.config import Config
 from forgefront.engine import Engine
 from forgefront.git_http import GitHttp
@@ -21,10 +21,12 @@ from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
 from forgefront.worker import Worker, every
 from graph import upkeep
+from graph.artifact_access import ArtifactAccess
 from graph.events.deliver import Deliverer
 from graph.git_access import GitAccess
 from graph.http import door
 from graph.packing import pack_scattered
+from graph.rules import objects
 from graph.rules.uploads import sweep
 from storage.database import is_unavailable, now
 from storage.git.transport import Transport
@@ -54,6 +56,7 @@ class App(Engine):
         if config.metrics:
             self._exact["/-/metrics"] = metrics
         self._uploaded = uploads.UploadDoor(self.graph, self.uploads)
+        self._artifacts = artifacts.ArtifactDoor(ArtifactAccess(self.graph.services))
         self._rest = rest_v3.application(self.graph, external_url=config.base_url, profile=config.v3_profile)
         transport = Transport(processes=config.git_processes, largest_push=config.largest_push * 1024 * 1024)
         access = GitAccess(self.graph.services)
@@ -66,6 +69,7 @@ class App(Engine):
                 "deliveries": self._deliverer.run,
                 "upkeep": partial(upkeep.run, self.graph.services),
                 "old events": every(SWEEP_SECONDS, self._deliverer.sweep),
+                "objects of no build": every(SWEEP_SECONDS, partial(objects.sweep, self.graph.services)),
                 "files of no upload": every(SWEEP_SECONDS, partial(sweep, self.graph.services)),
                 "packing": every(PACKING_SECONDS, partial(pack_scattered, self.graph.services)),
             }
@@ -121,6 +125,10 @@ class App(Engine):
         if scope["type"] == "http" and self._uploaded.matches(path):
             scope["state"]["route"] = uploads.ROUTE
             await self._uploaded(scope, receive, send)
+            return
+        if scope["type"] == "http" and self._artifacts.matches(path):
+            scope["state"]["route"] = artifacts.ROUTE
+            await self._artifacts(scope, receive, send)
             return
         found = self._exact.get(path)
         if found is None and self._git.serves(scope):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from sqlalchemy import Select, select
 
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
+from graph.line import Line
 from graph.loading import Loader
 from graph.noticed import Noticed
 from graph.rules.throttling import Failures
@@ -27,6 +28,9 @@ from storage.uploads import Uploads
 SIGN_UPS = 60
 """How many strangers may ask for an account in a minute, in one process."""
 
+WRONG_REGISTRATIONS = 60
+"""How many wrong registration tokens are looked up in a minute before their senders have to wait, in one process."""
+
 COPIES = 2
 """How many repositories are copied at once for forks, in one process."""
 
@@ -40,7 +44,8 @@ class Services:
 
     `ssh_prefix` and the full path of a project make the address to clone it from over SSH; it is empty where that is not served.
 
-    `largest_artifact` and `largest_trace` are in bytes.
+    `largest_artifact` and `largest_trace` are in bytes. `build_lease` is how many seconds a runner may be silent before it loses a
+    build, `build_timeout` how many a build may run whose job does not say.
 
     `progress` is told, from a thread, how far a long work is: its phase, how many of its steps are done, how many there are.
     """
@@ -56,21 +61,61 @@ class Services:
     avatar_url_template: str | None = None
     largest_artifact: int = 5 * 2**30
     largest_trace: int = 64 * 2**20
+    build_lease: int = 60
+    build_timeout: int = 3600
     clock: Callable[[], datetime] = now
     progress: Callable[[str, int, int], None] | None = None
     sign_in_failures: Failures = field(default_factory=Failures)
     sign_ups: Failures = field(default_factory=lambda: Failures(most=SIGN_UPS))
+    registrations: Failures = field(default_factory=lambda: Failures(most=WRONG_REGISTRATIONS))
     outbox: Outbox = field(default_factory=Outbox)
     upkeep: Wake = field(default_factory=Wake)
+    line: Line = field(default_factory=Line)
     noticed: Noticed = field(default_factory=Noticed)
     copying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COPIES))
 
 
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that an operation named and the viewer may have; the door that ran it sends the bytes. `size` is in bytes."""
+
+    objects: ObjectStore
+    key: str
+    name: str
+    size: int
+
+    def open(self, start: int, size: int) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """`size` bytes from `start` on, in pieces. Raises FileNotFoundError when entered and it is gone meanwhile, OSError."""
+        return self.objects.open(self.key, start, size)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A runner that calls, by its own token or by that of a build that it was given. `digest` is that token's SHA-256."""
+
+    runner: tables.Runner
+    digest: str
+    build: tables.Build | None = None
+
+    def had(self, build: tables.Build) -> bool:
+        """Whether the build is, or was at its end, this runner's; by a build's token of none but that one, as long as it is good."""
+        own = self.build is None or (self.build.id == build.id and self.digest == build.token_digest)
+        return own and build.runner_id == self.runner.id
+
+    def has(self, build: tables.Build) -> bool:
+        """Whether the runner has the build now."""
+        return self.had(build) and build.status is tables.CheckStatus.RUNNING and build.lease_until is not None
+
+
 @dataclass
 class Context:
-    """`after_commit` holds what must happen once the change is kept, and never when it was rolled back.
+    """`machine_or_none` is the runner that calls, where no user does.
+
+    `after_commit` holds what must happen once the change is kept, and never when it was rolled back.
 
     `undo` holds what takes back effects outside the database when the change was not kept; it runs after the rollback.
+
+    `files` are those that the operation named, by the handles that its answer has.
     """
 
     services: Services
@@ -80,7 +125,13 @@ class Context:
     loaders: dict[Hashable, Loader[Any, Any]] = field(default_factory=dict)
     after_commit: list[Callable[[], Any]] = field(default_factory=list)
     undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    files: dict[str, StoredFile] = field(default_factory=dict)
     sessions: AsyncExitStack = field(default_factory=AsyncExitStack)
+    machine_or_none: Machine | None = None
+
+    @property
+    def runner_or_none(self) -> tables.Runner | None:
+        return self.machine_or_none.runner if self.machine_or_none is not None else None
 
     @property
     def viewer(self) -> tables.User:

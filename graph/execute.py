@@ -6,7 +6,7 @@ One operation is one transaction; `graph/mutations.py` keeps a mutation that nei
 import asyncio
 import hmac
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,10 +29,12 @@ from graphql import (
 )
 
 from graph import limits
-from graph.context import Context, Services
+from graph.context import Context, Machine, Services, StoredFile
 from graph.errors import BadRequest, Code, Forbidden, Internal, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.filling import Filler, may_wait
+from graph.rules import machines
 from graph.rules.naming import storable
+from graph.rules.runners import LONGEST_WAIT
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.transaction import session_for, take_back
 from storage import tables
@@ -43,6 +45,10 @@ from storage.uploads import Incoming
 
 OPEN_FIELDS = frozenset({"signIn", "signUp"})
 """The root fields that need no viewer, each only where it stands alone."""
+MACHINE_FIELDS = frozenset({"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload"})
+"""The root fields that runners may ask for, each only where it stands alone; they are nobody everywhere else."""
+PATIENT_FIELDS = {"claimBuild": float(LONGEST_WAIT)}
+"""The root fields that may wait for something to happen, and for how many seconds beyond the time of an operation."""
 SECONDS = 10.0
 """The longest that an operation runs."""
 CACHED_DOCUMENTS = 1000
@@ -58,12 +64,19 @@ class InvalidOperation(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An operation that was parsed and validated. `open` ones need no viewer. `schema` is what it was validated against."""
+    """An operation that was parsed and validated. `open` ones need no viewer. `schema` is what it was validated against.
+
+    `root` is its root field, where it has one alone.
+    """
 
     name: str | None
     document: DocumentNode
     kind: str
-    open: bool
+    root: str | None
+
+    @property
+    def open(self) -> bool:
+        return self.root in OPEN_FIELDS
 
     @property
     def schema(self) -> Any:
@@ -99,6 +112,8 @@ class Outcome:
     data: dict[str, Any] | None
     errors: list[Problem] = field(default_factory=list)
     viewer_id: int | None = None
+    files: Mapping[str, StoredFile] = field(default_factory=dict)
+    """What the data names by a handle (`Artifact.stream`), to be sent by the door that ran the operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +160,7 @@ def _collect(node: Any, fragments: dict[str, FragmentDefinitionNode], used: dict
 
 def _prepared(document: DocumentNode, operation: OperationDefinitionNode) -> Prepared:
     roots = operation.selection_set.selections
-    alone = len(roots) == 1 and isinstance(roots[0], FieldNode) and roots[0].name.value in OPEN_FIELDS
+    alone = roots[0].name.value if len(roots) == 1 and isinstance(roots[0], FieldNode) else None
     return Prepared(operation.name.value if operation.name else None, document, operation.operation.value, alone)
 
 
@@ -229,7 +244,7 @@ class Graph:
     ) -> Outcome:
         if not _all_storable(variables):
             return Outcome(None, [Problem(Code.BAD_REQUEST, "A text has characters that cannot be stored.")])
-        limit = asyncio.timeout(seconds)
+        limit = asyncio.timeout(None if seconds is None else seconds + PATIENT_FIELDS.get(prepared.root or "", 0.0))
         try:
             async with limit:
                 return await self._run(prepared, variables, credential, request_id)
@@ -247,27 +262,35 @@ class Graph:
         database = self.services.database
         if prepared.kind == "query":
             async with session_for(database, writing=False) as session:
-                viewer = await self._viewer(session, credential, prepared)
+                viewer, _ = await self._caller(session, credential, prepared)
                 context = Context(self.services, session, viewer, request_id)
                 return self._outcome(await self._execute(prepared, variables, context), context)
         async with session_for(database, writing=False) as session:
-            viewer = await self._viewer(session, credential, prepared)
+            viewer, machine = await self._caller(session, credential, prepared)
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
             async with AsyncExitStack() as sessions:
                 session = await sessions.enter_async_context(session_for(database, writing=True))
-                context = Context(self.services, session, viewer, request_id, undo=undo, sessions=sessions)
+                context = Context(self.services, session, viewer, request_id, undo=undo, sessions=sessions, machine_or_none=machine)
                 return self._outcome(await self._execute(prepared, variables, context), context)
         finally:
             await take_back(undo)
 
-    async def _viewer(self, session: Session, credential: str | Operator | None, prepared: Prepared) -> tables.User | None:
+    async def _caller(
+        self, session: Session, credential: str | Operator | None, prepared: Prepared
+    ) -> tuple[tables.User | None, Machine | None]:
+        """The viewer, or the runner where it is one that calls. Raises Unauthenticated."""
         if isinstance(credential, Operator):
-            return await _acting_as(session, credential)
+            return await _acting_as(session, credential), None
+        if credential is not None and machines.is_token(credential):
+            machine = await machines.authenticate(session, credential) if prepared.root in MACHINE_FIELDS else None
+            if machine is None:
+                raise Unauthenticated
+            return None, machine
         viewer = await authenticate(session, credential)
         if viewer is None and not prepared.open:
             raise Unauthenticated
-        return viewer
+        return viewer, None
 
     async def _execute(self, prepared: Prepared, variables: dict[str, Any], context: Context) -> ExecutionResult:
         result = execute(
@@ -283,7 +306,7 @@ class Graph:
 
     def _outcome(self, result: ExecutionResult, context: Context) -> Outcome:
         problems = [_of_graphql(error, context.request_id) for error in result.errors or ()]
-        return Outcome(result.data, problems, context.viewer_or_none.id if context.viewer_or_none else None)
+        return Outcome(result.data, problems, context.viewer_or_none.id if context.viewer_or_none else None, context.files)
 
 
 async def authenticate(session: Session, credential: str | None) -> tables.User | None:

@@ -5,6 +5,7 @@ from strawberry.schema.config import StrawberryConfig
 
 from graph.declare import install
 from graph.scalars import SCALARS
+from graph.types.artifacts import ArtifactMutations
 from graph.types.branches import BranchMutations
 from graph.types.build_changes import BuildMutations
 from graph.types.commit_comments import CommitCommentMutations
@@ -26,6 +27,7 @@ from graph.types.projects import ProjectQueries
 from graph.types.settings import SettingsMutations, SettingsQueries
 from graph.types.snippets import SnippetMutations
 from graph.types.ssh_keys import SshKeyMutations, SshKeyQueries
+from graph.types.traces import TraceMutations
 from graph.types.uploads import UploadMutations
 from graph.types.users import UserMutations, UserQueries
 
@@ -66,6 +68,8 @@ class Mutation(
     CommitStatusMutations,
     BranchMutations,
     BuildMutations,
+    TraceMutations,
+    ArtifactMutations,
     HookMutations,
     SettingsMutations,
 ):

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from rest_v3 import openapi, profiles
 from rest_v3.door import Door
-from rest_v3.endpoint import Graph
+from rest_v3.endpoint import Endpoint, Graph
 from rest_v3.operations import Operations, Prepare
-from rest_v3.receiving import endpoint_for
+from rest_v3.receiving import Receiver
 from rest_v3.route import Route
+from rest_v3.sending import Sender
 
 ROUTES_FOLDER = Path(__file__).parent / "routes"
 
@@ -34,8 +35,18 @@ def application(
     if operations is None:
         operations = Operations.read(ROUTES_FOLDER, _prepare())
     base_url = external_url.rstrip("/") + "/api/v3"
-    endpoints = [endpoint_for(route, operations, graph, base_url) for route in profiles.under(profile, routes)]
+    endpoints = [_endpoint(route, operations, graph, base_url) for route in profiles.under(profile, routes)]
     return Door(endpoints, openapi.pages(endpoints, base_url))
+
+
+def _endpoint(route: Route, operations: Operations, graph: Graph, base_url: str) -> Endpoint:
+    """The row, ready to answer. Raises BadRowError."""
+    kind = Endpoint
+    if route.stream is not None:
+        kind = Sender
+    elif any(parameter.kind == "file" for parameter in route.params):
+        kind = Receiver
+    return kind(route, operations, graph, base_url)
 
 
 def _prepare() -> Prepare:

@@ -11,6 +11,7 @@ from rest_v3.endpoint import Endpoint, Request, Response
 from rest_v3.errors import refusal
 from rest_v3.route import Route
 from rest_v3.router import Place, Router, segments_of, split
+from rest_v3.sending import FileResponse, send_file
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,12 @@ class Door:
             response.headers.append((b"x-request-id", str(request_id).encode("latin-1", "replace")))
         if b"origin" in headers:
             response.headers.extend(ANY_ORIGIN)
-        await _send(send, response, bodiless=scope["method"] == "HEAD")
+        bodiless = scope["method"] == "HEAD"
+        if isinstance(response, FileResponse):
+            if await send_file(receive, send, response, NOSNIFF, bodiless=bodiless):
+                return
+            response = _refused(404, "404 Not Found")
+        await _send(send, response, bodiless=bodiless)
 
     async def _answer(self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], request_id: str) -> Response | None:
         segments = segments_of(scope)
@@ -92,7 +98,7 @@ class Door:
         state["route"] = "/api/v3" + target.route.path
         query = scope.get("query_string", b"")
         response = await target.answer(Request(method, values, segments, query, headers, receive, request_id, state))
-        if response is not None:
+        if response is not None and not isinstance(response, FileResponse):
             response.headers.append(JSON)
             if response.status == 405:
                 return _with_allow(response, place)

@@ -53,6 +53,10 @@ KINDS: Mapping[str, Schema] = {
 """JSON schemas of the kinds of parameters; one that is not here is text."""
 
 
+BYTES: Schema = {"application/octet-stream": {}}
+"""The content of an answer that is a file."""
+
+
 def pages(endpoints: Iterable[Endpoint], base_url: str) -> list[tuple[str, Page]]:
     """What is served beside the rows: the document at openapi.json, the page at docs."""
     base_path = escape(urlsplit(base_url).path)
@@ -192,8 +196,10 @@ def _responses(endpoint: Endpoint) -> Schema:
     if route.refuses is None:
         responses[str(route.success)] = {
             "description": "Done." if route.method != "GET" else "Found.",
-            "content": {"application/json": {"schema": _answer(endpoint)}},
+            "content": {"application/json": {"schema": _answer(endpoint)}} if route.stream is None else BYTES,
         }
+        if route.stream is not None:
+            responses["206"] = {"description": "The one range that was asked for.", "content": BYTES}
         if endpoint.paginated and not route.whole:
             responses[str(route.success)]["headers"] = _paging_headers(route.total)
     for status in sorted(_error_statuses(endpoint)):
@@ -214,6 +220,8 @@ def _error_statuses(endpoint: Endpoint) -> set[int]:
     if route.limit is not None:
         codes.add("TOO_LARGE")
     statuses = {route.refuses} if route.refuses is not None else {400} if len(route.params) > len(route.path_names) else set()
+    if route.stream is not None:
+        statuses.add(416)
     for code in codes | route.errors.keys():
         answer = route.errors.get(code, STATUSES[code])
         status = answer[0] if isinstance(answer, tuple) else answer

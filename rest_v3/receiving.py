@@ -19,12 +19,6 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk, the quota or the file may not grow (RELIABILITY R11)."""
 
 
-def endpoint_for(route: Route, operations: Operations, graph: Graph, base_url: str) -> Endpoint:
-    """The row, ready to answer. Raises BadRowError."""
-    kind = Receiver if any(parameter.kind == "file" for parameter in route.params) else Endpoint
-    return kind(route, operations, graph, base_url)
-
-
 class Gone(Exception):
     """The caller went away before all was read."""
 

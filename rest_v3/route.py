@@ -59,6 +59,8 @@ class Route:
     """The status with which the row refuses everybody whom its operation, usually `Viewer`, lets pass."""
     limit: str | None = None
     """Where the guard's data says how many bytes the row's file may have, as `project.uploadLimit`; a row with a file has one."""
+    stream: str | None = None
+    """The key in what the row gives that names the file which is its answer; `{"message": …}` stays the form of its errors."""
     shape: str | None = None
     """The name of the closed key set that the answer has; of one entry where the answer is a list."""
     section: str = ""

@@ -69,11 +69,9 @@ class ObjectStore(ABC):
     def sweep(self) -> None:
         """Removes what a killed process left half written. Only at start and under the instance's lock."""
 
-    async def put_bytes(self, data: bytes) -> str:
-        """Keeps a text that is in the memory anyway, and gives its new key."""
-        key = new_key()
+    async def put_bytes(self, key: str, data: bytes) -> None:
+        """Keeps what is in the memory anyway."""
         await self.put(key, _one(data), len(data))
-        return key
 
     async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
         """As `open`, all at once: for what is known to be small."""
@@ -81,6 +79,7 @@ class ObjectStore(ABC):
             return b"".join([piece async for piece in pieces])
 
     async def erase_all(self, keys: list[str]) -> None:
+        """As `erase`, for many."""
         for key in keys:
             await self.erase(key)
 

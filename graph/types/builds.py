@@ -13,9 +13,11 @@ from graph.rules import builds, commits
 from graph.rules.commits import ProjectCommit
 from graph.rules.policy import Action, may, require
 from graph.scalars import GitOid
+from graph.types.artifacts import BuildArtifact
 from graph.types.commit_statuses import BuildStatus
 from graph.types.inputs import DateTimeRange
 from graph.types.runners import Runner
+from graph.types.traces import BuildTraces
 from graph.types.users import User
 from storage import tables
 from storage.tables import builds as statements
@@ -24,6 +26,7 @@ from storage.tables import issues as issue_statements
 if TYPE_CHECKING:
     from graph.types.commits import Commit
     from graph.types.merge_requests import MergeRequest
+    from graph.types.pipelines import Pipeline
     from graph.types.projects import Project
 
 NEWEST_FIRST = Order(tables.Build.id, descending=True)
@@ -75,7 +78,7 @@ def _row(build: Any) -> tables.Build:
     project_key="project_id",
     action=Action.READ_BUILD,
 )
-class Build(Node):
+class Build(BuildArtifact, BuildTraces, Node):
     database_id: int = column(tables.Build.id, description="The v3 id. An attempt that was superseded has one of its own.")
     project_id: int = column(description="The v3 id of the project.")
     sha: GitOid = column(description="The full id of the commit.")
@@ -95,6 +98,9 @@ class Build(Node):
     erased_at: datetime | None = column(description="When its trace and its artifact were taken away, if they were.")
     user: User | None = to_one(tables.Build.user_id, description="Who made it, as by a push; null when nobody did, or the account is gone.")
     runner: Runner | None = to_one(tables.Build.runner_id, description="What runs it, or ran it; null when none has taken it.")
+    pipeline: Annotated["Pipeline", strawberry.lazy("graph.types.pipelines")] | None = to_one(
+        tables.Build.pipeline_id, description="What it is a part of; null when an outside system made it."
+    )
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.Build.project_id, description="Where it belongs."
     )

@@ -14,6 +14,7 @@ from graph.context import Context, Info
 from graph.declare import Node, column, connection_field, entity, narrowed, order_of, to_many, to_one, window_of
 from graph.rules import finding
 from graph.rules.policy import Action, may, project_level, visible_projects
+from graph.types.artifacts import ProjectArtifacts
 from graph.types.branches import ProjectBranches
 from graph.types.builds import ProjectBuilds
 from graph.types.commits import ProjectCommits
@@ -64,6 +65,7 @@ class Project(
     ProjectIssues,
     ProjectMergeRequests,
     ProjectBuilds,
+    ProjectArtifacts,
     ProjectLabels,
     ProjectMilestones,
     ProjectSnippets,

@@ -3,11 +3,15 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, UniqueConstraint
-from sqlmodel import Field
+from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, delete, select, text, union_all
+from sqlmodel import Field, col
 
 from storage.database import Timestamp, now
 from storage.tables.base import Row, refers
+from storage.tables.builds import Build
+from storage.tables.commit_statuses import FINISHED
+
+_LATER = text("start > 0")
 
 
 class Artifact(Row, table=True):
@@ -28,9 +32,64 @@ class TracePart(Row, table=True):
     """A stretch of a build's trace: `size` bytes from the byte `start` on. The parts of a finished build are joined into one."""
 
     __tablename__ = "trace_parts"
-    __table_args__: Any = (UniqueConstraint("build_id", "start"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        UniqueConstraint("build_id", "start"),
+        Index("ix_trace_parts_build_id_later", "build_id", sqlite_where=_LATER, postgresql_where=_LATER),
+        {"sqlite_autoincrement": True},
+    )
 
     build_id: int = refers("builds.id")
     start: int = Field(sa_type=BigInteger)
     size: int = Field(sa_type=BigInteger)
     key: str = Field(max_length=64, unique=True)
+
+
+def of_builds(build_ids: list[int]) -> Select[Artifact]:
+    """What these builds have left."""
+    return select(Artifact).where(col(Artifact.build_id).in_(build_ids))
+
+
+def of_build(project_id: int, build_id: int) -> Select[Artifact]:
+    """What a build of the project has left, also one that a retry superseded."""
+    return select(Artifact).where(col(Artifact.build_id) == build_id, col(Artifact.project_id) == project_id)
+
+
+def ends_of_traces(build_ids: list[int], size: int) -> Select[TracePart]:
+    """The parts that hold the last `size` bytes of each trace, in order."""
+    part = TracePart
+    ends = col(part.start) + col(part.size) > col(Build.trace_size) - size
+    wanted: Select[TracePart] = select(part).join(Build, col(Build.id) == col(part.build_id)).where(col(part.build_id).in_(build_ids), ends)
+    return wanted.order_by(col(part.build_id), col(part.start))
+
+
+def parts_of_trace(build_id: int) -> Select[TracePart]:
+    """All parts, in order."""
+    return select(TracePart).where(col(TracePart.build_id) == build_id).order_by(col(TracePart.start))
+
+
+def traces_to_join(before: datetime, limit: int) -> Select[int]:
+    """Builds that ended before this moment and whose traces have several parts."""
+    several = select(col(TracePart.build_id)).where(col(TracePart.start) > 0).distinct().subquery()
+    ended = col(Build.status).in_(FINISHED), col(Build.finished_at) < before
+    return select(col(Build.id)).join(several, several.c.build_id == col(Build.id)).where(*ended).limit(limit)
+
+
+def forget_later_parts(build_id: int) -> Delete:
+    """Leaves only the first part of a trace, which is to hold all of it."""
+    return delete(TracePart).where(col(TracePart.build_id) == build_id, col(TracePart.start) > 0)
+
+
+def known(keys: list[str]) -> Any:
+    """Which of these objects a row names."""
+    return union_all(*(select(col(table.key)).where(col(table.key).in_(keys)) for table in (Artifact, TracePart)))
+
+
+def keys_of_builds(build_ids: list[int]) -> Any:
+    """The objects of these builds."""
+    return union_all(*(select(col(table.key)).where(col(table.build_id).in_(build_ids)) for table in (Artifact, TracePart)))
+
+
+def keys_of_projects(project_ids: list[int], limit: int) -> Any:
+    """The objects of all builds of these projects, or so many of them."""
+    parts = select(col(TracePart.key)).join(Build, col(Build.id) == col(TracePart.build_id)).where(col(Build.project_id).in_(project_ids))
+    return union_all(select(col(Artifact.key)).where(col(Artifact.project_id).in_(project_ids)), parts).limit(limit)

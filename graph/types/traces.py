@@ -1,0 +1,85 @@
+"""Traces: what builds print."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+
+from graph.context import Context, Info
+from graph.declare import ENTITIES, parse_global_id
+from graph.errors import NotFound
+from graph.mutations import mutation
+from graph.rules import artifacts, finding, traces
+from graph.rules.policy import Action
+from graph.scalars import BigInt
+from graph.types.inputs import InProject, find, value_or
+from storage import tables
+
+if TYPE_CHECKING:
+    from graph.types.builds import Build
+
+LINES = 20
+
+
+@strawberry.type(description="What a build has printed.")
+class BuildTrace:
+    lines: list[str] = strawberry.field(description="Its last lines, the newest at the end; very long ones are cut.")
+    total_bytes: BigInt = strawberry.field(description="How many bytes it has in UTF-8.")
+
+
+@strawberry.type
+class BuildTraces:
+    """The part of a build that is about its trace."""
+
+    @strawberry.field(description="What it has printed; null when that was erased, or cannot be read.")
+    async def trace(
+        self,
+        info: Info,
+        last: Annotated[int, strawberry.argument(description="How many lines; 20, at most 1000, of the last 256 KiB.")] = LINES,
+    ) -> BuildTrace | None:
+        build: Any = self
+        if build.erased_at is not None:
+            return None
+        return BuildTrace(lines=await traces.tail(info.context, build, last), total_bytes=BigInt(build.trace_size))
+
+
+async def find_written(context: Context, input: InProject) -> tables.Build:
+    """The build that an input names, for those who may write it. Raises NotFound, Forbidden."""
+    if context.machine_or_none is None:
+        _, build = await find(context, tables.Build, input, action=Action.READ_BUILD)
+    else:
+        kind, key = parse_global_id(value_or(input.id, "")) or ("", "")
+        number = finding.as_id(key) if kind == ENTITIES[tables.Build].name else value_or(input.database_id, None)
+        found = await context.rows_by_id(tables.Build).get(number) if number is not None else None
+        if found is None:
+            raise NotFound("Build")
+        build = found
+    await artifacts.may_write(context, build)
+    return build
+
+
+@strawberry.input(description="What a build has printed since.")
+class AppendBuildTraceInput(InProject):
+    text: str = strawberry.field(description="The text, at most 1 MiB in UTF-8.")
+    offset: BigInt = strawberry.field(
+        description="How many bytes (in UTF-8) came before it. What the trace has already is not added again, so a repeat is harmless; "
+        "a gap is refused."
+    )
+
+
+@mutation(
+    entity="build",
+    returns=Annotated["Build", strawberry.lazy("graph.types.builds")],
+    entity_description="The build.",
+    description="Adds to what a build has printed; developers may. Beyond the instance's limit the trace is cut, with a line that says so.",
+)
+async def append_build_trace(info: Info, input: AppendBuildTraceInput) -> Any:
+    context = info.context
+    # The object is written before this operation's own transaction begins.
+    async with context.aside() as early:
+        build = await find_written(early, input)
+    return await traces.append(context, build, input.text, int(input.offset))
+
+
+@strawberry.type
+class TraceMutations:
+    append_build_trace = append_build_trace
