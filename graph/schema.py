@@ -22,8 +22,10 @@ from graph.types.merging import MergingMutations
 from graph.types.milestones import MilestoneMutations
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
+from graph.types.pipelines import PipelineQueries
 from graph.types.project_changes import ProjectMutations
 from graph.types.projects import ProjectQueries
+from graph.types.runner_registration import RunnerRegistrationMutations
 from graph.types.settings import SettingsMutations, SettingsQueries
 from graph.types.snippets import SnippetMutations
 from graph.types.ssh_keys import SshKeyMutations, SshKeyQueries
@@ -42,6 +44,7 @@ class Query(
     ProjectQueries,
     IssueQueries,
     HookQueries,
+    PipelineQueries,
     SettingsQueries,
 ):
     pass
@@ -72,6 +75,7 @@ class Mutation(
     ArtifactMutations,
     HookMutations,
     SettingsMutations,
+    RunnerRegistrationMutations,
 ):
     pass
 

@@ -15,6 +15,7 @@ from graph.connections import Listing, Order, Page, Window
 from graph.context import Context
 from graph.errors import Forbidden, Invalid, NotAllowed, NotFound, Required
 from graph.rules import building, finding, naming, settings
+from graph.rules.ci import pipelines
 from graph.rules.commits import in_repository
 from graph.rules.policy import visible_projects
 from graph.rules.states import BECOMING, BUILD, BuildAction
@@ -66,6 +67,9 @@ async def after_change(context: Context, build: tables.Build, was: CheckStatus |
         tables.BuildEvent(project_id=build.project_id, build_id=build.id, was=was, became=build.status, created_at=build.updated_at)
     )
     building.changed(context, build.project_id, build.sha)
+    await pipelines.advance(context, build)
+    if build.status is CheckStatus.PENDING and build.queue is not None:
+        context.after_commit.append(context.services.line.ring)
 
 
 async def create(context: Context, build: tables.Build) -> tables.Build:

@@ -21,6 +21,9 @@ from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context, Services
 from graph.errors import NotFound
+from graph.events.payloads import full_path
+from graph.rules.ci import planning
+from graph.rules.ci.planning import Plan
 from graph.transaction import kept
 from storage import tables
 from storage.git import indexing
@@ -59,6 +62,7 @@ class News:
     the default branch all that it holds. `commits` are the newest of them, newest first, at most LARGEST_SHOWN. `mentioning` are those,
     newest first, whose message may name an issue; of the default branch only, at most MOST_MENTIONING. Of a tag, of what is gone, and
     of branches beyond the MOST_TOLD of one push nothing is told. `indexed` says that the index has all that the branch holds.
+    `plan` is what is to be built for it, also for a tag.
     """
 
     update: Update
@@ -66,6 +70,7 @@ class News:
     commits: tuple[Commit, ...] = ()
     mentioning: tuple[Commit, ...] = ()
     indexed: bool = False
+    plan: Plan | None = None
 
     @property
     def is_new(self) -> bool:
@@ -74,13 +79,20 @@ class News:
 
 
 async def index(services: Services, project_id: int, updates: Sequence[Update]) -> list[News]:
-    """Indexes what these moves brought, in transactions of its own; one `News` for each of them, in their order.
+    """Indexes what these moves brought, in transactions of its own, and plans what to build; one `News` for each of them, in their order.
 
     To be called outside of any writing transaction. Raises NotFound when the project goes meanwhile. Of a repository that
     cannot be read nothing is told, and nothing is `indexed`.
     """
+    told = await _told(services, project_id, updates)
+    plans = await planning.plans(services.repositories, project_id, updates, lambda: _built_path(services, project_id))
+    return [replace(told[update], plan=plans.get(update)) for update in updates]
+
+
+async def _told(services: Services, project_id: int, updates: Sequence[Update]) -> dict[Update, News]:
+    """The news of `index`, without plans."""
     if not any(_is_branch(update) for update in updates):
-        return [News(update) for update in updates]
+        return {update: News(update) for update in updates}
     try:
         if await _is_unindexed(services, project_id):
             # Else its other branches would look, once this one has a head, as if somebody had made them just now.
@@ -91,11 +103,10 @@ async def index(services: Services, project_id: int, updates: Sequence[Update]) 
                 # What an earlier try, or the line above, has written of them already is no reason to tell nothing.
                 if known.get(update.ref.removeprefix(BRANCHES)) == update.new:
                     known.pop(update.ref.removeprefix(BRANCHES), None)
-            told = await _Reading(services, project_id, known, default, _writing(services, project_id)).read(updates)
+            return await _Reading(services, project_id, known, default, _writing(services, project_id)).read(updates)
     except (NotARepository, GitFailed) as error:
         log.error("push not indexed", project_id=project_id, error=str(error))
-        return [News(update) for update in updates]
-    return [told[update] for update in updates]
+        return {update: News(update) for update in updates}
 
 
 async def index_within(context: Context, project: tables.Project, update: Update) -> News:
@@ -106,6 +117,16 @@ async def index_within(context: Context, project: tables.Project, update: Update
     """
     if not _is_branch(update):
         return News(update)
+    told = await _told_within(context, project, update)
+
+    async def path() -> str | None:
+        return await full_path(context, project) if project.builds_enabled else None
+
+    plans = await planning.plans(context.services.repositories, project.id, [update], path)
+    return replace(told, plan=plans.get(update))
+
+
+async def _told_within(context: Context, project: tables.Project, update: Update) -> News:
     services, left = context.services, MOST_WITHIN
     known = await _known(context, project.id)
     if not known and project.default_branch is not None:
@@ -333,6 +354,14 @@ async def _default_branch(context: Context, project_id: int) -> str | None:
     if project is None:
         raise NotFound("Project")
     return project.default_branch or await context.services.repositories.read(project_id, Repository.default_branch)
+
+
+async def _built_path(services: Services, project_id: int) -> str | None:
+    """The full path of a project that has builds."""
+    async with services.database.reading() as session:
+        context = Context(services, session, None, "index")
+        project = await context.first(projects.by_id(project_id))
+        return await full_path(context, project) if project is not None and project.builds_enabled else None
 
 
 async def _is_unindexed(services: Services, project_id: int) -> bool:

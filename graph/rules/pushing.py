@@ -14,6 +14,7 @@ from graph.events.publish import publish_all
 from graph.events.push_payloads import BranchPushed, TagPushed
 from graph.loading import Loader
 from graph.rules import closing, refreshing, settings
+from graph.rules.ci import pipelines
 from graph.rules.commits import in_repository
 from graph.rules.indexing import BRANCHES as BRANCHES
 from graph.rules.indexing import News, write_heads
@@ -173,6 +174,7 @@ async def pushed(context: Context, project: tables.Project, updates: list[Update
     await context.session.flush()
     await write_heads(context, held.id, news)
     await refreshing.moved(context, held, updates)
+    await pipelines.begin(context, held, news)
     if context.viewer_or_none is not None:
         await _tell(context, held, news)
 

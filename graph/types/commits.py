@@ -18,6 +18,7 @@ from graph.types.builds import CommitBuilds
 from graph.types.commit_comments import CommitComment
 from graph.types.commit_merge_requests import CommitMergeRequests
 from graph.types.commit_statuses import CommitStatuses
+from graph.types.pipelines import CommitPipelines
 from graph.types.rollups import CommitRollup
 from graph.types.users import User
 from storage import tables
@@ -69,7 +70,7 @@ async def _comments(root: Any, info: Info, **arguments: Any) -> Any:
     description="A state of all files of a project, with its message. Read from the project's repository.",
     nodes=commits.of_nodes,
 )
-class Commit(Node, CommitStatuses, CommitBuilds, CommitRollup, CommitMergeRequests):
+class Commit(Node, CommitPipelines, CommitStatuses, CommitBuilds, CommitRollup, CommitMergeRequests):
     oid: GitOid = column(description="The full id; v3's `id`.")
     short_oid: str = column(description="The first eight digits of the id; v3's `short_id`.")
     title: str = column(description="The first line of the message, cut to 80 characters and `…` where it is longer than 100.")

@@ -26,6 +26,8 @@ from graph.types.members import AccessLevel, ProjectMember
 from graph.types.merge_requests import ProjectMergeRequests
 from graph.types.milestones import ProjectMilestones
 from graph.types.namespaces import Namespace
+from graph.types.pipelines import ProjectPipelines
+from graph.types.runner_registration import ProjectRunnerRegistration
 from graph.types.snippets import ProjectSnippets
 from graph.types.trees import ProjectTrees
 from graph.types.uploads import ProjectUploads
@@ -75,6 +77,8 @@ class Project(
     ProjectTrees,
     ProjectComparisons,
     ProjectForks,
+    ProjectPipelines,
+    ProjectRunnerRegistration,
 ):
     database_id: int = column(tables.Project.id, description="The v3 id.")
     name: str = column(description="The name, in words.")

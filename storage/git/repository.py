@@ -150,6 +150,11 @@ class Repository:
                 return full if self._kind(full) == ObjectType.COMMIT else None
         return None
 
+    def commit_behind(self, oid: str) -> str | None:
+        """The commit that an object is, or that a tag leads to; None for another object. Raises DamagedRepository."""
+        with self._reading():
+            return self._peel(oid)
+
     def commit(self, oid: str) -> Commit:
         """The commit with the full id `oid`. Raises UnknownCommit, DamagedRepository."""
         raw = self.raw_commit(oid)

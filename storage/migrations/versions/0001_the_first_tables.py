@@ -407,6 +407,7 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     with op.batch_alter_table("pipelines", schema=None) as batch_op:
+        batch_op.create_index("ix_pipelines_project_id_id", ["project_id", "id"], unique=False)
         batch_op.create_index(batch_op.f("ix_pipelines_user_id"), ["user_id"], unique=False)
 
     op.create_table(

@@ -1,0 +1,40 @@
+"""Regular expressions that users write, matched by RE2.
+
+Python's own engine tries one way after the other, so that an expression of ten characters can keep a processor busy for years. RE2
+takes time in proportion to the text, whatever the expression, and knows no look-around and no back-references for that reason.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+LONGEST = 255
+"""Characters of an expression."""
+MEMORY = 256 * 1024
+"""Bytes that one compiled expression may take; a repetition such as `x{1000}` is written out."""
+
+
+class BadExpression(ValueError):
+    """The text says what is wrong with it."""
+
+
+def compiled(source: str, *, ignore_case: bool = False) -> Any:
+    """The expression. Raises BadExpression."""
+    if len(source) > LONGEST:
+        raise BadExpression(f"it has more than {LONGEST} characters")
+    try:
+        return _compiled(source, ignore_case)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = error.args[0] if error.args else ""
+        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else "it is not UTF-8"
+        raise BadExpression(said) from error
+
+
+@lru_cache(maxsize=512)
+def _compiled(source: str, ignore_case: bool) -> Any:
+    options = re2.Options()
+    options.max_mem = MEMORY
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    return re2.compile(source, options)

@@ -1,0 +1,190 @@
+"""Pipelines: builds come of a push, stage after stage (wire facts 13.1).
+
+The pipelines of a push are written in the transaction that writes the heads of its branches. What a crash leaves without its pipeline
+therefore has no head either, and `reconciling` records both.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import insert
+from sqlmodel import col
+
+from graph.context import Context
+from graph.rules import building
+from graph.rules.building import ChecksState
+from graph.rules.ci.planning import Plan
+from graph.rules.ci.reading import FILE
+from graph.rules.ci.selecting import stages_of
+from storage import tables
+from storage.tables import CheckStatus, RunWhen, pipelines
+from storage.tables.commit_statuses import FINISHED
+
+ERROR_STAGE = "build"
+"""Where the failed status stands that a file gets which cannot be read."""
+LONGEST_ERROR = 255
+
+STARTS: Mapping[ChecksState, frozenset[RunWhen]] = {
+    ChecksState.SUCCESS: frozenset((RunWhen.ON_SUCCESS, RunWhen.ALWAYS)),
+    ChecksState.FAILED: frozenset((RunWhen.ON_FAILURE, RunWhen.ALWAYS)),
+}
+"""Which jobs of a stage begin, by what the builds of all stages before came to. Where all of them were canceled nothing does."""
+
+
+class Planned(Protocol):
+    """News of a ref that moved, as far as this module looks at them."""
+
+    @property
+    def plan(self) -> Plan | None: ...
+
+
+async def begin(context: Context, project: tables.Project, news: Iterable[Planned]) -> None:
+    """Makes the pipelines of a push and the builds of their first stages, in the transaction that records the push and holds the project.
+
+    The same statements whatever the number of jobs. A commit that was pushed to the same ref before is not built again.
+    """
+    plans = {(plan.sha, plan.ref): plan for each in news if (plan := each.plan) is not None}
+    if not plans or not project.builds_enabled:
+        return
+    for known in await context.tuples(pipelines.places(project.id, sorted({sha for sha, _ in plans}))):
+        plans.pop(tuple(known), None)
+    if not plans:
+        return
+    moment, user = context.now(), context.viewer_or_none
+    rows: list[dict[str, Any]] = [
+        {
+            "project_id": project.id,
+            "sha": plan.sha,
+            "ref": plan.ref,
+            "tag": plan.tag,
+            "before_sha": plan.before,
+            "user_id": user.id if user else None,
+            "jobs": list(plan.jobs) or None,
+            "error": plan.error,
+            "skipped": plan.skipped,
+            "created_at": moment,
+        }
+        for plan in plans.values()
+    ]
+    statement = insert(tables.Pipeline).returning(col(tables.Pipeline.id), sort_by_parameter_order=True)
+    made = [int(row[0]) for row in await context.session.execute(statement, rows)]
+    await _create(
+        context,
+        [
+            {**row, "pipeline_id": pipeline_id, "job": job}
+            for row, pipeline_id in zip(rows, made, strict=True)
+            for job in _next(row["jobs"] or [], [])
+        ],
+    )
+    await _tell_errors(context, [row for row in rows if row["error"] is not None])
+    for sha in {plan.sha for plan in plans.values()}:
+        building.changed(context, project.id, sha)
+
+
+async def advance(context: Context, build: tables.Build) -> None:
+    """Makes the builds of the next stage, if this one was the last to finish of those that it waits for.
+
+    To be called when a build has finished, in the transaction of that. Who finishes another build of the pipeline at the same moment
+    waits here, and then sees what was made. Also what an earlier result kept from being made comes, once a retry has a better one.
+    """
+    if build.pipeline_id is None or build.status not in FINISHED:
+        return
+    pipeline = await context.first(pipelines.held(build.pipeline_id))
+    if pipeline is None or not pipeline.jobs:
+        return
+    project = await context.rows_by_id(tables.Project).get(pipeline.project_id)
+    if project is None or not project.builds_enabled:
+        return
+    there = [_Built(*row) for row in await context.tuples(pipelines.states_of(pipeline.id))]
+    jobs = _next(pipeline.jobs, there)
+    if jobs:
+        common = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag", "user_id")}
+        await _create(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs])
+        building.changed(context, pipeline.project_id, pipeline.sha)
+
+
+class _Built:
+    """A build that is there, as far as the next stage depends on it."""
+
+    __slots__ = ("allow_failure", "name", "stage_index", "status")
+
+    def __init__(self, name: str, stage_index: int, status: CheckStatus, allow_failure: bool) -> None:
+        self.name = name
+        self.stage_index = stage_index
+        self.status = status
+        self.allow_failure = allow_failure
+
+
+def _next(jobs: Sequence[Mapping[str, Any]], there: Sequence[_Built]) -> list[Mapping[str, Any]]:
+    """The jobs that are to begin: those of the first stage that has any, as long as nothing before it is unfinished."""
+    names = {build.name for build in there}
+    for index, of_stage in stages_of(jobs).items():
+        before = [build for build in there if build.stage_index < index]
+        if any(build.status not in FINISHED for build in before):
+            return []
+        wanted = STARTS.get(_came_to(before), frozenset())
+        found = [job for job in of_stage if RunWhen(job["when"]) in wanted and job["name"] not in names]
+        if found:
+            return found
+    return []
+
+
+def _came_to(builds: Sequence[_Built]) -> ChecksState:
+    """What finished builds come to, by the rule of a commit's status; where there are none they are no failure."""
+    if all(build.status is CheckStatus.SUCCESS or (build.status is CheckStatus.FAILED and build.allow_failure) for build in builds):
+        return ChecksState.SUCCESS
+    canceled = all(build.status is CheckStatus.CANCELED for build in builds)
+    return ChecksState.CANCELED if canceled else ChecksState.FAILED
+
+
+async def _create(context: Context, wanted: Sequence[Mapping[str, Any]]) -> None:
+    """Writes pending builds, and that they have come: two statements. Each of `wanted` has the columns of its pipeline, and its `job`."""
+    if not wanted:
+        return
+    moment = context.now()
+    rows = [
+        {
+            **{key: each[key] for key in ("project_id", "pipeline_id", "sha", "ref", "tag", "user_id")},
+            **{key: each["job"][key] for key in ("name", "stage", "stage_index", "commands", "tags", "allow_failure", "options")},
+            "run_when": RunWhen(each["job"]["when"]),
+            "queue": ",".join(each["job"]["tags"]),
+            "attempt": 1,
+            "status": CheckStatus.PENDING,
+            "trace_size": 0,
+            "created_at": moment,
+            "updated_at": moment,
+        }
+        for each in wanted
+    ]
+    statement = insert(tables.Build).returning(col(tables.Build.id), sort_by_parameter_order=True)
+    made = [int(row[0]) for row in await context.session.execute(statement, rows)]
+    events = [
+        {"project_id": row["project_id"], "build_id": build_id, "became": CheckStatus.PENDING, "created_at": moment}
+        for row, build_id in zip(rows, made, strict=True)
+    ]
+    await context.session.execute(insert(tables.BuildEvent), events)
+    context.after_commit.append(context.services.line.ring)
+
+
+async def _tell_errors(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Says of commits whose file cannot be read that they failed."""
+    if not rows:
+        return
+    moment = context.now()
+    statuses = [
+        {
+            "project_id": row["project_id"],
+            "sha": row["sha"],
+            "ref": row["ref"],
+            "name": FILE,
+            "stage": ERROR_STAGE,
+            "status": CheckStatus.FAILED,
+            "allow_failure": False,
+            "description": str(row["error"]).partition("\n")[0][:LONGEST_ERROR],
+            "author_id": row["user_id"],
+            "created_at": moment,
+            "finished_at": moment,
+        }
+        for row in rows
+    ]
+    await context.session.execute(insert(tables.CommitStatus), statuses)
