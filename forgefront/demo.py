@@ -6,23 +6,25 @@ Everything is done through the graph, as the users whom it is about.
 import re
 import secrets
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from forgefront import demo_content as content
+from forgefront.demo_builds import build
 from forgefront.demo_content import Written
 from forgefront.demo_folder import NotEmpty
+from forgefront.demo_history import Clock
 from forgefront.demo_merge_requests import propose
 from forgefront.engine import Engine
 from forgefront.operator import Forge, Refused
 from forgefront.people import Person, people
+from graph.artifact_access import ArtifactAccess
 from graph.errors import UserError
 from graph.rules import accounts, naming
-from storage.database import now
 from storage.git.authors import authors
 from storage.git.importing import Progress
-from storage.git.repository import NotARepository, Repository
+from storage.git.repository import Repository
 
 DOCUMENT = Path(__file__).with_suffix(".graphql")
 ROLES = {
@@ -59,6 +61,8 @@ class Demo:
     private_project_id: int = 0
     snippet_id: int = 0
     merge_request_id: int = 0
+    build_id: int = 0
+    scratch_build_id: int = 0
     repository_path: str = ""
     external_url: str = ""
 
@@ -76,56 +80,11 @@ class Demo:
             "private_project_id": self.private_project_id,
             "snippet_id": self.snippet_id,
             "merge_request_id": self.merge_request_id,
+            "build_id": self.build_id,
+            "scratch_build_id": self.scratch_build_id,
             "repository_path": self.repository_path,
         }
         return {**found, "external_url": self.external_url} if self.external_url else found
-
-
-class Clock:
-    """What the graph takes for the present while the demo's past is written; it never shows the future."""
-
-    def __init__(self, moment: datetime) -> None:
-        self._moment = moment
-
-    def __call__(self) -> datetime:
-        return min(self._moment, now())
-
-    def go_on(self, by: timedelta) -> None:
-        self._moment += by
-
-
-def clock_of(repository: Path | None) -> Clock:
-    """A clock that stands some weeks before the last commit of the default branch. Raises NotARepository."""
-    last = now()
-    if repository is not None:
-        opened = Repository.open(repository)
-        oid = opened.resolve(opened.default_branch() or "") or _detached(opened)
-        if oid is not None:
-            last = min(last, opened.commit(oid).committed_at.astimezone(UTC))
-    return Clock(max(last, datetime(1971, 1, 1, tzinfo=UTC)) - content.WEEKS)
-
-
-def _detached(repository: Repository) -> str | None:
-    return str(repository.handle.head.target) if repository.handle.head_is_detached else None
-
-
-def has_history(repository: Path) -> bool:
-    """Whether there is a repository with at least one commit."""
-    try:
-        opened = Repository.open(repository)
-        return not opened.is_empty() or _detached(opened) is not None
-    except NotARepository:
-        return False
-
-
-def name_of(repository: Path) -> str:
-    """The name that a project gets from the folder of its repository: `/src/Linux.git` gives `Linux`."""
-    name = re.sub(r"[^\w.-]+", "-", repository.resolve().name.removesuffix(".git")).strip("-.")
-    try:
-        naming.project_name("name", name)
-        return naming.project_path("path", name)
-    except UserError:
-        return "project"
 
 
 @dataclass(slots=True)
@@ -157,6 +116,7 @@ class Builder:
         await self._around(project)
         demo.snippet_id = await self._snippet(project)
         demo.merge_request_id = await self._merge_requests(demo)
+        await self._builds(demo)
         await self._others(demo)
         demo.repository_path = str(self.engine.repositories.path_of(demo.project_id))
         return demo
@@ -317,6 +277,12 @@ class Builder:
             return 0
         await self._forge.run("ImportMergeRequests", path=demo.project_path)
         return await propose(self, self.engine.repositories, demo.project_id, self._branch)
+
+    async def _builds(self, demo: Demo) -> None:
+        commits = ((await self._forge.run("Commits", by="dev", path=demo.project_path))["commits"] or {"nodes": []})["nodes"]
+        access = ArtifactAccess(self.engine.graph.services)
+        built = await build(self, access, demo.project_id, self._branch, [commit["oid"] for commit in commits])
+        demo.build_id, demo.scratch_build_id = built.build_id, built.scratch_build_id
 
     async def _comments(self, project: str, commits: list[dict[str, Any]], plain: list[dict[str, Any]]) -> None:
         for who, text in content.COMMENTS_ON_COMMIT if commits else ():

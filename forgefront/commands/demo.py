@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from forgefront import demo as filling
+from forgefront import demo_history
 from forgefront.commands import operating
 from forgefront.commands.operating import Data, Json, config_of, fail
 from forgefront.commands.printing import progress, show
@@ -50,10 +51,10 @@ def demo(data: Data = None, repository: Repository = None, as_json: Json = False
 def source_of(given: Path | None) -> tuple[Path | None, str]:
     """The repository to show, and why there is none. One that was named and has no commit ends the command."""
     if given is not None:
-        if not filling.has_history(given):
+        if not demo_history.has_history(given):
             fail(f"--repository {given}: there is no git repository with a commit", operating.WRONG)
         return given, ""
-    if filling.has_history(CHECKOUT):
+    if demo_history.has_history(CHECKOUT):
         return CHECKOUT, ""
     what = "has no commit yet" if (CHECKOUT / ".git").exists() else "is no git checkout"
     return None, f"{CHECKOUT} {what}"
@@ -61,9 +62,9 @@ def source_of(given: Path | None) -> tuple[Path | None, str]:
 
 def fill(config: Config, source: Path | None) -> Demo:
     """Fills the folder; ends the command where that is refused."""
-    name = OWN_NAME if source in (None, CHECKOUT) else filling.name_of(source or CHECKOUT)
+    name = OWN_NAME if source in (None, CHECKOUT) else demo_history.name_of(source or CHECKOUT)
     try:
-        clock = filling.clock_of(source)
+        clock = demo_history.clock_of(source)
         with claimed(config), progress() as tell:
 
             async def work(engine: Engine) -> Demo:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forgefront import demo
+from forgefront import demo, demo_history
 from forgefront.config import Config
 from forgefront.demo import Builder
 from forgefront.demo_folder import MARK, NotEmpty, claimed
@@ -35,6 +35,8 @@ KEYS = {
     "private_project_id",
     "snippet_id",
     "merge_request_id",
+    "build_id",
+    "scratch_build_id",
     "repository_path",
 }
 
@@ -364,15 +366,15 @@ class TestParts:
         ("folder", "name"), [("Linux.git", "Linux"), ("a b", "a-b"), (".hidden", "hidden"), ("…", "project"), ("x.atom", "project")]
     )
     def test_name_of(self, tmp_path: Path, folder: str, name: str) -> None:
-        assert demo.name_of(tmp_path / folder) == name
+        assert demo_history.name_of(tmp_path / folder) == name
 
     def test_clock_of_a_detached_history(self, source: Path, tmp_path: Path) -> None:
         git(source.parent, "clone", "-q", str(source), str(tmp_path / "clone"))
         git(tmp_path / "clone", "checkout", "-q", "--detach", "v1")
         git(tmp_path / "clone", "branch", "-D", "master")
-        assert demo.has_history(tmp_path / "clone")
+        assert demo_history.has_history(tmp_path / "clone")
         assert authors(Repository.open(tmp_path / "clone"))
-        assert demo.clock_of(tmp_path / "clone")().year == 2014
+        assert demo_history.clock_of(tmp_path / "clone")().year == 2014
 
 
 def test_merges_of_the_history_are_merge_requests(tmp_path: Path) -> None:
