@@ -82,7 +82,11 @@ class App(Engine):
             await self._ssh.start()
 
     def leave_off(self, seconds: float) -> None:
-        """Called when a stop begins, before requests that run have ended: over SSH nothing new is taken, and what runs has this long."""
+        """Called when a stop begins, before requests that run have ended: over SSH nothing new is taken, and what runs has this long.
+
+        Runners that wait for builds are answered.
+        """
+        self.graph.services.line.close()
         if self._ssh is not None:
             self._ssh.leave_off(seconds)
 

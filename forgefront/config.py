@@ -87,6 +87,10 @@ class Config(BaseSettings):
     s3_secret_access_key: SecretStr | None = Field(default=None, description="The key to it; by default what AWS_* says.")
     largest_artifact: int = Field(default=5120, ge=1, le=1_000_000, description="The largest artifact of a build that is taken, in MB.")
     largest_trace: int = Field(default=64, ge=1, le=1_000_000, description="The most that is kept of a build's trace, in MB.")
+    build_lease: int = Field(
+        default=60, ge=5, le=3600, description="Seconds that a runner may be silent before its builds are given to another."
+    )
+    build_timeout: int = Field(default=3600, ge=10, le=604_800, description="Seconds that a build may run.")
     header_timeout: float = Field(default=20, gt=0, le=30, description="Seconds in which a request's header must be complete.")
     body_timeout: float = Field(default=30, gt=0, le=30, description="Seconds without a byte, in or out, that end a connection.")
     keep_alive_timeout: float = Field(default=30, gt=0, le=75, description="Seconds that an idle connection is kept.")

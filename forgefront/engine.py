@@ -59,6 +59,8 @@ class Engine:
                 avatar_url_template=config.avatar_url_template,
                 largest_artifact=config.largest_artifact * 2**20,
                 largest_trace=config.largest_trace * 2**20,
+                build_lease=config.build_lease,
+                build_timeout=config.build_timeout,
                 clock=clock,
                 progress=progress,
                 outbox=Outbox(allow_local=config.hooks_allow_local),

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context, Services
 from graph.errors import NotFound, TooLarge, Unauthenticated, Unavailable
-from graph.rules import artifacts
+from graph.rules import artifacts, machines
 from graph.rules.artifacts import Permit
 from graph.rules.objects import erase_unknown
 from graph.transaction import keep, session_for
@@ -96,6 +96,11 @@ class ArtifactAccess:
             return kept
 
     async def _context(self, session: Session, permit: Permit, request_id: str) -> Context:
+        if permit.digest:
+            machine = await machines.holder(session, permit.build_id, permit.digest)
+            if machine is None:
+                raise Unauthenticated
+            return Context(self._services, session, None, request_id, machine_or_none=machine)
         viewer = await session.get(tables.User, permit.user_id) if permit.user_id else None
         if permit.user_id and (viewer is None or viewer.state is not tables.UserState.ACTIVE):
             raise Unauthenticated

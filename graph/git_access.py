@@ -13,8 +13,9 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Forbidden, NotFound, Unauthenticated, Unavailable
+from graph.events.payloads import full_path
 from graph.execute import authenticate
-from graph.rules import finding, indexing, pushing
+from graph.rules import finding, indexing, machines, pushing
 from graph.rules.indexing import News
 from graph.rules.policy import Action, anybody_may, may
 from graph.transaction import keep, session_for
@@ -130,6 +131,8 @@ class GitAccess:
 
     async def _granted(self, path: str, credential: str | PublicKey | None, request_id: str, action: Action) -> Granted:
         async with session_for(self._services.database, writing=False) as session:
+            if isinstance(credential, str) and machines.is_build_token(credential):
+                return await self._granted_to_runner(Context(self._services, session, None, request_id), path, credential, action)
             viewer = await (_of_key(session, credential) if isinstance(credential, PublicKey) else authenticate(session, credential))
             if viewer is None and credential is not None:
                 raise Unauthenticated
@@ -141,6 +144,18 @@ class GitAccess:
                 if not await may(context, action, project):
                     raise Forbidden(pushing.refusal(project) if action is Action.PUSH_CODE else "You are not allowed to read this code.")
             return Granted(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None)
+
+    async def _granted_to_runner(self, context: Context, path: str, token: str, action: Action) -> Granted:
+        """A build's token fetches the code of its project while the build runs, and nothing else."""
+        machine = await machines.authenticate(context.session, token)
+        if machine is None or machine.build is None or not machine.has(machine.build):
+            raise Unauthenticated
+        project = await context.rows_by_id(tables.Project).get(machine.build.project_id)
+        if project is None or (await full_path(context, project)).lower() != path.lower():
+            raise NotFound("Project")
+        if action is not Action.READ_CODE:
+            raise Forbidden("A build's token fetches, and does not push.")
+        return Granted(project.id, self._services.repositories.path_of(project.id), None)
 
     async def _open_to_anybody(self, context: Context, path: str, action: Action) -> tables.Project:
         try:

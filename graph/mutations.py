@@ -27,12 +27,22 @@ class UserErrorEntry:
 
 
 def mutation(
-    *, entity: str, returns: Any, description: str, entity_description: str, conflict: UserError | None = None
+    *,
+    entity: str,
+    returns: Any,
+    description: str,
+    entity_description: str,
+    conflict: UserError | None = None,
+    beside: tuple[str, Any, str] | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
-    """Makes a mutation of `async def verb_noun(info, input) -> row`. `conflict` is what a hit unique constraint means."""
+    """Makes a mutation of `async def verb_noun(info, input) -> row`. `conflict` is what a hit unique constraint means.
+
+    `beside` is the name, type and description of a second field of the payload; the function gives a pair then.
+    """
 
     def decorate(function: Callable[..., Awaitable[Any]]) -> Any:
-        payload = _payload(function.__name__, entity, returns, entity_description)
+        payload = _payload(function.__name__, [(entity, returns, entity_description), *([beside] if beside else [])])
+        second = beside[0] if beside else None
 
         async def resolver(info: Info, input: Any) -> Any:
             context: Context = info.context
@@ -40,7 +50,7 @@ def mutation(
                 row = await function(info, input)
                 await context.session.flush()
             except UserError as error:
-                return _refused(payload, entity, error)
+                return _refused(payload, (entity, second), error)
             except StaleDataError as error:
                 # Somebody else removed the row while this change was on its way.
                 raise NotFound(entity[0].upper() + entity[1:]) from error
@@ -48,10 +58,11 @@ def mutation(
                 if not is_conflict(error):
                     # A row that the change leans on was removed meanwhile.
                     raise NotFound("Parent") from error
-                return _refused(payload, entity, conflict or Conflict(None, "An equal one exists already."))
+                return _refused(payload, (entity, second), conflict or Conflict(None, "An equal one exists already."))
             await keep(context)
             await read_on(context)
-            return payload(**{entity: row, "user_errors": []})
+            values = {entity: row} if second is None else dict(zip((entity, second), row, strict=True))
+            return payload(**values, user_errors=[])
 
         kind = function.__annotations__["input"]
         resolver.__name__ = function.__name__
@@ -65,10 +76,11 @@ def mutation(
     return decorate
 
 
-def _payload(name: str, entity: str, returns: Any, description: str) -> Any:
+def _payload(name: str, entities: list[tuple[str, Any, str]]) -> Any:
     title = "".join(part.capitalize() for part in name.split("_")) + "Payload"
     fields: dict[str, tuple[Any, Any]] = {
-        entity: (Optional[returns], strawberry.field(description=description)),  # noqa: UP045 - `|` does not take every kind of type
+        # `|` does not take every kind of type.
+        **{entity: (Optional[returns], strawberry.field(description=text)) for entity, returns, text in entities},  # noqa: UP045
         "user_errors": (
             list[UserErrorEntry],
             strawberry.field(description="Why nothing was changed; empty when it was done."),
@@ -79,10 +91,10 @@ def _payload(name: str, entity: str, returns: Any, description: str) -> Any:
     return strawberry.type(made, name=title, description=f"What `{_camel(name)}` answers.")
 
 
-def _refused(payload: Any, entity: str, error: UserError) -> Any:
+def _refused(payload: Any, entities: tuple[str | None, ...], error: UserError) -> Any:
     errors = error.errors if isinstance(error, UserErrors) else [error]
     entries = [UserErrorEntry(field=each.field, message=each.message, code=each.code) for each in errors]
-    return payload(**{entity: None, "user_errors": entries})
+    return payload(**{entity: None for entity in entities if entity}, user_errors=entries)
 
 
 def _camel(name: str) -> str:

@@ -8,6 +8,7 @@ from graph.scalars import SCALARS
 from graph.types.artifacts import ArtifactMutations
 from graph.types.branches import BranchMutations
 from graph.types.build_changes import BuildMutations
+from graph.types.claiming import ClaimMutations
 from graph.types.commit_comments import CommitCommentMutations
 from graph.types.commit_statuses import CommitStatusMutations
 from graph.types.emails import EmailMutations, EmailQueries
@@ -26,6 +27,7 @@ from graph.types.pipelines import PipelineQueries
 from graph.types.project_changes import ProjectMutations
 from graph.types.projects import ProjectQueries
 from graph.types.runner_registration import RunnerRegistrationMutations
+from graph.types.runners import RunnerMutations, RunnerQueries
 from graph.types.settings import SettingsMutations, SettingsQueries
 from graph.types.snippets import SnippetMutations
 from graph.types.ssh_keys import SshKeyMutations, SshKeyQueries
@@ -46,6 +48,7 @@ class Query(
     HookQueries,
     PipelineQueries,
     SettingsQueries,
+    RunnerQueries,
 ):
     pass
 
@@ -71,6 +74,8 @@ class Mutation(
     CommitStatusMutations,
     BranchMutations,
     BuildMutations,
+    ClaimMutations,
+    RunnerMutations,
     TraceMutations,
     ArtifactMutations,
     HookMutations,

@@ -10,12 +10,19 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from graph.context import Services
-from graph.rules import automatic_merging, merging, reconciling, refreshing, traces
+from graph.rules import automatic_merging, merging, reconciling, refreshing, runners, traces
 from storage.database import is_unavailable
 
 Chore = Callable[[Services], Awaitable[None]]
 
-CHORES: tuple[Chore, ...] = (merging.repair, refreshing.pending, automatic_merging.automatic, reconciling.reconcile, traces.join)
+CHORES: tuple[Chore, ...] = (
+    merging.repair,
+    refreshing.pending,
+    automatic_merging.automatic,
+    reconciling.reconcile,
+    traces.join,
+    runners.look_after,
+)
 PAUSE = 20.0
 """Seconds between two looks that nothing woke."""
 

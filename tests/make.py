@@ -14,6 +14,7 @@ from argon2 import PasswordHasher
 from graph.context import Services
 from storage import tables
 from storage.artifact_folder import FolderStore
+from storage.artifacts import new_key
 from storage.database import Database, now
 from storage.git.repositories import Repositories
 from storage.secrets import Passwords, TokenCipher, digest, load_key
@@ -243,6 +244,22 @@ class Make:
         self.services.uploads.keep(incoming.ticket, project.id, upload.secret)
         await self.save(upload)
         return upload
+
+    async def artifact(self, build: tables.Build, content: bytes = b"bytes", **columns: Any) -> tables.Artifact:
+        given = {"filename": "artifacts.zip", "size": len(content), "key": new_key(), **columns}
+        await self.services.objects.put_bytes(given["key"], content)
+        artifact = tables.Artifact(project_id=build.project_id, build_id=build.id, **given)
+        await self.save(artifact)
+        return artifact
+
+    async def trace(self, build: tables.Build, *texts: str) -> tables.Build:
+        """Appends these to what the build has printed, each as a part of its own."""
+        for text in texts:
+            part = tables.TracePart(build_id=build.id, start=build.trace_size, size=len(text.encode()), key=new_key())
+            await self.services.objects.put_bytes(part.key, text.encode())
+            build.trace_size += part.size
+            await self.save(part, build)
+        return build
 
     async def commit_comment(self, project: tables.Project, sha: str, *, author: tables.User, **columns: Any) -> tables.CommitComment:
         given = {"note": f"Comment {next(self._numbers)}", **columns}

@@ -145,6 +145,10 @@ createUpload         401  not_found ok        ok        ok        ok        ok  
 createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok
 createCommitStatus   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+createRunner         401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
+deleteRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
+claimBuild           401  forbidden forbidden forbidden forbidden forbidden forbidden forbidden 401 forbidden
 resetRunnersToken    401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 signUp               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 createHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden

@@ -283,6 +283,12 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"projectPath": path, "sha": "master", "state": "SUCCESS"}
         case "updateSettings":
             return {"signInText": "Hello"}
+        case "createRunner":
+            return {"projectPath": path, "description": "R"}
+        case "updateRunner" | "deleteRunner":
+            return {"databaseId": (await make.runner(project)).id}
+        case "claimBuild":
+            return {"name": "R"}
         case "resetRunnersToken":
             return {"projectPath": path}
         case "signUp":

@@ -41,7 +41,10 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What a ticket says: one change of what this attempt of the build has left, from what it was (an artifact's id, 0 for none)."""
+    """What a ticket says: one change of what this attempt of the build has left, from what it was (an artifact's id, 0 for none).
+
+    `user_id` is 0 where a runner asked; `digest` is then that of the token which the build was given to it with.
+    """
 
     build_id: int
     attempt: int
@@ -52,6 +55,7 @@ class Permit:
     """That of the token with which the runner was given the build."""
     filename: str
     until: float
+    digest: str = ""
 
 
 def file_name(text: str) -> str:

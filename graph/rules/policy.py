@@ -43,6 +43,7 @@ class Action(StrEnum):
     READ_BUILD = "build:read"
     CREATE_BUILD = "build:create"
     UPDATE_BUILD = "build:update"
+    ADMIN_RUNNER = "runner:admin"
     READ_MERGE_REQUEST = "merge_request:read"
     CREATE_MERGE_REQUEST = "merge_request:create"
     UPDATE_MERGE_REQUEST = "merge_request:update"
@@ -64,6 +65,7 @@ class Action(StrEnum):
     ADMIN_HOOKS = "instance:admin_hooks"
     ADMIN_SETTINGS = "instance:admin_settings"
     READ_ACCOUNT = "account:read"
+    ADMIN_RUNNERS = "instance:admin_runners"
     TRANSFER_PROJECT = "instance:transfer_project"
     IMPORT_REPOSITORY = "instance:import_repository"
 
@@ -114,6 +116,7 @@ RULES: dict[Action, Rule] = {
     Action.READ_BUILD: Rule(AccessLevel.REPORTER, shared=True, switch="public_builds", feature="builds_enabled"),
     Action.CREATE_BUILD: Rule(AccessLevel.DEVELOPER, feature="builds_enabled"),
     Action.UPDATE_BUILD: Rule(AccessLevel.DEVELOPER, feature="builds_enabled"),
+    Action.ADMIN_RUNNER: Rule(AccessLevel.MASTER),
     Action.READ_MERGE_REQUEST: Rule(AccessLevel.GUEST, shared=True, feature="merge_requests_enabled"),
     Action.CREATE_MERGE_REQUEST: Rule(AccessLevel.DEVELOPER, feature="merge_requests_enabled", unarchived=True),
     Action.UPDATE_MERGE_REQUEST: Rule(AccessLevel.MASTER, own=True, feature="merge_requests_enabled", unarchived=True),
@@ -138,6 +141,7 @@ INSTANCE_RULES: dict[Action, str] = {
     Action.ADMIN_USERS: "admin",
     Action.ADMIN_HOOKS: "admin",
     Action.ADMIN_SETTINGS: "admin",
+    Action.ADMIN_RUNNERS: "admin",
     Action.TRANSFER_PROJECT: "admin",
     Action.IMPORT_REPOSITORY: "admin",
 }
@@ -147,6 +151,9 @@ INSTANCE_RULES: dict[Action, str] = {
 ACCOUNT_ACTIONS = frozenset((Action.READ_ACCOUNT,))
 """Actions on a user: what is the user's own business, and an administrator's."""
 
+MACHINE_ACTIONS = frozenset((Action.READ_BUILD, Action.UPDATE_BUILD))
+"""What a runner may, with the builds that it has."""
+
 
 async def require(context: Context, action: Action, subject: Any = None) -> None:
     """Raises Forbidden unless the viewer may do this to the subject: a project, a thing in one, a group, a user, or nothing."""
@@ -155,6 +162,8 @@ async def require(context: Context, action: Action, subject: Any = None) -> None
 
 
 async def may(context: Context, action: Action, subject: Any = None) -> bool:
+    if context.machine_or_none is not None:
+        return action in MACHINE_ACTIONS and isinstance(subject, tables.Build) and context.machine_or_none.has(subject)
     viewer = context.viewer
     if action in INSTANCE_RULES:
         return bool(getattr(viewer, INSTANCE_RULES[action]))

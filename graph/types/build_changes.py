@@ -8,11 +8,11 @@ import strawberry
 from graph.context import Context, Info
 from graph.errors import NotFound
 from graph.mutations import mutation
-from graph.rules import builds, finding
+from graph.rules import builds, finding, runners
 from graph.rules.policy import Action, require
 from graph.types.builds import Build
 from graph.types.commit_statuses import BuildStatus
-from graph.types.inputs import InProject, find, given, sent, value_or
+from graph.types.inputs import InProject, build_id_of, find, given, sent, value_or
 from storage import tables
 
 
@@ -94,6 +94,8 @@ async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
 
 @mutation(entity="build", returns=Build, entity_description="The build as it is now.", description="Says how a build goes on.")
 async def update_build(info: Info, input: UpdateBuildInput) -> tables.Build:
+    if (machine := info.context.machine_or_none) is not None:
+        return await runners.report(info.context, machine, build_id_of(input), value_or(input.status, None))
     build = await _found(info, input)
     said: dict[str, Any] = {}
     if sent(input.description):

@@ -10,7 +10,7 @@ from sqlmodel import col
 from graph.context import Context
 from graph.declare import ENTITIES, parse_global_id
 from graph.errors import NotFound
-from graph.rules import finding, policy
+from graph.rules import finding, machines, policy
 from storage import tables
 from storage.tables.base import Row
 
@@ -63,9 +63,14 @@ class NumberedInProject(InProject):
 async def find(context: Context, table: type[R], input: InProject, *, action: policy.Action | None = None) -> tuple[tables.Project, R]:
     """The project and the row that an input names. Raises NotFound for what is absent or may not be seen.
 
+    For a runner it is a build that it has. Raises Conflict.
+
     `action` is required of the viewer in the project before the row is looked for there. Raises Forbidden.
     """
     name = ENTITIES[table].name
+    if context.machine_or_none is not None and table is tables.Build:
+        build: Any = await machines.build_of(context, context.machine_or_none, build_id_of(input))
+        return await policy.project_of(context, build), build
     if sent(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")
         number = finding.as_id(key) if kind == name else None
@@ -88,6 +93,14 @@ async def find(context: Context, table: type[R], input: InProject, *, action: po
         database_id=value_or(input.database_id, None),
         iid=value_or(getattr(input, "iid", None), None),
     )
+
+
+def build_id_of(input: InProject) -> int | None:
+    """The v3 id of the build that an input names, wherever it is."""
+    if sent(input.id) and input.id is not None:
+        kind, key = parse_global_id(input.id) or ("", "")
+        return finding.as_id(key) if kind == ENTITIES[tables.Build].name else None
+    return value_or(input.database_id, None)  # type: ignore[no-any-return]
 
 
 @strawberry.input

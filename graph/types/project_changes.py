@@ -10,7 +10,7 @@ from graph.errors import NotFound, Required, Taken
 from graph.events import payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
-from graph.rules import finding, forks, naming, projects, pushing
+from graph.rules import finding, forks, naming, projects, pushing, runners
 from graph.rules.policy import Action, require
 from graph.types.inputs import given, sent, value_or
 from graph.types.projects import Project
@@ -213,9 +213,11 @@ async def update_project(info: Info, input: UpdateProjectInput) -> tables.Projec
         await projects.require_free(context, project.namespace_id, changes["path"])
     named = (project.name, project.path)
     old_path = "" if changes.keys().isdisjoint(("name", "path")) else await payloads.full_path(context, project)
+    had_builds = runners.has_builds(project)
     for key, value in changes.items():
         setattr(project, key, value)
     _apply(project, input)
+    await runners.switched(context, project, had_builds)
     branch = projects.branch(value_or(input.default_branch, None))
     if branch is not None and branch != project.default_branch:
         await projects.set_default_branch(context, project, branch)

@@ -28,6 +28,7 @@ from graph.types.milestones import ProjectMilestones
 from graph.types.namespaces import Namespace
 from graph.types.pipelines import ProjectPipelines
 from graph.types.runner_registration import ProjectRunnerRegistration
+from graph.types.runners import ProjectRunners
 from graph.types.snippets import ProjectSnippets
 from graph.types.trees import ProjectTrees
 from graph.types.uploads import ProjectUploads
@@ -67,6 +68,7 @@ class Project(
     ProjectIssues,
     ProjectMergeRequests,
     ProjectBuilds,
+    ProjectRunners,
     ProjectArtifacts,
     ProjectLabels,
     ProjectMilestones,

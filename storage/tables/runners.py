@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Select, func, literal_column, select, update
+from sqlalchemy import JSON, Select, delete, func, literal_column, select, update
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
@@ -84,7 +84,9 @@ def _waits(build: Any) -> list[Any]:
 
 def oldest_of_queues() -> Select[str, int]:
     """(queue, the oldest build that waits in it). One jump by an index for each queue, however many builds wait."""
-    build, later, oldest = aliased(Build), aliased(Build), aliased(Build)
+    build: Any = aliased(Build)
+    later: Any = aliased(Build)
+    oldest: Any = aliased(Build)
     queues = select(select(func.min(build.queue)).where(*_waits(build)).scalar_subquery().label("queue")).cte("queues", recursive=True)
     following = select(func.min(later.queue)).where(*_waits(later), later.queue > queues.c.queue).correlate(queues).scalar_subquery()
     queues = queues.union_all(select(following).select_from(queues).where(queues.c.queue.is_not(None)))
@@ -94,7 +96,9 @@ def oldest_of_queues() -> Select[str, int]:
 
 def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
     """(queue, project, the oldest build that waits there) of the projects of a runner, by jumps as in `oldest_of_queues`."""
-    build, later, oldest = aliased(Build), aliased(Build), aliased(Build)
+    build: Any = aliased(Build)
+    later: Any = aliased(Build)
+    oldest: Any = aliased(Build)
     served = col(RunnerProject.project_id)
     first = select(func.min(build.queue)).where(*_waits(build), build.project_id == served).correlate(RunnerProject).scalar_subquery()
     queues = (
@@ -111,7 +115,7 @@ def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
 
 
 def next_of(queue: str, project_id: int | None) -> Select[Build]:
-    """The oldest build that waits in a queue, or in a project's part of it, held for this transaction; who holds one, keeps others from it."""
+    """The oldest build that waits in a queue, or in a project's part of it, and that nobody else holds; it is held."""
     row: Any = Build
     statement = select(Build).where(*_waits(row), row.queue == queue)
     if project_id is not None:
@@ -143,10 +147,10 @@ def changes_newest_first(build_id: int, most: int) -> Select[CheckStatus, CheckS
     return select(event.was, event.became).where(event.build_id == build_id).order_by(event.id.desc()).limit(most)
 
 
-def unfinished_of(project_id: int) -> Select[Build]:
-    """The builds of a project that runners may take or have; those of outside systems have no commands."""
+def unfinished_of(project_id: int) -> Select[int, Any]:
+    """(build, its tags) of the builds of a project that runners may take or have; those of outside systems have no commands."""
     row: Any = Build
-    return select(Build).where(
+    return select(row.id, row.tags).where(
         row.project_id == project_id,
         row.current_id.is_(None),
         row.status.in_((CheckStatus.PENDING, CheckStatus.RUNNING)),
@@ -154,8 +158,51 @@ def unfinished_of(project_id: int) -> Select[Build]:
     )
 
 
+def into_queue(queue: str, build_ids: list[int]) -> Any:
+    """The statement that puts builds into a queue."""
+    return update(Build).where(col(Build.id).in_(build_ids)).values(queue=queue)
+
+
 def out_of_queue(project_id: int) -> Any:
     """The statement that takes a project's unfinished builds out of their queues."""
     row: Any = Build
     waiting = [row.project_id == project_id, row.current_id.is_(None), row.status.in_((CheckStatus.PENDING, CheckStatus.RUNNING))]
     return update(Build).where(*waiting, row.queue.is_not(None)).values(queue=None)
+
+
+def build(build_id: int) -> Select[Build]:
+    return select(Build).where(col(Build.id) == build_id)
+
+
+def with_build(build_id: int) -> Select[Build, Runner]:
+    """(build, the runner that it was given to)."""
+    return select(Build, Runner).join(Runner, col(Runner.id) == col(Build.runner_id)).where(col(Build.id) == build_id)
+
+
+def renew(build_id: int, until: datetime) -> Any:
+    """The statement that lets a runner keep the build until then, if it is still at work."""
+    row: Any = Build
+    return (
+        update(Build).where(row.id == build_id, row.status == CheckStatus.RUNNING, row.lease_until.is_not(None)).values(lease_until=until)
+    )
+
+
+def held(runner_id: int) -> Select[Runner]:
+    """The runner, kept for this transaction."""
+    return select(Runner).where(col(Runner.id) == runner_id).with_for_update(key_share=True)
+
+
+def serves_nothing(runner_id: int) -> Any:
+    """The statement that takes a runner's projects away."""
+    return delete(RunnerProject).where(col(RunnerProject.runner_id) == runner_id)
+
+
+def forget_left(table: Any, build_id: int) -> Any:
+    """The statement that removes the artifact, or the stretches of the trace, that a build has left."""
+    return delete(table).where(col(table.build_id) == build_id)
+
+
+def running_at(runner_id: int) -> Select[int]:
+    """The builds that a runner has."""
+    row: Any = Build
+    return select(row.id).where(row.runner_id == runner_id, row.status == CheckStatus.RUNNING, row.lease_until.is_not(None))
