@@ -89,12 +89,12 @@ def _unquoted(part: bytes) -> str:
     return part.decode()
 
 
-async def read_body(receive: Receive, declared: bytes | None) -> bytes | None:
+async def read_body(receive: Receive, declared: bytes | None, largest: int = LARGEST_BODY) -> bytes | None:
     """The body; None when the caller went away. The bytes are counted, whatever length was declared.
 
-    Raises MalformedError (413) for more than 1 MiB.
+    Raises MalformedError (413) for more than `largest` bytes.
     """
-    if declared is not None and declared.isdigit() and int(declared[:12]) > LARGEST_BODY:
+    if declared is not None and declared.isdigit() and int(declared[:12]) > largest:
         raise MalformedError(refusal(413))
     chunks: list[bytes] = []
     size = 0
@@ -104,7 +104,7 @@ async def read_body(receive: Receive, declared: bytes | None) -> bytes | None:
             return None
         chunk = message.get("body", b"")
         size += len(chunk)
-        if size > LARGEST_BODY:
+        if size > largest:
             raise MalformedError(refusal(413))
         chunks.append(chunk)
         if not message.get("more_body", False):

@@ -38,9 +38,11 @@ Target = Endpoint | Page
 
 
 class Door:
-    """Answers every request below /api/v3, and every error with a JSON object."""
+    """Answers every request below `base`, and every error with a JSON object."""
 
-    def __init__(self, endpoints: Iterable[Endpoint], pages: Iterable[tuple[str, Page]]) -> None:
+    base = "/api/v3"
+
+    def __init__(self, endpoints: Iterable[Endpoint], pages: Iterable[tuple[str, Page]] = ()) -> None:
         self._router: Router[Target] = Router()
         for endpoint in endpoints:
             for path in endpoint.route.spellings:
@@ -53,6 +55,10 @@ class Door:
         found = self._router.find(split(path.partition("?")[0].encode()))
         target = found[0].methods.get("GET" if method == "HEAD" else method) if found else None
         return target.route if isinstance(target, Endpoint) else None
+
+    def segments_of(self, scope: Scope) -> list[str]:
+        """The segments of a request's path below `base`."""
+        return segments_of(scope, self.base)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,7 +88,7 @@ class Door:
         await _send(send, response, bodiless=bodiless)
 
     async def _answer(self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], request_id: str) -> Response | None:
-        segments = segments_of(scope)
+        segments = self.segments_of(scope)
         found = self._router.find(segments)
         if found is None:
             return _refused(404, "404 Not Found")
@@ -95,7 +101,7 @@ class Door:
             return Response(200, target.response.body, [*target.response.headers])
         state = scope.setdefault("state", {})
         # For the server's metrics: the row, not the path, of which there is no end.
-        state["route"] = "/api/v3" + target.route.path
+        state["route"] = self.base + target.route.path
         query = scope.get("query_string", b"")
         response = await target.answer(Request(method, values, segments, query, headers, receive, request_id, state))
         if response is not None and not isinstance(response, FileResponse):

@@ -14,7 +14,7 @@ import orjson
 from graphql import get_named_type, is_composite_type
 
 from rest_v3 import paging, reshape
-from rest_v3.bodies import Known, MalformedError, Receive, pairs_of, read_body, read_sent
+from rest_v3.bodies import LARGEST_BODY, Known, MalformedError, Receive, pairs_of, read_body, read_sent
 from rest_v3.credentials import credential_of
 from rest_v3.errors import (
     Refusal,
@@ -91,6 +91,10 @@ class Step:
 class Endpoint:
     """A row with its operation, ready to answer. Raises BadRowError when the two do not fit."""
 
+    token_name = "private_token"  # noqa: S105 - what the parameter is called
+    """The parameter that may hold the caller's credential."""
+    largest_body = LARGEST_BODY
+
     def __init__(self, route: Route, operations: Operations, graph: Graph, base_url: str) -> None:
         self.route = route
         self.operation = self._operation(operations, route.operation)
@@ -106,7 +110,7 @@ class Endpoint:
         single = {key for parameter in self._body_params if not parameter.many for key in parameter.keys}
         many = {key for parameter in self._body_params if parameter.many for key in parameter.keys}
         self._filters = (single | many) - set(in_path)
-        self._known = Known((single - set(in_path)) | {"page", "per_page", "private_token"}, many)
+        self._known = Known((single - set(in_path)) | {"page", "per_page", self.token_name}, many)
         self._steps, self.target = self._way()
         self.paginated = self.target is not None and self.target.is_connection and self.operation.pages
         self._change = self._plan(self.target)
@@ -125,7 +129,7 @@ class Endpoint:
             wrong = error.answer
         if request.method not in ("GET", "HEAD"):
             try:
-                body = await read_body(request.receive, request.headers.get(b"content-length"))
+                body = await read_body(request.receive, request.headers.get(b"content-length"), self.largest_body)
                 if body is None:
                     return None
                 sent.update(read_sent(body, request.headers.get(b"content-type", b""), self._known))
@@ -133,7 +137,7 @@ class Endpoint:
                 if error.answer.status == 413:
                     return self._refuse(error.answer)
                 wrong = wrong or error.answer
-        credential = credential_of(request.headers, sent.pop("private_token", None))
+        credential = self.credential_of(request, sent)
         variables, unread = self._read(request, sent)
         wrong = wrong or unread
         if wrong is not None:
@@ -143,6 +147,10 @@ class Endpoint:
         if self.paginated:
             return await self._list(request, sent, variables, credential)
         return await self._single(request, variables, credential)
+
+    def credential_of(self, request: Request, sent: dict[str, Any]) -> str | None:
+        """The caller's credential, or None; its parameter is taken out of what was sent."""
+        return credential_of(request.headers, sent.pop(self.token_name, None))
 
     async def _single(self, request: Request, variables: dict[str, Any], credential: str | None) -> Response:
         outcome = await self._run(request, self.operation, variables, credential)

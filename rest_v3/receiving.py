@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from rest_v3.bodies import LARGEST_BODY, MalformedError, MultipartForm, Receive, pairs_of, read_body, read_sent
-from rest_v3.credentials import credential_of
 from rest_v3.endpoint import BadRowError, Endpoint, Graph, Incoming, Request, Response
 from rest_v3.errors import Refusal, refusal
 from rest_v3.operations import Operations
@@ -50,7 +49,7 @@ class Receiver(Endpoint):
         form, sent, wrong = await self._begin(request)
         if wrong is not None and wrong.status == 413:
             return self._refuse(wrong)
-        credential = credential_of(request.headers, sent.pop("private_token", None))
+        credential = self.credential_of(request, sent)
         variables, unread = self._read(request, sent)
         assert self._guard is not None, "the limit stands in the guard's data"  # noqa: S101
         outcome = await self._ask_guard(request, self._guard, variables, credential)

@@ -96,13 +96,14 @@ def _decoded(segment: bytes) -> str:
     return segment.decode("utf-8", "replace")
 
 
-def segments_of(scope: Mapping[str, Any]) -> list[str]:
-    """The segments of a request's path below the mount (and below /api/v3 where the application is not mounted)."""
+def segments_of(scope: Mapping[str, Any], base: str = "/api/v3") -> list[str]:
+    """The segments of a request's path below the mount (and below `base` where the application is not mounted)."""
     raw = scope.get("raw_path") or scope["path"].encode()
     segments = split(raw.partition(b"?")[0])
     root = split(scope.get("root_path", "").encode())
     if segments[: len(root)] == root:
         segments = segments[len(root) :]
-    if root[-2:] != ["api", "v3"] and segments[:2] == ["api", "v3"]:
-        segments = segments[2:]
+    mount = split(base.encode())
+    if root[-len(mount) :] != mount and segments[: len(mount)] == mount:
+        segments = segments[len(mount) :]
     return segments

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import quote
 
 from rest_v3.bodies import Receive, pairs_of
-from rest_v3.credentials import credential_of
 from rest_v3.endpoint import BadRowError, Endpoint, Graph, Request, Response
 from rest_v3.errors import refusal
 from rest_v3.operations import Operations
@@ -45,7 +44,7 @@ class Sender(Endpoint):
 
     async def answer(self, request: Request) -> Response | None:
         sent = self._known.gather(pairs_of(request.query))
-        credential = credential_of(request.headers, sent.pop("private_token", None))
+        credential = self.credential_of(request, sent)
         variables, wrong = self._read(request, sent)
         if wrong is not None:
             return self._refuse(wrong)
