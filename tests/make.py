@@ -12,6 +12,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from graph.context import Services
+from graph.line import Line
 from storage import tables
 from storage.artifact_folder import FolderStore
 from storage.artifacts import new_key
@@ -55,6 +56,7 @@ class Make:
         self.services = services
         self.folder = folder
         self._numbers = count(1)
+        self._runner_tokens: dict[int, str] = {}
 
     async def save(self, *rows: Any) -> None:
         async with self.services.database.writing() as session:
@@ -284,13 +286,25 @@ class Make:
         await self.save(build)
         return build
 
-    async def runner(self, **columns: Any) -> tables.Runner:
-        """A shared one whose token is `runner-ID`, ID being counted."""
-        number = next(self._numbers)
-        given = {"description": f"Runner {number}", "token_digest": digest(f"runner-{number}"), "shared": True, **columns}
+    async def runner(self, *projects: tables.Project, **columns: Any) -> tables.Runner:
+        """One that serves these projects, or every project where none is given. It calls with `runner_token`."""
+        token = f"fr-{next(self._numbers):020}"
+        given = {"description": f"Runner {token}", "token_digest": digest(token), "shared": not projects, **columns}
         runner = tables.Runner(**given)
         await self.save(runner)
+        await self.save(*(tables.RunnerProject(runner_id=runner.id, project_id=project.id) for project in projects))
+        self._runner_tokens[runner.id] = token
         return runner
+
+    def runner_token(self, runner: tables.Runner) -> str:
+        return self._runner_tokens[runner.id]
+
+    async def waiting_build(self, project: tables.Project, *, tags: tuple[str, ...] = (), **columns: Any) -> tables.Build:
+        """A build that runners may take, as a push makes them."""
+        given = {"sha": "a" * 40, "ref": "master", "name": f"job{next(self._numbers)}", "commands": "true", **columns}
+        build = tables.Build(project_id=project.id, tags=sorted(tags), **{"queue": ",".join(sorted(tags)), **given})
+        await self.save(build)
+        return build
 
     async def _iid(self, project: tables.Project, kind: CounterKind) -> int:
         from storage.tables import counters
@@ -316,6 +330,8 @@ async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services
         Uploads(tmp_path / "uploads"),
         FolderStore(tmp_path / "artifacts"),
         external_url=EXTERNAL_URL,
+        # What tests write into the tables rings no bell.
+        line=Line(fresh=0.0, pause=0.05),
     )
     close = getattr(repositories, "close", None)
     if close is not None:

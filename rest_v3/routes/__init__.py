@@ -1,6 +1,8 @@
 """ROUTES: the whole interface, in the document's order."""
 
 from rest_v3.route import Route
+from rest_v3.routes.artifacts import ARTIFACTS
+from rest_v3.routes.builds import BUILD_CHANGES, BUILDS
 from rest_v3.routes.commits import COMMITS
 from rest_v3.routes.groups import GROUPS
 from rest_v3.routes.hooks import HOOKS
@@ -13,7 +15,21 @@ from rest_v3.routes.settings import SETTINGS
 from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import SESSION, USERS
 
-ROUTES: tuple[Route, ...] = (*ISSUES, *COMMITS, *SETTINGS, *HOOKS, *LABELS, *NOTES, *MILESTONES, *MERGE_REQUESTS, *USERS, *GROUPS)
+ROUTES: tuple[Route, ...] = (
+    *BUILDS,
+    *ARTIFACTS,
+    *BUILD_CHANGES,
+    *ISSUES,
+    *COMMITS,
+    *SETTINGS,
+    *HOOKS,
+    *LABELS,
+    *NOTES,
+    *MILESTONES,
+    *MERGE_REQUESTS,
+    *USERS,
+    *GROUPS,
+)
 
 EXTRA: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST)
 """Rows that the document does not show."""

@@ -1,0 +1,17 @@
+"""The row of the section Builds that is a file."""
+
+from rest_v3.params import integer, text
+from rest_v3.route import Route
+
+ARTIFACTS = (
+    Route(
+        call="GET /projects/:id/builds/:build_id/artifacts",
+        params=(text("id", required=True), integer("build_id", required=True)),
+        operation="BuildArtifact",
+        gives="project.artifact",
+        stream="stream",
+        missing="",
+        section="Builds",
+        summary="The artifacts file of a build",
+    ),
+)
