@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sqlalchemy import Dialect, Select
+from sqlalchemy import Dialect, Float, Select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
@@ -221,9 +221,15 @@ class Plans:
         spelled = bool(compiled.post_compile_params or compiled.literal_execute_params)
         return _Plan(compiled, None if spelled else compiled.string, compiled.positiontup or (), processors, shape)
 
+    def _processor(self, kind: Any) -> Any:
+        if isinstance(kind, Float) and not kind.asdecimal:
+            # Both drivers give floats, and asyncpg's dialect would ask which kind of number came.
+            return None
+        return kind.dialect_impl(self._dialect).result_processor(self._dialect, None)
+
     def _shape(self, statement: Select[Any], compiled: Any) -> Shape | None:
         entries = compiled._result_columns
-        processors = [entry.type.dialect_impl(self._dialect).result_processor(self._dialect, None) for entry in entries]
+        processors = [self._processor(entry.type) for entry in entries]
         parts: list[tuple[type | None, list[str], int, int]] = []
         place = 0
         for description in statement.column_descriptions:

@@ -10,6 +10,12 @@ ROLES = ("AN", "OU", "GU", "RE", "DE", "MA", "OW", "AD", "BL", "PU")
 
 V3 = """
                                                               AN  OU  GU  RE  DE  MA  OW  AD  BL  PU
+GET /projects/:id/builds                                      401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha/builds              401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/builds/:build_id                            401 404 403 200 200 200 200 200 401 200
+POST /projects/:id/builds/:build_id/cancel                    401 404 403 403 201 201 201 201 401 403
+POST /projects/:id/builds/:build_id/retry                     401 404 403 403 201 201 201 201 401 403
+POST /projects/:id/builds/:build_id/erase                     401 404 403 403 201 201 201 201 401 403
 GET /issues                                                   401 200 200 200 200 200 200 200 401 200
 GET /projects/:id/issues                                      401 404 200 200 200 200 200 200 401 200
 GET /projects/:id/issues/:issue_id                            401 404 200 200 200 200 200 200 401 200
@@ -143,6 +149,11 @@ updateSnippet        401  not_found forbidden forbidden forbidden ok        ok  
 deleteSnippet        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 createUpload         401  not_found ok        ok        ok        ok        ok        ok 401  ok
 createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok
+createBuild          401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+updateBuild          401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+cancelBuild          401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+retryBuild           401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+eraseBuild           401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 createCommitStatus   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 createRunner         401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden

@@ -9,7 +9,7 @@ import pytest
 
 from storage import tables
 from storage.database import now
-from storage.tables import AccessLevel, UserState, Visibility
+from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
 from tests.make import Make, ssh_key
 from tests.merges import commit
 
@@ -62,6 +62,8 @@ class World:
                 waiting = {"merge_when_build_succeeds": True, "merge_user_id": self.somebody.id}
                 branch = f"waiting{next(self.numbers)}"
                 return (await make.merge_request(project, author=self.somebody, source_branch=branch, **waiting)).id
+            case "build":
+                return (await make.build(project, self.sha, status=CheckStatus.SUCCESS)).id
             case "note":
                 return await make.note(await make.issue(project, author=self.somebody))
             case "snippet":
@@ -146,6 +148,8 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
             keys["merge_request_id"] = await world.target(name, role, call)
         elif ":issue_id" in path:
             keys["issue_id"] = await world.target("issue", role, call)
+        elif ":build_id" in path:
+            keys["build_id"] = await world.target("build", role, call)
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.target("milestone", role, call)).id
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
@@ -279,6 +283,10 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"projectPath": path, "file": {"ticket": incoming.ticket, "name": "a.txt"}}
         case "createCommitComment":
             return {"projectPath": path, "rev": "master", "note": "N"}
+        case "createBuild":
+            return {"projectPath": path, "sha": "master", "name": f"new{number}"}
+        case "updateBuild" | "cancelBuild" | "retryBuild" | "eraseBuild":
+            return {"projectPath": path, "databaseId": await world.target("build", role, name)}
         case "createCommitStatus":
             return {"projectPath": path, "sha": "master", "state": "SUCCESS"}
         case "updateSettings":

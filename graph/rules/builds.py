@@ -14,7 +14,7 @@ from sqlmodel import col
 from graph.connections import Listing, Order, Page, Window
 from graph.context import Context
 from graph.errors import Forbidden, Invalid, NotAllowed, NotFound, Required
-from graph.rules import building, finding, naming, settings
+from graph.rules import building, finding, naming, objects, settings
 from graph.rules.ci import pipelines
 from graph.rules.commits import in_repository
 from graph.rules.policy import visible_projects
@@ -173,13 +173,11 @@ async def retry(context: Context, build: tables.Build) -> tables.Build:
 
 
 async def erase(context: Context, build: tables.Build) -> tables.Build:
-    """Takes the trace and the artifact of a finished build away; its status stays. Raises Forbidden, NotFound.
-
-    The objects themselves are left to the sweep, which finds that nothing names them any more.
-    """
+    """Takes the trace and the artifact of a finished build away; its status stays. Raises Forbidden, NotFound."""
     row = await hold(context, build.id)
     if not is_erasable(row):
         raise Forbidden(NOT_ERASABLE)
+    await objects.erase_with_builds(context, [row.id])
     for table in (tables.Artifact, tables.TracePart):
         await context.session.execute(delete(table).where(col(table.build_id) == row.id))
     row.trace_size = 0

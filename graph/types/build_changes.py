@@ -1,6 +1,6 @@
 """What can be done to builds, and how systems outside say what they build."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import strawberry
@@ -71,7 +71,6 @@ async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
         raise NotFound("Commit")
     sha, ref, tag = place
     status = value_or(input.status, tables.CheckStatus.PENDING)
-    started_at, finished_at = value_or(input.started_at, None), value_or(input.finished_at, None)
     project = await _project(context, input.project_path)
     build = tables.Build(
         project_id=project.id,
@@ -85,8 +84,8 @@ async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
         target_url=builds.target_url(value_or(input.target_url, None)),
         coverage=builds.coverage(value_or(input.coverage, None)),
         allow_failure=value_or(input.allow_failure, False),
-        started_at=started_at,
-        finished_at=finished_at,
+        started_at=_moment(input.started_at),
+        finished_at=_moment(input.finished_at),
         user_id=context.viewer.id,
     )
     return await builds.create_outside(context, build)
@@ -105,7 +104,7 @@ async def update_build(info: Info, input: UpdateBuildInput) -> tables.Build:
     if sent(input.coverage):
         said["coverage"] = builds.coverage(input.coverage)
     for column in ("started_at", "finished_at"):
-        if (moment := value_or(getattr(input, column), None)) is not None:
+        if (moment := _moment(getattr(input, column))) is not None:
             said[column] = moment
     return await builds.update_outside(info.context, build, value_or(input.status, None), said)
 
@@ -138,6 +137,11 @@ async def retry_build(info: Info, input: BuildInput) -> tables.Build:
 )
 async def erase_build(info: Info, input: BuildInput) -> tables.Build:
     return await builds.erase(info.context, await _found(info, input))
+
+
+def _moment(given: datetime | None) -> datetime | None:
+    moment: datetime | None = value_or(given, None)
+    return None if moment is None else moment.astimezone(UTC)
 
 
 async def _project(context: Context, path: str) -> tables.Project:

@@ -9,7 +9,7 @@ from sqlmodel import col
 from graph.connections import Connection, Listing, Order, Page, Window
 from graph.context import Context, Info
 from graph.declare import Node, column, connection_field, entity, to_one, window_of
-from graph.rules import builds, commits
+from graph.rules import artifacts, builds, commits
 from graph.rules.commits import ProjectCommit
 from graph.rules.policy import Action, may, require
 from graph.scalars import GitOid
@@ -112,6 +112,11 @@ class Build(BuildArtifact, BuildTraces, Node):
     @strawberry.field(description="The commit; null when the repository cannot give it.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
         return await commits.by_oid(info.context, (_row(self).project_id, _row(self).sha))  # type: ignore[return-value]
+
+    @strawberry.field(description="The absolute address of its artifact in v3; null without one.")
+    async def download_url(self, info: Info) -> str | None:
+        left = await artifacts.of_builds(info.context).get(_row(self).id)
+        return artifacts.address(info.context, left) if left is not None else None
 
     @strawberry.field(description="Seconds that it ran; while it runs, so far. Null for one that never did.")
     def duration_seconds(self, info: Info) -> float | None:

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from graph.context import Services
 from graph.rules.rollups import Counts, RollupState, roll_up
 from storage import tables
-from storage.tables import AccessLevel, CheckStatus
+from storage.git.log import history
+from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.forge import Ask
 from tests.make import Make
 from tests.statements import Statements
@@ -15,7 +17,7 @@ from tests.statements import Statements
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
 ROLLUP = """query ($path: String!, $rev: String!, $ref: String, $first: Int! = 10) { project(path: $path) { commit(rev: $rev) {
     rollup(ref: $ref) { state counts { total pending running failed success canceled } startedAt finishedAt durationSeconds queuedSeconds
-    failing(first: $first) { __typename ... on CommitStatus { name targetUrl } } } } } }"""
+    coverage failing(first: $first) { __typename ... on CommitStatus { name targetUrl } ... on Build { databaseId } } } } } }"""
 
 
 def check(status: str, name: str = "unit", **columns: Any) -> tables.CommitStatus:
@@ -167,6 +169,7 @@ class TestThroughTheGraph:
             "finishedAt": "2016-01-01T00:00:04.000000Z",
             "durationSeconds": 2.5,
             "queuedSeconds": 1.5,
+            "coverage": None,
             "failing": [{"__typename": "CommitStatus", "name": "unit", "targetUrl": "http://ci.example/1"}],
         }
         assert [each["name"] for each in (await self.rollup(ask, owner, project))["failing"]] == ["unit", "old"]
@@ -180,6 +183,7 @@ class TestThroughTheGraph:
             "finishedAt": None,
             "durationSeconds": None,
             "queuedSeconds": None,
+            "coverage": None,
             "failing": [],
         }
 
@@ -192,17 +196,53 @@ class TestThroughTheGraph:
 
         assert await ask.codes(ROLLUP, guest, path=str(project.id), rev="master") == ["FORBIDDEN"]
 
-    async def test_costs_one_statement_with_the_status(
-        self, ask: Ask, make: Make, statements: Statements, owner: tables.User, project: tables.Project, head: str
+    async def test_of_builds_and_statuses(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project, head: str) -> None:
+        """GRAPH: the newest attempt of each name counts, whether a build or a status says so."""
+        red = await make.build(project, head, name="unit", status=CheckStatus.FAILED, coverage=80, created_at=after(1))
+        await make.commit_status(project, head, name="unit", status=CheckStatus.SUCCESS, created_at=after(0))
+        await make.commit_status(project, head, name="lint", status=CheckStatus.FAILED, created_at=after(3))
+        await make.build(project, head, name="lint", status=CheckStatus.SUCCESS, coverage=40.5, created_at=after(2))
+        # What a retry superseded, and an older build of the same name and ref.
+        await make.build(project, head, name="docs", status=CheckStatus.FAILED, created_at=after(4))
+        docs = await make.build(project, head, name="docs", status=CheckStatus.SUCCESS, coverage=99.5, attempt=2, created_at=after(5))
+        await make.build(project, head, name="docs", status=CheckStatus.FAILED, current_id=docs.id, created_at=after(4.5))
+
+        rollup = await self.rollup(ask, owner, project)
+
+        assert (rollup["state"], rollup["counts"]["total"]) == ("FAILED", 3)
+        assert (rollup["counts"]["failed"], rollup["coverage"]) == (2, (80 + 99.5) / 2)
+        assert [each["__typename"] for each in rollup["failing"]] == ["Build", "CommitStatus"]
+        assert rollup["failing"][0]["databaseId"] == red.id
+        query = 'query ($path: String!) { project(path: $path) { commit(rev: "master") { status } } }'
+        # A status of a name and ref does not stand for a build of the same (wire facts 5.6): each is one of its own.
+        assert (await ask.data(query, owner, path=str(project.id)))["project"]["commit"] == {"status": "FAILED"}
+
+    async def test_hides_builds_from_who_may_not_see_them(self, ask: Ask, make: Make) -> None:
+        project = await make.project(visibility=Visibility.PUBLIC, public_builds=False, history={"commits": 4})
+        commit = await make.services.repositories.read(project.id, lambda repository: repository.resolve("master"))
+        await make.build(project, str(commit), status=CheckStatus.FAILED, coverage=80)
+        await make.commit_status(project, str(commit), name="lint", status=CheckStatus.FAILED)
+
+        rollup = await self.rollup(ask, await make.user(), project)
+
+        assert (rollup["state"], rollup["coverage"]) == ("FAILED", None)
+        assert [each["__typename"] for each in rollup["failing"]] == ["CommitStatus"]
+
+    async def test_costs_two_statements_with_the_status(
+        self, ask: Ask, make: Make, statements: Statements, services: Services, owner: tables.User, project: tables.Project
     ) -> None:
         query = "query ($path: String!, $first: Int!) { project(path: $path) { commits(first: $first) { nodes { title %s } } } }"
-        for name in ("a", "b"):
-            await make.commit_status(project, head, name=name)
-
+        more = 'status allowFailure rollup { state coverage failing { __typename } } other: rollup(ref: "master") { state }'
+        head = str(await services.repositories.read(project.id, lambda repository: repository.resolve("master")))
+        walked = await services.repositories.read(project.id, lambda repository: history(repository, head, skip=0, limit=3))
         with statements.counted() as without:
-            await ask.data(query % "", owner, path=str(project.id), first=5)
-        with statements.counted() as with_them:
-            more = 'status allowFailure rollup { state failing { __typename } } other: rollup(ref: "master") { state }'
-            await ask.data(query % more, owner, path=str(project.id), first=5)
+            await ask.data(query % "", owner, path=str(project.id), first=3)
+        for number in (1, 30):
+            for place in range(number):
+                for made in (make.build, make.commit_status):
+                    await made(project, walked[place % 3].oid, name=f"job{number}{place}", status=CheckStatus.FAILED)
 
-        assert len(with_them) == len(without) + 1
+            with statements.counted() as with_them:
+                await ask.data(query % more, owner, path=str(project.id), first=3)
+
+            assert len(with_them) == len(without) + 2

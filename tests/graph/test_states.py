@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from graph.rules import states
-from graph.rules.states import IssueEvent, MergeRequestEvent, MilestoneEvent, UserEvent
+from graph.rules.states import BuildAction, IssueEvent, MergeRequestEvent, MilestoneEvent, UserEvent
 from storage import tables
-from storage.tables import IssueState, MergeRequestState, MilestoneState, UserState
+from storage.tables import CheckStatus, IssueState, MergeRequestState, MilestoneState, UserState
 from tests.forge import Ask
 from tests.make import Make
 
@@ -68,3 +68,27 @@ async def test_user(ask: Ask, make: Make, state: UserState, event: UserEvent, fo
     kept = await make.fetch(tables.User, user.id)
     assert kept is not None
     assert kept.state is following
+
+
+@pytest.mark.parametrize(("status", "action", "following"), pairs(CheckStatus, BuildAction, states.BUILD))
+async def test_build(ask: Ask, make: Make, status: CheckStatus, action: BuildAction, following: CheckStatus) -> None:
+    """Cancel and retry are mutations of their own; how it goes on is said by `updateBuild`, and only what follows is taken."""
+    project = await make.project(owner=(owner := await make.user()))
+    build = await make.build(project, "f" * 40, status=status)
+    named: dict[str, Any] = {"projectPath": str(project.id), "databaseId": build.id}
+    if action in (BuildAction.CANCEL, BuildAction.RETRY):
+        query = f"mutation ($input: BuildInput!) {{ {action}Build(input: $input) {{ build {{ status }} userErrors {{ code }} }} }}"
+    else:
+        query = "mutation ($input: UpdateBuildInput!) { updateBuild(input: $input) { build { status } userErrors { code } } }"
+        named["status"] = next(to for to, by in states.BECOMING.items() if by is action).name
+
+    codes = await ask.codes(query, owner, input=named)
+
+    asked = named.get("status")
+    if (status, action) in states.BUILD or asked == status.name or action is BuildAction.CANCEL:
+        assert codes == []
+    else:
+        assert codes == ["FORBIDDEN" if action is BuildAction.RETRY else "NOT_ALLOWED"]
+    kept = await make.fetch(tables.Build, build.id)
+    assert kept is not None
+    assert kept.status is following

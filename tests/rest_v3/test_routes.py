@@ -33,7 +33,7 @@ BEYOND = {
 
 class TestCalls:
     def test_are_those_of_the_document(self) -> None:
-        assert BY_CALL.keys() == {call.call for call in BUILT}
+        assert BY_CALL.keys() == {call.call for call in DOCUMENTED}
 
     def test_stand_in_the_order_of_the_document(self) -> None:
         assert [route.call for route in ROUTES] == [call.call for call in DOCUMENTED]
@@ -62,7 +62,8 @@ class TestRow:
 
     def test_has_a_closed_shape(self, documented: Call) -> None:
         route = BY_CALL[documented.call]
-        assert route.shape in SHAPES or route.stream or route.refuses or route.call in WITHOUT_A_BODY or route.call.endswith(("/block", "/unblock"))
+        bare = route.stream or route.refuses or route.call in WITHOUT_A_BODY or route.call.endswith(("/block", "/unblock"))
+        assert route.shape in SHAPES or bare
 
 
 class TestOperations:
