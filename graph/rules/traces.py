@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from graph.context import Context, Services
-from graph.errors import Conflict, Invalid, NotAllowed, TooLarge, Unavailable
+from graph.errors import BadRequest, Conflict, Invalid, NotAllowed, TooLarge, Unavailable
 from graph.rules import builds
 from graph.rules.objects import erase_later, take_back_object
 from graph.transaction import keep, session_for
@@ -86,9 +86,9 @@ async def _write(context: Context, build: tables.Build, data: bytes, offset: int
 
 
 async def tail(context: Context, build: tables.Build, last: int) -> list[str]:
-    """The last lines, the newest at the end: those that stand among the last TAIL bytes. Raises Invalid, Unavailable."""
+    """The last lines, the newest at the end: those that stand among the last TAIL bytes. Raises BadRequest, Unavailable."""
     if not 0 <= last <= MOST_LINES:
-        raise Invalid("last", f"must be between 0 and {MOST_LINES}")
+        raise BadRequest(f"A trace is asked for 0 to {MOST_LINES} of its last lines.")
     if last == 0:
         return []
     try:
