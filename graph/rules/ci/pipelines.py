@@ -66,15 +66,12 @@ async def begin(context: Context, project: tables.Project, news: Iterable[Planne
         }
         for plan in plans.values()
     ]
-    statement = insert(tables.Pipeline).returning(col(tables.Pipeline.id), sort_by_parameter_order=True)
-    made = [int(row[0]) for row in await context.session.execute(statement, rows)]
+    # Not in the order of the rows, which on SQLite would be a statement for each.
+    statement = insert(tables.Pipeline).returning(col(tables.Pipeline.sha), col(tables.Pipeline.ref), col(tables.Pipeline.id))
+    made = {(sha, ref): int(number) for sha, ref, number in await context.session.execute(statement, rows)}
     await _create(
         context,
-        [
-            {**row, "pipeline_id": pipeline_id, "job": job}
-            for row, pipeline_id in zip(rows, made, strict=True)
-            for job in _next(row["jobs"] or [], [])
-        ],
+        [{**row, "pipeline_id": made[row["sha"], row["ref"]], "job": job} for row in rows for job in _next(row["jobs"] or [], [])],
     )
     await _tell_errors(context, [row for row in rows if row["error"] is not None])
     for sha in {plan.sha for plan in plans.values()}:
@@ -156,11 +153,11 @@ async def _create(context: Context, wanted: Sequence[Mapping[str, Any]]) -> None
         }
         for each in wanted
     ]
-    statement = insert(tables.Build).returning(col(tables.Build.id), sort_by_parameter_order=True)
-    made = [int(row[0]) for row in await context.session.execute(statement, rows)]
+    statement = insert(tables.Build).returning(col(tables.Build.id), col(tables.Build.project_id))
+    made = sorted(map(tuple, await context.session.execute(statement, rows)))
     events = [
-        {"project_id": row["project_id"], "build_id": build_id, "became": CheckStatus.PENDING, "created_at": moment}
-        for row, build_id in zip(rows, made, strict=True)
+        {"project_id": project_id, "build_id": build_id, "became": CheckStatus.PENDING, "created_at": moment}
+        for build_id, project_id in made
     ]
     await context.session.execute(insert(tables.BuildEvent), events)
     context.after_commit.append(context.services.line.ring)
