@@ -67,6 +67,12 @@ class MergeRequest(Dated, table=True):
             sqlite_where=text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')"),
             postgresql_where=text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')"),
         ),
+        Index(
+            "ix_merge_requests_waiting",
+            "id",
+            sqlite_where=text("merge_when_build_succeeds AND state IN ('opened', 'reopened')"),
+            postgresql_where=text("merge_when_build_succeeds AND state IN ('opened', 'reopened')"),
+        ),
         {"sqlite_autoincrement": True},
     )
 

@@ -676,6 +676,13 @@ def upgrade() -> None:
             postgresql_where=sa.text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')"),
         )
         batch_op.create_index(
+            "ix_merge_requests_waiting",
+            ["id"],
+            unique=False,
+            sqlite_where=sa.text("merge_when_build_succeeds AND state IN ('opened', 'reopened')"),
+            postgresql_where=sa.text("merge_when_build_succeeds AND state IN ('opened', 'reopened')"),
+        )
+        batch_op.create_index(
             "uq_merge_requests_open",
             ["project_id", "target_branch", "source_project_id", "source_branch"],
             unique=True,
