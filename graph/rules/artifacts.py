@@ -114,7 +114,7 @@ def opened(services: Services, ticket: str) -> Permit:
     """What a ticket says. Raises NotFound for one that this instance never gave, Forbidden for one that has expired."""
     try:
         kind, *said = orjson.loads(services.cipher.decrypt(ticket))
-    except (Undecipherable, ValueError):
+    except (Undecipherable, ValueError, TypeError):
         raise NotFound("Upload") from None
     if kind != KIND:
         raise NotFound("Upload")

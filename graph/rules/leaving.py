@@ -18,7 +18,7 @@ from graph.context import Context
 from graph.errors import Conflict, Forbidden
 from graph.events import payloads
 from graph.events.publish import publish, publish_each
-from graph.rules import accounts
+from graph.rules import accounts, objects
 from graph.rules.projects import remove_files
 from storage import tables
 from storage.tables import NamespaceKind, members, users
@@ -31,6 +31,7 @@ async def remove(context: Context, user: tables.User) -> None:
     await _require_other_owners(context, user)
     await _publish(context, user)
     projects = await context.all(users.ids_of_personal_projects(user.id))
+    await objects.erase_with_projects(context, projects)
     ghost = await accounts.ghost(context)
     session = context.session
     namespace = tables.Namespace

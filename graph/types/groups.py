@@ -14,7 +14,7 @@ from graph.errors import Required, Taken
 from graph.events import payloads
 from graph.events.publish import publish, publish_each
 from graph.mutations import mutation
-from graph.rules import finding, groups, naming, projects
+from graph.rules import finding, groups, naming, objects, projects
 from graph.rules import members as member_rules
 from graph.rules.policy import Action, group_level, may, require, visible_groups
 from graph.types.inputs import given, sent, value_or
@@ -253,6 +253,7 @@ async def delete_group(info: Info, input: DeleteGroupInput) -> tables.Namespace:
     group = await groups.hold(context, group)
     await _publish_end(context, group)
     project_ids = await context.all(project_statements.ids_in_namespace(group.id))
+    await objects.erase_with_projects(context, project_ids)
     await context.session.delete(group)
     await context.session.flush()
     context.loaders.clear()

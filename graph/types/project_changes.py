@@ -10,7 +10,7 @@ from graph.errors import NotFound, Required, Taken
 from graph.events import payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
-from graph.rules import finding, forks, naming, projects, pushing, runners
+from graph.rules import finding, forks, naming, objects, projects, pushing, runners
 from graph.rules.policy import Action, require
 from graph.types.inputs import given, sent, value_or
 from graph.types.projects import Project
@@ -261,6 +261,7 @@ async def delete_project(info: Info, input: DeleteProjectInput) -> tables.Projec
     await require(context, Action.OWN_PROJECT, project)
     project = await projects.hold(context, project)
     await publish(context, payloads.ProjectDestroyed, project)
+    await objects.erase_with_projects(context, [project.id])
     await context.session.delete(project)
     await context.session.flush()
     context.loaders.clear()

@@ -1,0 +1,247 @@
+"""Artifacts over the wire: PUT /-/artifacts/TICKET, and GET /api/v3/projects/:id/builds/:build_id/artifacts."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from forgefront.artifacts import ArtifactDoor
+from graph.artifact_access import ArtifactAccess
+from graph.execute import Graph
+from rest_v3.sending import disposition, range_of
+from storage import tables
+from storage.tables import AccessLevel
+from tests.forge import Api, Ask
+from tests.graph.test_artifacts import files, made, ticket_of
+from tests.make import Make, token_of
+
+CONTENT = bytes(range(256)) * 4096
+"""A mebibyte."""
+
+
+def address(build: tables.Build) -> str:
+    return f"/projects/{build.project_id}/builds/{build.id}/artifacts"
+
+
+@pytest.fixture
+async def door(graph: Graph) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=ArtifactDoor(ArtifactAccess(graph.services)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://forge") as client:
+        yield client
+
+
+class TestUpload:
+    async def test_what_is_put_is_fetched(self, door: httpx.AsyncClient, ask: Ask, api: Api, make: Make) -> None:
+        owner, build = await made(make)
+        ticket = await ticket_of(ask, owner, build, "../out.zip")
+
+        response = await door.put(f"/-/artifacts/{ticket}", content=CONTENT)
+
+        assert (response.status_code, response.json()) == (201, {"filename": "out.zip", "size": len(CONTENT)})
+        assert (await api.get(address(build), owner)).content == CONTENT
+
+    async def test_a_used_ticket_is_a_conflict(self, door: httpx.AsyncClient, ask: Ask, make: Make) -> None:
+        owner, build = await made(make)
+        ticket = await ticket_of(ask, owner, build)
+        await door.put(f"/-/artifacts/{ticket}", content=b"first")
+
+        response = await door.put(f"/-/artifacts/{ticket}", content=b"second")
+
+        assert response.status_code == 409
+        assert response.json() == {"message": "This address was used, or the build has got another artifact or attempt since."}
+        assert files(make.services) == 1
+
+    async def test_an_expired_ticket_is_forbidden(self, ask: Ask, make: Make, graph: Graph) -> None:
+        owner, build = await made(make)
+        ticket = await ticket_of(ask, owner, build)
+        later = replace(graph.services, clock=lambda: datetime.now(UTC) + timedelta(minutes=61))
+        transport = httpx.ASGITransport(app=ArtifactDoor(ArtifactAccess(later)))
+
+        async with httpx.AsyncClient(transport=transport, base_url="http://forge") as client:
+            response = await client.put(f"/-/artifacts/{ticket}", content=b"x")
+
+        assert (response.status_code, response.json()) == (403, {"message": "This address has expired."})
+
+    async def test_what_nobody_gave_is_not_found(self, door: httpx.AsyncClient) -> None:
+        response = await door.put("/-/artifacts/gAAAAABnothing", content=b"x")
+
+        assert (response.status_code, response.json()) == (404, {"message": "404 Not Found"})
+
+    async def test_takes_put_alone(self, door: httpx.AsyncClient) -> None:
+        response = await door.get("/-/artifacts/x")
+
+        assert (response.status_code, response.headers["Allow"]) == (405, "PUT")
+
+    @pytest.mark.parametrize("declared", [True, False])
+    async def test_too_much_is_refused(self, ask: Ask, make: Make, graph: Graph, declared: bool) -> None:
+        owner, build = await made(make)
+        ticket = await ticket_of(ask, owner, build)
+        small = replace(graph.services, largest_artifact=4)
+        read = 0
+
+        async def body() -> AsyncIterator[bytes]:
+            nonlocal read
+            for piece in (b"abc", b"def", b"ghi"):
+                read += len(piece)
+                yield piece
+
+        headers = {"Content-Length": "9"} if declared else {}
+        transport = httpx.ASGITransport(app=ArtifactDoor(ArtifactAccess(small)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://forge") as client:
+            response = await client.put(f"/-/artifacts/{ticket}", content=body(), headers=headers)
+
+        assert (response.status_code, response.json()) == (413, {"message": "413 Request Entity Too Large"})
+        assert (read, files(make.services)) == (0 if declared else 6, 0)
+
+    async def test_a_full_disk_is_507(self, door: httpx.AsyncClient, ask: Ask, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        owner, build = await made(make)
+        ticket = await ticket_of(ask, owner, build)
+
+        async def full(*_: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(make.services.objects, "put", full)
+
+        assert (await door.put(f"/-/artifacts/{ticket}", content=b"x")).status_code == 507
+
+
+class TestDownload:
+    @pytest.mark.parametrize(
+        ("name", "expected"),
+        [
+            ("a b.zip", b'attachment; filename="a b.zip"'),
+            ('a";\\.zip', b"attachment; filename*=UTF-8''a%22%3B%5C.zip; filename=\"a___.zip\""),
+            ("Über%.zip", b"attachment; filename*=UTF-8''%C3%9Cber%25.zip; filename=\"_ber_.zip\""),
+        ],
+    )
+    def test_the_name_of_the_file_is_told_to_old_and_new_clients(self, name: str, expected: bytes) -> None:
+        """RFC 6266; the client of rb37 takes what follows the last `filename=`, without its quotes."""
+        assert disposition(name) == expected
+
+    async def test_is_a_file_that_no_browser_runs(self, api: Api, make: Make) -> None:
+        owner, build = await made(make)
+        await make.artifact(build, b"<script>", filename="a.html")
+
+        response = await api.get(address(build), owner)
+
+        assert (response.status_code, response.content) == (200, b"<script>")
+        assert response.headers["Content-Type"] == "application/octet-stream"
+        assert response.headers["Content-Disposition"] == 'attachment; filename="a.html"'
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
+        assert (response.headers["Content-Length"], response.headers["Accept-Ranges"]) == ("8", "bytes")
+
+    async def test_is_404_without_one(self, api: Api, make: Make) -> None:
+        owner, build = await made(make)
+        missing = {"message": "404 Not Found"}
+
+        for path in (
+            address(build),
+            address(build).replace(f"builds/{build.id}", "builds/99"),
+            address(build).replace("builds/1", "builds/x"),
+        ):
+            response = await api.get(path, owner)
+            assert (response.status_code, response.json()) == (404, missing)
+        response = await api.get("/projects/99/builds/1/artifacts", owner)
+        assert (response.status_code, response.json()) == (404, {"message": "404 Project Not Found"})
+
+    async def test_is_404_when_the_file_is_gone(self, api: Api, make: Make) -> None:
+        owner, build = await made(make)
+        await make.services.objects.erase((await make.artifact(build)).key)
+
+        response = await api.get(address(build), owner)
+
+        assert (response.status_code, response.json()) == (404, {"message": "404 Not Found"})
+
+    async def test_is_for_who_sees_builds(self, api: Api, make: Make) -> None:
+        guest, outsider = await make.user(), await make.user()
+        build = await make.build(await make.project(members=[(guest, AccessLevel.GUEST)]), "a" * 40)
+        await make.artifact(build)
+
+        assert (await api.get(address(build), guest)).status_code == 403
+        assert (await api.get(address(build), outsider)).status_code == 404
+        assert (await api.get(address(build))).status_code == 401
+
+    async def test_an_earlier_attempt_has_its_own(self, api: Api, make: Make) -> None:
+        owner, build = await made(make)
+        project = await make.fetch(tables.Project, build.project_id)
+        assert project is not None
+        past = await make.build(project, "a" * 40, current_id=build.id)
+        await make.artifact(past, b"past")
+
+        assert (await api.get(address(past), owner)).content == b"past"
+
+    @pytest.mark.parametrize(
+        ("asked", "status", "start", "end"),
+        [
+            ("bytes=0-0", 206, 0, 1),
+            ("bytes=2-5", 206, 2, 6),
+            ("bytes=5-", 206, 5, 10),
+            ("bytes=-3", 206, 7, 10),
+            ("bytes=-99", 206, 0, 10),
+            ("bytes=8-99999999999999999", 206, 8, 10),
+            ("bytes=0-1,3-4", 200, 0, 10),
+            ("bytes=5-2", 200, 0, 10),
+            ("bytes=-", 200, 0, 10),
+            ("bytes=a-b", 200, 0, 10),
+            ("lines=1-2", 200, 0, 10),
+        ],
+    )
+    async def test_gives_one_range(self, api: Api, make: Make, asked: str, status: int, start: int, end: int) -> None:
+        owner, build = await made(make)
+        await make.artifact(build, b"0123456789")
+
+        response = await api.request("GET", address(build), owner, headers={"Range": asked})
+
+        assert (response.status_code, response.content) == (status, b"0123456789"[start:end])
+        assert response.headers["Content-Length"] == str(end - start)
+        assert response.headers.get("Content-Range") == (f"bytes {start}-{end - 1}/10" if status == 206 else None)
+
+    @pytest.mark.parametrize("asked", ["bytes=10-", "bytes=10-20", "bytes=-0"])
+    async def test_refuses_a_range_beyond_the_end(self, api: Api, make: Make, asked: str) -> None:
+        owner, build = await made(make)
+        await make.artifact(build, b"0123456789")
+
+        response = await api.request("GET", address(build), owner, headers={"Range": asked})
+
+        assert (response.status_code, response.headers["Content-Range"]) == (416, "bytes */10")
+
+    async def test_a_range_of_what_may_have_changed_is_the_whole(self, api: Api, make: Make) -> None:
+        owner, build = await made(make)
+        await make.artifact(build, b"0123456789")
+
+        response = await api.request("GET", address(build), owner, headers={"Range": "bytes=1-2", "If-Range": '"x"'})
+
+        assert (response.status_code, response.content) == (200, b"0123456789")
+
+    async def test_a_thousand_ranges_cost_one_look(self) -> None:
+        """RELIABILITY, threat of range bombs."""
+        began = time.perf_counter()
+        assert range_of(b"bytes=" + b",".join(b"0-1" for _ in range(20_000)), 10) is None
+        assert range_of(b"bytes=" + b"9" * 60_000 + b"-", 10) is None
+        assert time.perf_counter() - began < 0.05
+
+    async def test_head_gives_the_length_alone(self, api: Api, make: Make) -> None:
+        owner, build = await made(make)
+        await make.artifact(build, b"0123456789")
+
+        response = await api.request("HEAD", address(build), owner, headers={"Range": "bytes=1-2"})
+
+        assert (response.status_code, response.headers["Content-Length"], response.content) == (200, "10", b"")
+
+    async def test_an_empty_one(self, api: Api, make: Make) -> None:
+        owner, build = await made(make)
+        await make.artifact(build, b"")
+
+        assert (await api.get(address(build), owner)).content == b""
+        assert (await api.request("GET", address(build), owner, headers={"Range": "bytes=0-"})).status_code == 416
