@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 
 from graph.context import Context, Info
-from graph.declare import ENTITIES, parse_global_id
-from graph.errors import NotFound
 from graph.mutations import mutation
-from graph.rules import artifacts, finding, traces
+from graph.rules import artifacts, traces
 from graph.rules.policy import Action
 from graph.scalars import BigInt
-from graph.types.inputs import InProject, find, value_or
+from graph.types.inputs import InProject, find
 from storage import tables
 
 if TYPE_CHECKING:
@@ -43,16 +41,8 @@ class BuildTraces:
 
 
 async def find_written(context: Context, input: InProject) -> tables.Build:
-    """The build that an input names, for those who may write it. Raises NotFound, Forbidden."""
-    if context.machine_or_none is None:
-        _, build = await find(context, tables.Build, input, action=Action.READ_BUILD)
-    else:
-        kind, key = parse_global_id(value_or(input.id, "")) or ("", "")
-        number = finding.as_id(key) if kind == ENTITIES[tables.Build].name else value_or(input.database_id, None)
-        found = await context.rows_by_id(tables.Build).get(number) if number is not None else None
-        if found is None:
-            raise NotFound("Build")
-        build = found
+    """The build that an input names, for those who may write it. Raises NotFound, Forbidden, Conflict for a runner that has it no more."""
+    _, build = await find(context, tables.Build, input, action=Action.READ_BUILD)
     await artifacts.may_write(context, build)
     return build
 

@@ -90,7 +90,7 @@ def oldest_of_queues() -> Select[str, int]:
     queues = select(select(func.min(build.queue)).where(*_waits(build)).scalar_subquery().label("queue")).cte("queues", recursive=True)
     following = select(func.min(later.queue)).where(*_waits(later), later.queue > queues.c.queue).correlate(queues).scalar_subquery()
     queues = queues.union_all(select(following).select_from(queues).where(queues.c.queue.is_not(None)))
-    first = select(func.min(oldest.id)).where(*_waits(oldest), oldest.queue == queues.c.queue).correlate(queues).scalar_subquery()
+    first = _first(oldest, oldest.id, queues.c.queue).correlate(queues).scalar_subquery()
     return select(queues.c.queue, first).where(queues.c.queue.is_not(None)).limit(MOST_QUEUES)
 
 
@@ -109,23 +109,26 @@ def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
     own = later.project_id == queues.c.project_id
     following = select(func.min(later.queue)).where(*_waits(later), own, later.queue > queues.c.queue).correlate(queues).scalar_subquery()
     queues = queues.union_all(select(queues.c.project_id, following).where(queues.c.queue.is_not(None)))
-    here = [oldest.project_id == queues.c.project_id, oldest.queue == queues.c.queue]
-    found = select(func.min(oldest.id)).where(*_waits(oldest), *here).correlate(queues).scalar_subquery()
+    found = _first(oldest, oldest.id, queues.c.queue, queues.c.project_id).correlate(queues).scalar_subquery()
     return select(queues.c.queue, queues.c.project_id, found).where(queues.c.queue.is_not(None)).limit(MOST_QUEUES)
 
 
 def next_of(queue: str, project_id: int | None) -> Select[Build]:
     """The oldest build that waits in a queue, or in a project's part of it, and that nobody else holds; it is held."""
-    row: Any = Build
-    statement = select(Build).where(*_waits(row), row.queue == queue)
-    if project_id is not None:
-        statement = statement.where(row.project_id == project_id)
-    return statement.order_by(row.id).limit(1).with_for_update(skip_locked=True, key_share=True)
+    return _first(Build, Build, queue, project_id).with_for_update(skip_locked=True, key_share=True)
 
 
 def oldest_id(queue: str) -> Select[int]:
-    row: Any = Build
-    return select(func.min(row.id)).where(*_waits(row), row.queue == queue)
+    return _first(Build, Build.id, queue)
+
+
+def _first(build: Any, what: Any, queue: Any, project_id: Any = None) -> Select[Any]:
+    """Of the builds that wait in a queue the oldest."""
+    # One end after the other: for `queue = …` SQLite would walk all builds by their ids until it finds one.
+    statement = select(what).where(*_waits(build), build.queue >= queue, build.queue <= queue)
+    if project_id is None:
+        return statement.order_by(build.queue, build.id).limit(1)
+    return statement.where(build.project_id == project_id).order_by(build.project_id, build.queue, build.id).limit(1)
 
 
 def lost(moment: datetime, most: int) -> Select[int]:

@@ -1,0 +1,576 @@
+"""Which build a runner is given, what it is told of it, and what becomes of builds whose runner is lost."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, text
+
+from graph import upkeep
+from graph.context import Services
+from graph.errors import Forbidden, NotFound, Unauthenticated
+from graph.execute import Graph
+from graph.git_access import GitAccess
+from graph.line import Line
+from graph.rules import runners as rules
+from storage import tables
+from storage.database import Database, now
+from storage.tables import CheckStatus, runners
+from tests.forge import Ask
+from tests.make import Make, token_of
+from tests.statements import Statements
+
+CLAIM = """
+mutation ($input: ClaimBuildInput!) {
+  claimBuild(input: $input) {
+    build { databaseId status startedAt runner { databaseId } }
+    job {
+      token script afterScript variables { key value public } timeoutSeconds leaseSeconds repositoryUrl sha ref tag stage name
+      allowGitFetch image traceOffset artifacts { paths untracked name when }
+    }
+    userErrors { field message code }
+  }
+}
+"""
+REPORT = "mutation ($input: UpdateBuildInput!) { updateBuild(input: $input) { build { status coverage } userErrors { message code } } }"
+APPEND = "mutation ($input: AppendBuildTraceInput!) { appendBuildTrace(input: $input) { build { status } userErrors { message code } } }"
+UPLOAD = "mutation ($input: CreateArtifactUploadInput!) { createArtifactUpload(input: $input) { upload { url } userErrors { code } } }"
+SWITCH = "mutation ($input: UpdateProjectInput!) { updateProject(input: $input) { userErrors { code } } }"
+
+
+class Calls:
+    """A runner, as the service hears of it."""
+
+    def __init__(self, graph: Graph, token: str) -> None:
+        self.graph = graph
+        self.token = token
+
+    async def __call__(self, query: str, token: str | None = None, **given: Any) -> Any:
+        """The payload of a mutation, or the code of the error instead of one."""
+        outcome = await self.graph.run_text(query, {"input": given}, None, token or self.token, request_id="test")
+        if outcome.errors:
+            return str(outcome.errors[0].code)
+        assert outcome.data is not None
+        ((_, payload),) = outcome.data.items()
+        return payload
+
+    async def claim(self, **given: Any) -> dict[str, Any] | None:
+        """The job and in it the number of the build; None when there is none."""
+        payload = await self(CLAIM, **given)
+        assert payload["userErrors"] == []
+        return {**payload["job"], "id": payload["build"]["databaseId"]} if payload["build"] else None
+
+    async def id(self) -> int | None:
+        found = await self.claim()
+        return found["id"] if found else None
+
+    async def code(self, query: str, token: str | None = None, **given: Any) -> str:
+        payload = await self(query, token, **given)
+        if isinstance(payload, str):
+            return payload
+        return payload["userErrors"][0]["code"] if payload["userErrors"] else "ok"
+
+
+@pytest.fixture
+def calls(graph: Graph, make: Make) -> Callable[[tables.Runner], Calls]:
+    return lambda runner: Calls(graph, make.runner_token(runner))
+
+
+Calling = Callable[[tables.Runner], Calls]
+
+
+async def row_of(make: Make, build: int) -> tables.Build:
+    row = await make.fetch(tables.Build, build)
+    assert row is not None
+    return row
+
+
+class TestWhichBuild:
+    async def test_the_oldest_first(self, calls: Calling, make: Make) -> None:
+        project, other = await make.project(), await make.project()
+        expected = [(await make.waiting_build(each)).id for each in (other, project, other)]
+        runner = calls(await make.runner())
+
+        assert [await runner.id() for _ in range(4)] == [*expected, None]
+
+    async def test_it_runs_from_then_on(self, calls: Calling, make: Make) -> None:
+        build, runner = await make.waiting_build(await make.project()), await make.runner()
+
+        payload = await calls(runner)(CLAIM, name="r", version="1", revision="abc", platform="linux", architecture="x86_64")
+
+        assert payload["build"]["status"] == "RUNNING"
+        assert payload["build"]["runner"] == {"databaseId": runner.id}
+        row = await row_of(make, build.id)
+        assert row.lease_until is not None and row.started_at is not None
+        assert timedelta(seconds=55) < row.lease_until - row.started_at <= timedelta(seconds=61)
+        said = await make.fetch(tables.Runner, runner.id)
+        assert said is not None
+        assert (said.name, said.version, said.revision, said.platform, said.architecture) == ("r", "1", "abc", "linux", "x86_64")
+        assert said.contacted_at is not None
+
+    @pytest.mark.parametrize(
+        ("tags", "untagged", "taken"),
+        [([], True, [0]), (["a"], True, [0, 1]), (["a", "b"], False, [1, 2]), (["b", "c"], True, [0]), ([], False, [])],
+    )
+    async def test_all_its_tags_are_the_runners(
+        self, calls: Calling, make: Make, tags: list[str], untagged: bool, taken: list[int]
+    ) -> None:
+        project = await make.project()
+        builds = [(await make.waiting_build(project, tags=each)).id for each in ((), ("a",), ("a", "b"))]
+        # (It need not be of use to anybody.)
+        runner = calls(await make.runner(tags=tags, run_untagged=untagged))
+
+        assert [await runner.id() for _ in range(len(taken) + 1)] == [*(builds[place] for place in taken), None]
+
+    async def test_one_of_projects_takes_theirs_alone(self, calls: Calling, make: Make) -> None:
+        first, second, foreign = [await make.project() for _ in range(3)]
+        await make.waiting_build(foreign)
+        builds = [(await make.waiting_build(each, tags=tags)).id for each, tags in ((second, ("a",)), (first, ()), (second, ("b",)))]
+        runner = calls(await make.runner(first, second, tags=["a"]))
+
+        assert [await runner.id() for _ in range(3)] == [builds[0], builds[1], None]
+
+    async def test_one_that_is_not_active_gets_none(self, calls: Calling, make: Make) -> None:
+        await make.waiting_build(await make.project())
+
+        assert await calls(await make.runner(active=False)).claim(waitSeconds=20) is None
+
+    async def test_builds_of_outside_systems_are_nobodys(self, calls: Calling, make: Make) -> None:
+        await make.build(await make.project(), "a" * 40)
+
+        assert await calls(await make.runner()).claim() is None
+
+    async def test_a_builds_token_takes_none(self, calls: Calling, make: Make) -> None:
+        project = await make.project()
+        await make.waiting_build(project)
+        await make.waiting_build(project)
+        runner = calls(await make.runner())
+        job = await runner.claim()
+        assert job is not None
+
+        assert await runner(CLAIM, job["token"]) == "FORBIDDEN"
+
+
+class TestSwitchedOff:
+    @pytest.mark.parametrize("switch", [{"buildsEnabled": False}, {"archived": True}])
+    async def test_builds_wait_until_the_project_has_builds_again(
+        self, ask: Ask, calls: Calling, make: Make, switch: dict[str, Any]
+    ) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        build = await make.waiting_build(project, tags=("b", "a"))
+        outside = await make.build(project, "a" * 40)
+        runner = calls(await make.runner(tags=["a", "b"]))
+
+        await ask.data(SWITCH, owner, input={"projectPath": str(project.id), **switch})
+        assert (await row_of(make, build.id)).queue is None
+        assert await runner.id() is None
+
+        back = {name: not value for name, value in switch.items()}
+        await ask.data(SWITCH, owner, input={"projectPath": str(project.id), **back})
+        assert (await row_of(make, build.id)).queue == "a,b"
+        assert (await row_of(make, outside.id)).queue is None
+        assert await runner.id() == build.id
+
+    async def test_what_slips_in_is_left_out(self, calls: Calling, make: Make) -> None:
+        off = await make.project(builds_enabled=False)
+        for _ in range(3):
+            await make.waiting_build(off)
+        build = await make.waiting_build(await make.project())
+        runner = calls(await make.runner())
+
+        assert await runner.id() == build.id
+        assert await runner.id() is None
+
+
+class TestTwoAtOnce:
+    async def test_never_take_the_same(self, calls: Calling, make: Make) -> None:
+        project = await make.project()
+        builds = {(await make.waiting_build(project)).id for _ in range(12)}
+        runners_ = [calls(await make.runner()) for _ in range(6)]
+
+        async def work(runner: Calls) -> list[int]:
+            return [found for _ in range(4) if (found := await runner.id()) is not None]
+
+        taken = [found for each in await asyncio.gather(*(work(runner) for runner in runners_)) for found in each]
+        assert sorted(taken) == sorted(builds)
+
+    async def test_nor_do_two_processes(self, services: Services, make: Make) -> None:
+        project, runner = await make.project(), await make.runner()
+        builds = {(await make.waiting_build(project)).id for _ in range(10)}
+        processes = [Calls(Graph(replace(services, line=Line(fresh=0.0))), make.runner_token(runner)) for _ in range(5)]
+
+        taken = await asyncio.gather(*(process.id() for process in processes for _ in range(2)))
+
+        assert sorted(filter(None, taken)) == sorted(builds)
+
+
+class TestWhatItIsTold:
+    async def test_everything_that_it_needs(self, calls: Calling, make: Make) -> None:
+        owner = await make.user("ann")
+        project = await make.project(owner=owner, path="tool")
+        options = {
+            "variables": {"LEVEL": "9"},
+            "after_script": ["echo bye"],
+            "image": "ruby:2.2",
+            "artifacts": {"paths": ["pkg/", "*.log"], "name": "packages", "when": "always"},
+        }
+        build = await make.waiting_build(
+            project, commands="make\nmake test", name="rspec", stage="test", ref="v1", tag=True, options=options
+        )
+
+        job = await calls(await make.runner()).claim()
+
+        assert job is not None
+        variables = {each["key"]: each["value"] for each in job.pop("variables")}
+        token = job["token"]
+        assert job == {
+            "id": build.id,
+            "token": token,
+            "script": ["make\nmake test"],
+            "afterScript": ["echo bye"],
+            "timeoutSeconds": 3600,
+            "leaseSeconds": 60,
+            "repositoryUrl": "http://forge.example/ann/tool.git",
+            "sha": "a" * 40,
+            "ref": "v1",
+            "tag": True,
+            "stage": "test",
+            "name": "rspec",
+            "allowGitFetch": True,
+            "image": "ruby:2.2",
+            "traceOffset": 0,
+            "artifacts": {"paths": ["pkg/", "*.log"], "untracked": False, "name": "packages", "when": "ALWAYS"},
+        }
+        assert variables.pop("CI_SERVER_VERSION")
+        assert variables == {
+            "CI": "true",
+            "GITLAB_CI": "true",
+            "CI_SERVER": "yes",
+            "CI_SERVER_NAME": "Forgefront",
+            "CI_SERVER_URL": "http://forge.example",
+            "CI_PROJECT_ID": str(project.id),
+            "CI_BUILD_ID": str(build.id),
+            "CI_BUILD_REF": "a" * 40,
+            "CI_BUILD_REF_NAME": "v1",
+            "CI_BUILD_NAME": "rspec",
+            "CI_BUILD_STAGE": "test",
+            "CI_BUILD_TAG": "v1",
+            "CI_BUILD_TOKEN": token,
+            "CI_BUILD_REPO": f"http://gitlab-ci-token:{token}@forge.example/ann/tool.git",
+            "LEVEL": "9",
+        }
+
+    async def test_the_tokens_are_not_public(self, calls: Calling, make: Make) -> None:
+        await make.waiting_build(await make.project())
+
+        job = await calls(await make.runner()).claim()
+
+        assert job is not None
+        assert {each["key"] for each in job["variables"] if not each["public"]} == {"CI_BUILD_TOKEN", "CI_BUILD_REPO"}
+        assert not any(job["token"] in each["value"] for each in job["variables"] if each["public"])
+
+
+class TestTheCode:
+    async def test_is_fetched_with_the_builds_token_while_it_runs(self, services: Services, calls: Calling, make: Make) -> None:
+        project = await make.project(owner=await make.user("ann"), path="tool")
+        await make.project(owner=await make.user("bob"), path="tool")
+        build = await make.waiting_build(project)
+        runner = calls(await make.runner())
+        job = await runner.claim()
+        assert job is not None
+        access = GitAccess(services)
+
+        granted = await access.reader("Ann/Tool", job["token"], "test")
+        assert (granted.project_id, granted.viewer_id) == (project.id, None)
+        with pytest.raises(NotFound):
+            await access.reader("bob/tool", job["token"], "test")
+        with pytest.raises(Forbidden):
+            await access.pusher("ann/tool", job["token"], "test")
+        for wrong in (job["token"][:-1] + "x", runner.token, f"fb-{build.id + 1}-" + "x" * 20, f"fb-{2**33}-" + "x" * 20):
+            with pytest.raises(Unauthenticated):
+                await access.reader("ann/tool", wrong, "test")
+
+        assert await runner.code(REPORT, job["token"], databaseId=build.id, status="SUCCESS") == "ok"
+        with pytest.raises(Unauthenticated):
+            await access.reader("ann/tool", job["token"], "test")
+
+
+class TestSayingHowItGoesOn:
+    @pytest.mark.parametrize("by_build", [False, True])
+    async def test_the_runner_says_how_it_ended(self, calls: Calling, make: Make, by_build: bool) -> None:
+        build = await make.waiting_build(await make.project(), options={"coverage": r"(\d+)% covered"})
+        runner = calls(await make.runner())
+        job = await runner.claim()
+        assert job is not None
+        token = job["token"] if by_build else None
+
+        assert await runner.code(APPEND, token, databaseId=build.id, text="running\n87% covered\n", offset=0) == "ok"
+        payload = await runner(REPORT, token, databaseId=build.id, status="SUCCESS")
+
+        assert payload == {"build": {"status": "SUCCESS", "coverage": 87.0}, "userErrors": []}
+        row = await row_of(make, build.id)
+        assert row.finished_at is not None and row.lease_until is None
+        # An answer that got lost is asked for again.
+        assert await runner.code(REPORT, token, databaseId=build.id, status="SUCCESS") == "ok"
+        assert await runner.code(REPORT, token, databaseId=build.id, status="FAILED") == "CONFLICT"
+        assert await runner.code(APPEND, token, databaseId=build.id, text="more", offset=19) == "CONFLICT"
+
+    async def test_nobody_elses_build(self, calls: Calling, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        mine, foreign = await make.waiting_build(project), await make.waiting_build(project)
+        waiting = await make.waiting_build(project)
+        runner, other = calls(await make.runner()), calls(await make.runner())
+        job = await runner.claim()
+        assert job is not None
+        assert job["id"] == mine.id
+        assert await other.id() == foreign.id
+
+        for query, more in ((REPORT, {"status": "FAILED"}), (APPEND, {"text": "x", "offset": 0}), (UPLOAD, {"filename": "a.zip"})):
+            assert await runner.code(query, databaseId=mine.id, **(more if query is not REPORT else {})) == "ok"
+            assert await runner.code(query, databaseId=foreign.id, **more) == "CONFLICT"
+            assert await runner.code(query, databaseId=waiting.id, **more) == "NOT_FOUND"
+            assert await runner.code(query, job["token"], databaseId=foreign.id, **more) == "NOT_FOUND"
+        assert (await row_of(make, foreign.id)).status is CheckStatus.RUNNING
+        assert owner is not None
+
+    async def test_a_canceled_build_is_told_of(self, ask: Ask, calls: Calling, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        build = await make.waiting_build(project)
+        runner = calls(await make.runner())
+        await runner.id()
+        cancel = "mutation ($input: BuildInput!) { cancelBuild(input: $input) { userErrors { code } } }"
+
+        await ask.data(cancel, owner, input={"projectPath": str(project.id), "databaseId": build.id})
+
+        payload = await runner(REPORT, databaseId=build.id, status="RUNNING")
+        assert payload["userErrors"] == [{"message": "The build was canceled.", "code": "CONFLICT"}]
+
+    async def test_a_runner_does_not_cancel(self, calls: Calling, make: Make) -> None:
+        build = await make.waiting_build(await make.project())
+        runner = calls(await make.runner())
+        await runner.id()
+
+        assert await runner.code(REPORT, databaseId=build.id, status="CANCELED") == "NOT_ALLOWED"
+
+    async def test_it_gives_a_build_back(self, calls: Calling, make: Make) -> None:
+        build = await make.waiting_build(await make.project())
+        runner, other = calls(await make.runner()), calls(await make.runner())
+        job = await runner.claim()
+        assert job is not None
+        await runner(APPEND, job["token"], databaseId=build.id, text="half\n", offset=0)
+
+        assert await runner.code(REPORT, job["token"], databaseId=build.id, status="PENDING") == "ok"
+
+        again = await other.claim()
+        assert again is not None
+        assert (again["id"], again["traceOffset"]) == (build.id, len(rules.GIVEN_BACK))
+        assert await runner.code(REPORT, job["token"], databaseId=build.id, status="SUCCESS") == "UNAUTHENTICATED"
+        assert await runner.code(REPORT, databaseId=build.id, status="SUCCESS") == "CONFLICT"
+
+
+class TestTheLease:
+    async def later(self, services: Services, seconds: float) -> Services:
+        moment = services.clock() + timedelta(seconds=seconds)
+        return replace(services, clock=lambda: moment)
+
+    async def test_is_renewed_by_what_the_runner_says(self, services: Services, calls: Calling, make: Make) -> None:
+        build, runner = await make.waiting_build(await make.project()), await make.runner()
+        await calls(runner).id()
+        first = (await row_of(make, build.id)).lease_until
+        assert first is not None
+
+        for seconds, renewed in ((5, False), (30, True)):
+            graph = Graph(await self.later(services, seconds))
+            for query, more in ((APPEND, {"text": "", "offset": 0}), (REPORT, {"status": "RUNNING"})):
+                assert await Calls(graph, make.runner_token(runner)).code(query, databaseId=build.id, **more) == "ok"
+            until = (await row_of(make, build.id)).lease_until
+            assert until is not None
+            assert (until > first) is renewed
+
+    async def test_a_lost_runners_build_is_given_to_another_as_the_same_attempt(
+        self, services: Services, calls: Calling, make: Make
+    ) -> None:
+        build, lost = await make.waiting_build(await make.project()), calls(await make.runner())
+        job = await lost.claim()
+        assert job is not None
+        await lost(APPEND, databaseId=build.id, text="some\n", offset=0)
+
+        await rules.look_after(await self.later(services, 50))
+        assert (await row_of(make, build.id)).status is CheckStatus.RUNNING
+        await rules.look_after(await self.later(services, 70))
+
+        row = await row_of(make, build.id)
+        assert (row.status, row.attempt, row.runner_id, row.started_at) == (CheckStatus.PENDING, 1, None, None)
+        assert row.trace_size == len(rules.LOST)
+        assert await calls(await make.runner()).id() == build.id
+        assert await lost.code(REPORT, databaseId=build.id, status="SUCCESS") == "CONFLICT"
+        assert await lost.code(APPEND, job["token"], databaseId=build.id, text="late", offset=5) == "UNAUTHENTICATED"
+
+    async def test_it_is_started_four_times_at_most(self, services: Services, calls: Calling, make: Make) -> None:
+        build, runner = await make.waiting_build(await make.project()), calls(await make.runner())
+        for _ in range(4):
+            assert (await row_of(make, build.id)).status is CheckStatus.PENDING
+            assert await runner.id() == build.id
+            await rules.look_after(await self.later(services, 70))
+
+        assert (await row_of(make, build.id)).status is CheckStatus.FAILED
+
+    async def test_a_build_far_beyond_its_time_has_failed(self, services: Services, calls: Calling, make: Make) -> None:
+        build = await make.waiting_build(await make.project())
+        await calls(await make.runner()).id()
+        async with make.services.database.writing() as session:
+            await session.execute(text("UPDATE builds SET lease_until = '2100-01-01 00:00:00+00:00'"))
+            await session.commit()
+
+        await rules.look_after(await self.later(services, 3650))
+        assert (await row_of(make, build.id)).status is CheckStatus.RUNNING
+        await rules.look_after(await self.later(services, 3670))
+
+        assert (await row_of(make, build.id)).status is CheckStatus.FAILED
+
+    async def test_is_a_chore(self) -> None:
+        assert rules.look_after in upkeep.CHORES
+
+
+class TestWaiting:
+    async def test_until_a_build_comes(self, ask: Ask, services: Services, make: Make) -> None:
+        services = replace(services, line=Line(fresh=10.0, pause=10.0))
+        project = await make.project(owner=(owner := await make.user()))
+        build = await make.waiting_build(project, status=CheckStatus.FAILED, started_at=now(), finished_at=now())
+        graph, runner = Graph(services), await make.runner()
+        waiting = asyncio.create_task(Calls(graph, make.runner_token(runner)).claim(waitSeconds=20))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        retry = "mutation ($input: BuildInput!) { retryBuild(input: $input) { userErrors { code } } }"
+
+        given = {"input": {"projectPath": str(project.id), "databaseId": build.id}}
+        outcome = await graph.run_text(retry, given, None, token_of(owner), request_id="test")
+        assert outcome.errors == []
+
+        async with asyncio.timeout(2):
+            job = await waiting
+        assert job is not None and job["id"] == build.id
+
+    async def test_another_process_is_seen_within_a_pause(self, services: Services, make: Make) -> None:
+        graph = Graph(replace(services, line=Line(fresh=0.1, pause=0.2)))
+        project, runner = await make.project(), await make.runner()
+        waiting = asyncio.create_task(Calls(graph, make.runner_token(runner)).claim(waitSeconds=20))
+        await asyncio.sleep(0.3)
+        build = await make.waiting_build(project)
+
+        async with asyncio.timeout(2):
+            job = await waiting
+        assert job is not None and job["id"] == build.id
+
+    async def test_no_longer_than_it_wants_and_not_at_a_stop(self, graph: Graph, make: Make) -> None:
+        runner = Calls(graph, make.runner_token(await make.runner()))
+        started = perf_counter()
+        assert await runner.claim(waitSeconds=1) is None
+        assert 0.9 < perf_counter() - started < 3
+        waiting = asyncio.create_task(runner.claim(waitSeconds=20))
+        await asyncio.sleep(0.1)
+        graph.services.line.close()
+        async with asyncio.timeout(2):
+            assert await waiting is None
+
+    async def test_the_many_look_once(self, services: Services, make: Make, statements: Statements) -> None:
+        """50 runners that wait cost their own sign-ins, and one look for all of them."""
+        graph = Graph(replace(services, line=Line(fresh=10.0, pause=0.1)))
+        runner = Calls(graph, make.runner_token(await make.runner(contacted_at=now())))
+        await runner.claim()
+        with statements.counted() as seen:
+            assert await asyncio.gather(*(runner.claim(waitSeconds=1) for _ in range(50))) == [None] * 50
+        assert len(seen) == 50
+
+
+class TestTheCost:
+    """Claiming with ten thousand builds waiting costs what it costs with a hundred."""
+
+    async def many(self, database: Database, project: tables.Project, number: int, tags: list[str]) -> None:
+        moment = datetime(2016, 1, 1, tzinfo=UTC)
+        row = {"sha": "a" * 40, "ref": "master", "name": "job", "status": CheckStatus.PENDING, "commands": "true"}
+        rows = [
+            {
+                **row,
+                "project_id": project.id,
+                "queue": ",".join(tags),
+                "tags": tags,
+                "options": {},
+                "created_at": moment,
+                "updated_at": moment,
+            }
+            for _ in range(number)
+        ]
+        async with database.writing() as session:
+            await session.execute(insert(tables.Build), rows)
+            await session.commit()
+
+    @pytest.mark.parametrize("own", [False, True])
+    async def test_is_the_same(self, calls: Calling, make: Make, statements: Statements, own: bool) -> None:
+        project, database = await make.project(), make.services.database
+        await self.many(database, project, 100, ["a"])
+        row = await make.runner(*([project] if own else []), tags=["b"], contacted_at=now())
+        runner = calls(row)
+        counts, seconds = [], []
+        for more in (0, 9_900):
+            await self.many(database, project, more, ["a"]) if more else None
+            for _ in range(3):
+                await make.waiting_build(project, tags=("b",))
+            async with database.writing() as session:
+                await session.execute(text("ANALYZE"))
+                await session.commit()
+            best = 1.0
+            for _ in range(3):
+                with statements.counted() as seen:
+                    started = perf_counter()
+                    assert await runner.id() is not None
+                    best = min(best, perf_counter() - started)
+            counts.append(len(seen))
+            seconds.append(best)
+
+        assert counts[0] == counts[1]
+        assert counts[0] <= 20
+        assert seconds[1] < 3 * seconds[0] + 0.005
+
+    @pytest.mark.parametrize("name", ["oldest_of_queues", "oldest_of_own_queues", "next_of", "oldest_id"])
+    async def test_no_statement_reads_what_waits(self, make: Make, name: str) -> None:
+        project, database = await make.project(), make.services.database
+        await self.many(database, project, 2_000, [])
+        statement = {
+            "oldest_of_queues": runners.oldest_of_queues(),
+            "oldest_of_own_queues": runners.oldest_of_own_queues((await make.runner(project)).id),
+            "next_of": runners.next_of("", None),
+            "oldest_id": runners.oldest_id(""),
+        }[name]
+        compiled = statement.compile(database.engine.sync_engine, compile_kwargs={"literal_binds": True})
+        async with database.writing() as session:
+            await session.execute(text("ANALYZE"))
+            prefix = "EXPLAIN QUERY PLAN" if database.dialect == "sqlite" else "EXPLAIN (ANALYZE, COSTS OFF)"
+            rows = (await session.execute(text(f"{prefix} {str(compiled).replace(':', chr(92) + ':')}"))).all()
+            await session.close()
+
+        plan = "\n".join(str(row[-1]) for row in rows)
+        if database.dialect == "sqlite":
+            touching = [line for line in plan.splitlines() if "builds" in line]
+            assert touching
+            assert all("SEARCH" in line and "INDEX ix_builds_" in line for line in touching), plan
+        else:
+            assert "Seq Scan on builds" not in plan, plan
+            assert "rows=2000" not in plan, plan
+
+
+async def test_every_pending_build_is_counted_once(make: Make) -> None:
+    """What the two looks see is the same."""
+    project = await make.project()
+    builds = [(await make.waiting_build(project, tags=tags)) for tags in ((), ("a",), ("a", "b"), (), ("b",))]
+    runner = await make.runner(project)
+    async with make.services.database.reading() as session:
+        everywhere = {tuple(row) for row in await session.read(runners.oldest_of_queues())}
+        own = {(row[0], row[2]) for row in await session.read(runners.oldest_of_own_queues(runner.id))}
+        assert (await session.execute(select(tables.Build.id))).all()
+
+    assert everywhere == own == {("", builds[0].id), ("a", builds[1].id), ("a,b", builds[2].id), ("b", builds[4].id)}
