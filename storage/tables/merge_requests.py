@@ -35,6 +35,10 @@ class MergeStatus(StrEnum):
     CANNOT_BE_MERGED = "cannot_be_merged"
 
 
+UNCHECKED = text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')")
+"""The condition that an open one is unchecked: spelled out, since SQLite takes a partial index only for the very same words."""
+
+
 class MergeRequest(Dated, table=True):
     """`iid` counts 1, 2, 3 … in the project, without gaps. `project_id` is the target's; `source_project_id` stays when
     that project is deleted, and no other project gets this id.
@@ -64,14 +68,14 @@ class MergeRequest(Dated, table=True):
         Index(
             "ix_merge_requests_unchecked",
             "id",
-            sqlite_where=text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')"),
-            postgresql_where=text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')"),
+            sqlite_where=UNCHECKED,
+            postgresql_where=UNCHECKED,
         ),
         Index(
             "ix_merge_requests_waiting",
             "id",
-            sqlite_where=text("merge_when_build_succeeds AND state IN ('opened', 'reopened')"),
-            postgresql_where=text("merge_when_build_succeeds AND state IN ('opened', 'reopened')"),
+            sqlite_where=text("merge_when_build_succeeds = 1"),
+            postgresql_where=text("merge_when_build_succeeds"),
         ),
         {"sqlite_autoincrement": True},
     )

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, delete, insert, null, or_, select, update
 from sqlmodel import col
 
-from storage.tables.merge_requests import OPEN, MergeRequest, MergeRequestCommit, MergeStatus
+from storage.tables.merge_requests import OPEN, UNCHECKED, MergeRequest, MergeRequestCommit, MergeStatus
 
 MOST_NAMES = 1000
 """Beyond so many names of branches in one statement, all branches of the project are meant."""
@@ -51,8 +51,7 @@ def open_into(project_id: int, name: str) -> Select[MergeRequest]:
 
 def unchecked(after_id: int, limit: int) -> Select[MergeRequest]:
     """Open ones that nobody has looked at since a branch of theirs moved, by id."""
-    open_ones = col(MergeRequest.state).in_(OPEN) & (col(MergeRequest.merge_status) == MergeStatus.UNCHECKED)
-    statement: Select[MergeRequest] = select(MergeRequest).where(open_ones, col(MergeRequest.id) > after_id)
+    statement: Select[MergeRequest] = select(MergeRequest).where(UNCHECKED, col(MergeRequest.id) > after_id)
     return statement.order_by(col(MergeRequest.id)).limit(limit)
 
 

@@ -679,8 +679,8 @@ def upgrade() -> None:
             "ix_merge_requests_waiting",
             ["id"],
             unique=False,
-            sqlite_where=sa.text("merge_when_build_succeeds AND state IN ('opened', 'reopened')"),
-            postgresql_where=sa.text("merge_when_build_succeeds AND state IN ('opened', 'reopened')"),
+            sqlite_where=sa.text("merge_when_build_succeeds = 1"),
+            postgresql_where=sa.text("merge_when_build_succeeds"),
         )
         batch_op.create_index(
             "uq_merge_requests_open",
