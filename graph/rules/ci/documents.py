@@ -92,6 +92,9 @@ def document(text: str) -> Node | None:
         return _Composer(text).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.context_mark is not None and mark.line >= len(text.splitlines()):
+            # What is never closed is found at the end; it is to be looked for where it begins.
+            mark = error.context_mark
         what = ", ".join(filter(None, (error.context, error.problem))) or "it cannot be read"
         hint = " Indent with spaces, not with tabs." if mark and "\t" in _indentation(text, mark.line) else ""
         raise ConfigError.of(f"This is not YAML: {what}.{hint}", mark.line + 1 if mark else None) from error
