@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+import ci_v1
 import rest_v3
 from forgefront import artifacts, health, uploads
 from forgefront.config import Config
@@ -56,8 +57,12 @@ class App(Engine):
         if config.metrics:
             self._exact["/-/metrics"] = metrics
         self._uploaded = uploads.UploadDoor(self.graph, self.uploads)
-        self._artifacts = artifacts.ArtifactDoor(ArtifactAccess(self.graph.services))
-        self._rest = rest_v3.application(self.graph, external_url=config.base_url, profile=config.v3_profile)
+        artifact_access = ArtifactAccess(self.graph.services)
+        self._artifacts = artifacts.ArtifactDoor(artifact_access)
+        self._mounted: dict[str, ASGIApp] = {
+            REST: rest_v3.application(self.graph, external_url=config.base_url, profile=config.v3_profile),
+            ci_v1.BASE: ci_v1.application(self.graph, artifact_access, external_url=config.base_url),
+        }
         transport = Transport(processes=config.git_processes, largest_push=config.largest_push * 1024 * 1024)
         access = GitAccess(self.graph.services)
         self._git = GitHttp(access, transport)
@@ -121,11 +126,12 @@ class App(Engine):
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
-        if path.startswith(REST) and path[len(REST) :][:1] in ("", "/"):
-            # As Starlette mounts: the path stays whole, root_path says how much of it is ours.
-            scope["root_path"] = scope.get("root_path", "") + REST
-            await self._rest(scope, receive, send)
-            return
+        for base, mounted in self._mounted.items():
+            if path.startswith(base) and path[len(base) :][:1] in ("", "/"):
+                # As Starlette mounts: the path stays whole, root_path says how much of it is ours.
+                scope["root_path"] = scope.get("root_path", "") + base
+                await mounted(scope, receive, send)
+                return
         if scope["type"] == "http" and self._uploaded.matches(path):
             scope["state"]["route"] = uploads.ROUTE
             await self._uploaded(scope, receive, send)

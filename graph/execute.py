@@ -43,9 +43,11 @@ from storage.secrets import digest
 from storage.tables import users
 from storage.uploads import Incoming
 
-OPEN_FIELDS = frozenset({"signIn", "signUp"})
+OPEN_FIELDS = frozenset({"signIn", "signUp", "registerRunner", "unregisterRunner"})
 """The root fields that need no viewer, each only where it stands alone."""
-MACHINE_FIELDS = frozenset({"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload"})
+MACHINE_FIELDS = frozenset(
+    {"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload", "deleteArtifact", "job", "jobArtifact"}
+)
 """The root fields that runners may ask for, each only where it stands alone; they are nobody everywhere else."""
 PATIENT_FIELDS = {"claimBuild": float(LONGEST_WAIT)}
 """The root fields that may wait for something to happen, and for how many seconds beyond the time of an operation."""
@@ -262,8 +264,8 @@ class Graph:
         database = self.services.database
         if prepared.kind == "query":
             async with session_for(database, writing=False) as session:
-                viewer, _ = await self._caller(session, credential, prepared)
-                context = Context(self.services, session, viewer, request_id)
+                viewer, machine = await self._caller(session, credential, prepared)
+                context = Context(self.services, session, viewer, request_id, machine_or_none=machine)
                 return self._outcome(await self._execute(prepared, variables, context), context)
         async with session_for(database, writing=False) as session:
             viewer, machine = await self._caller(session, credential, prepared)

@@ -11,6 +11,7 @@ from graph.types.build_changes import BuildMutations
 from graph.types.claiming import ClaimMutations
 from graph.types.commit_comments import CommitCommentMutations
 from graph.types.commit_statuses import CommitStatusMutations
+from graph.types.dependencies import MachineMutations, MachineQueries
 from graph.types.emails import EmailMutations, EmailQueries
 from graph.types.groups import GroupMutations, GroupQueries
 from graph.types.hooks import HookMutations, HookQueries
@@ -49,6 +50,7 @@ class Query(
     PipelineQueries,
     SettingsQueries,
     RunnerQueries,
+    MachineQueries,
 ):
     pass
 
@@ -75,6 +77,7 @@ class Mutation(
     BranchMutations,
     BuildMutations,
     ClaimMutations,
+    MachineMutations,
     RunnerMutations,
     TraceMutations,
     ArtifactMutations,

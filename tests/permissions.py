@@ -13,6 +13,7 @@ V3 = """
 GET /projects/:id/builds                                      401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/repository/commits/:sha/builds              401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/builds/:build_id                            401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/builds/:build_id/artifacts                  401 404 403 200 200 200 200 200 401 200
 POST /projects/:id/builds/:build_id/cancel                    401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/retry                     401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/erase                     401 404 403 403 201 201 201 201 401 403
@@ -161,6 +162,9 @@ updateRunner         401  not_found not_found not_found not_found ok        ok  
 deleteRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
 claimBuild           401  forbidden forbidden forbidden forbidden forbidden forbidden forbidden 401 forbidden
 resetRunnersToken    401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+registerRunner       ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+unregisterRunner     ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+deleteArtifact       401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 signUp               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 createHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 testHook             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from graph.context import Context
+from graph.rules import runner_registration
 from storage import tables
 from storage.database import now
 from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
@@ -63,7 +65,9 @@ class World:
                 branch = f"waiting{next(self.numbers)}"
                 return (await make.merge_request(project, author=self.somebody, source_branch=branch, **waiting)).id
             case "build":
-                return (await make.build(project, self.sha, status=CheckStatus.SUCCESS)).id
+                build = await make.build(project, self.sha, status=CheckStatus.SUCCESS)
+                await make.artifact(build)
+                return build.id
             case "note":
                 return await make.note(await make.issue(project, author=self.somebody))
             case "snippet":
@@ -190,6 +194,14 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
     return method, filled, parameters
 
 
+async def registration_token(make: Make, project_id: int) -> str:
+    """A token with which runners are registered for the project."""
+    async with make.services.database.reading() as session:
+        found = await runner_registration.token(Context(make.services, session, None, "test"), project_id)
+    assert found is not None
+    return found
+
+
 async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
     """The input of a lawful call of a mutation."""
     number = next(world.numbers)
@@ -297,6 +309,14 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"databaseId": (await make.runner(project)).id}
         case "claimBuild":
             return {"name": "R"}
+        case "registerRunner":
+            return {"registrationToken": await registration_token(make, project.id), "description": f"runner{number}"}
+        case "unregisterRunner":
+            return {"token": make.runner_token(await make.runner())}
+        case "deleteArtifact":
+            build = await make.build(project, world.sha, status=tables.CheckStatus.SUCCESS)
+            await make.artifact(build)
+            return {"projectPath": path, "databaseId": build.id}
         case "resetRunnersToken":
             return {"projectPath": path}
         case "signUp":

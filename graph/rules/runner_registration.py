@@ -3,16 +3,21 @@
 They are random like users' tokens and kept like them (`storage.secrets`), and each is made when it is first shown.
 """
 
+from collections.abc import Collection
+
 from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context
 from graph.errors import Forbidden
+from graph.rules import machines, runners
 from graph.transaction import kept
 from storage import tables
 from storage.secrets import digest, new_token
 from storage.tables import registration_tokens
 from storage.tables.registration_tokens import INSTANCE
 
+NAMELESS = "runner"
+"""What a runner is called that says nothing of itself."""
 LONGEST = 255
 """Characters of a token beyond which it is nobody's."""
 
@@ -50,10 +55,41 @@ async def scope_of(context: Context, text: str) -> int:
     """
     row = await context.first(registration_tokens.of_digest(digest(text))) if 0 < len(text) <= LONGEST else None
     if row is None:
-        async with context.services.registrations.attempt("anybody") as failed:
-            failed()
+        await _wrong(context)
         raise Forbidden
     return row.scope
+
+
+async def register(context: Context, text: str, description: str, tags: Collection[str], about: runners.About) -> tuple[tables.Runner, str]:
+    """A new runner for what a registration token is for, and the token that it calls with. Without a description it is called by its name.
+
+    Raises Forbidden, LimitExceeded, Invalid.
+    """
+    scope = await scope_of(context, text)
+    project = await context.rows_by_id(tables.Project).get(scope) if scope != INSTANCE else None
+    if scope != INSTANCE and project is None:
+        raise Forbidden
+    said = about.columns()
+    called = description.strip() or said.get("name") or NAMELESS
+    runner, token = await runners.create(context, called, tags=tags, run_untagged=True, active=True, project=project)
+    runner.sqlmodel_update(said)
+    return runner, token
+
+
+async def unregister(context: Context, text: str) -> tables.Runner:
+    """Forgets the runner that calls with this token. Raises Forbidden, LimitExceeded."""
+    machine = await machines.authenticate(context.session, text) if machines.is_token(text) else None
+    if machine is None or machine.build is not None:
+        await _wrong(context)
+        raise Forbidden
+    await runners.delete(context, machine.runner)
+    return machine.runner
+
+
+async def _wrong(context: Context) -> None:
+    """Counts a token that nobody has. Raises LimitExceeded."""
+    async with context.services.registrations.attempt("anybody") as failed:
+        failed()
 
 
 async def _made(context: Context, scopes: list[int]) -> dict[int, tables.RegistrationToken]:

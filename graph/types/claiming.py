@@ -11,6 +11,7 @@ from graph.rules import jobs, runners
 from graph.scalars import BigInt
 from graph.types.builds import Build
 from graph.types.inputs import given, value_or
+from graph.types.surroundings import JobSurroundings
 from storage import tables
 
 ArtifactsWhen = strawberry.enum(tables.RunWhen, name="ArtifactsWhen", description="How a build must have ended for its files to be kept.")
@@ -32,7 +33,7 @@ class JobArtifacts:
 
 
 @strawberry.type(description="What a runner needs to run a build.")
-class Job:
+class Job(JobSurroundings):
     token: str = strawberry.field(
         description="Good for this build while the runner has it: as the credential of what is said of the build here, and as the password "
         "to fetch the project's code with."

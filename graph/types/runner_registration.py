@@ -7,9 +7,10 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.mutations import mutation
-from graph.rules import finding, runner_registration
+from graph.rules import finding, runner_registration, runners
 from graph.rules.policy import Action, may, require
 from graph.types.inputs import given, value_or
+from graph.types.runners import Runner
 from storage import tables
 from storage.tables.registration_tokens import INSTANCE
 
@@ -90,6 +91,48 @@ async def reset_runners_token(info: Info, input: ResetRunnersTokenInput) -> Regi
     return registration
 
 
+@strawberry.input(description="A runner that makes itself known.")
+class RegisterRunnerInput:
+    registration_token: str = strawberry.field(description="A project's `runnersToken`, or the instance's `runnersRegistrationToken`.")
+    description: str | None = given("What it is, in words; at most 255 characters. Without it the runner is called by its name.")
+    tags: list[str] | None = given("What it has to offer; all tags of a build must be among them.")
+    name: str | None = given("What the runner calls itself.")
+    version: str | None = given("The release of its program.")
+    revision: str | None = given("The commit that its program was built of.")
+    platform: str | None = given("The system that it runs on.")
+    architecture: str | None = given("The kind of processor that it runs on.")
+
+
+@mutation(
+    entity="runner",
+    returns=Runner,
+    entity_description="The new runner.",
+    beside=("token", str, "What the runner calls with. It is shown here alone, and never again."),
+    description="Makes a runner known that knows a registration token; needs no other credential.",
+)
+async def register_runner(info: Info, input: RegisterRunnerInput) -> tuple[tables.Runner, str]:
+    about = runners.About(**{key: value_or(getattr(input, key), None) for key in runners.About.__slots__})
+    tags = value_or(input.tags, [])
+    return await runner_registration.register(info.context, input.registration_token, value_or(input.description, ""), tags, about)
+
+
+@strawberry.input(description="A runner that goes.")
+class UnregisterRunnerInput:
+    token: str = strawberry.field(description="What the runner calls with.")
+
+
+@mutation(
+    entity="runner",
+    returns=Runner,
+    entity_description="The runner as it was.",
+    description="Forgets the runner that has this token; needs no other credential. What it runs is given to another one.",
+)
+async def unregister_runner(info: Info, input: UnregisterRunnerInput) -> tables.Runner:
+    return await runner_registration.unregister(info.context, input.token)
+
+
 @strawberry.type
 class RunnerRegistrationMutations:
     reset_runners_token = reset_runners_token
+    register_runner = register_runner
+    unregister_runner = unregister_runner
