@@ -108,7 +108,7 @@ ROUTES: tuple[Route, ...] = (
 )
 
 DETAILS = Route(
-    call="POST /builds/:id/artifacts",
+    call="POST /builds/artifacts",
     params=(text("token", required=True),),
     operation="GivenJob",
     gives="job",
@@ -117,4 +117,4 @@ DETAILS = Route(
     missing="",
     no_store=True,
 )
-"""What the sender of an artifact is answered."""
+"""What the sender of an artifact is answered; no path of its own leads here."""
