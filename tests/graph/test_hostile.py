@@ -185,7 +185,8 @@ async def examples(attack: Attack) -> tuple[dict[str, str], list[str]]:
     issue = await make.issue(world.private, author=world.somebody)
     await make.issue(world.private, author=world.somebody)
     hook = tables.Hook(url="http://127.0.0.1:9/")
-    await make.save(hook)
+    pipeline = tables.Pipeline(project_id=world.private.id, sha=world.sha, ref="master", jobs=[])
+    await make.save(hook, pipeline)
     rows: dict[str, Any] = {
         "User": world.somebody,
         "Group": world.group,
@@ -196,6 +197,8 @@ async def examples(attack: Attack) -> tuple[dict[str, str], list[str]]:
         "Milestone": await make.milestone(world.private),
         "Label": await make.label(world.private),
         "Hook": hook,
+        "Pipeline": pipeline,
+        "Build": await make.build(world.private, world.sha),
     }
     found = await attack.ask.data(
         """query ($path: String!) {
