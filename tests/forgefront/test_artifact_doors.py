@@ -2,26 +2,30 @@
 
 import asyncio
 import contextlib
-import os
 import socket
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
 
+import rest_v3
 from forgefront.artifacts import ArtifactDoor
+from forgefront.metrics import Metrics
+from forgefront.middleware import Attend
+from forgefront.protocol import Times, with_times
 from graph.artifact_access import ArtifactAccess
 from graph.execute import Graph
 from rest_v3.sending import disposition, range_of
 from storage import tables
+from storage.database import is_unavailable
 from storage.tables import AccessLevel
-from tests.forge import Api, Ask
+from tests.forge import Api, Ask, operations
 from tests.graph.test_artifacts import files, made, ticket_of
 from tests.make import Make, token_of
 
@@ -245,3 +249,151 @@ class TestDownload:
 
         assert (await api.get(address(build), owner)).content == b""
         assert (await api.request("GET", address(build), owner, headers={"Range": "bytes=0-"})).status_code == 416
+
+
+@pytest.fixture
+async def port(graph: Graph) -> AsyncIterator[int]:
+    """Both doors behind the server's own protocol, which gives up on a connection that stands still for a second."""
+    uploads = ArtifactDoor(ArtifactAccess(graph.services))
+    rest = rest_v3.application(graph, external_url="http://forge", operations=operations())
+
+    async def doors(scope: Scope, receive: Receive, send: Send) -> None:
+        await (uploads if uploads.matches(scope["path"]) else rest)(scope, receive, send)
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    app = Attend(doors, Metrics(), is_unavailable)
+    times = with_times(Times(header=20, idle=1, keep_alive=30))
+    server = uvicorn.Server(uvicorn.Config(app, http=times, lifespan="off", interface="asgi3", log_config=None, access_log=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "capture_signals", contextlib.nullcontext)
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started:
+            assert not task.done(), task
+            await asyncio.sleep(0.01)
+        looking = asyncio.create_task(_look(server))
+        yield listener.getsockname()[1]
+        looking.cancel()
+        server.should_exit = server.force_exit = True
+        await task
+    listener.close()
+
+
+async def _look(server: uvicorn.Server) -> None:
+    """What the service's own server does once a second."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(0.1)
+        for connection in list(server.server_state.connections):
+            connection.overdue(loop.time())  # type: ignore[union-attr]
+
+
+async def until_there_are(number: int, make: Make) -> None:
+    async with asyncio.timeout(10):
+        while files(make.services) != number:  # noqa: ASYNC110 - what happens is that a file comes or goes
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+class TestOverTheWire:
+    async def put(self, port: int, ticket: str, *headers: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write("\r\n".join([f"PUT /-/artifacts/{ticket} HTTP/1.1", "Host: forge", *headers, "", ""]).encode())
+        return reader, writer
+
+    @pytest.mark.parametrize("ends", ["closed", "silent"])
+    async def test_an_interrupted_upload_leaves_no_file_and_no_row(self, port: int, ask: Ask, make: Make, ends: str) -> None:
+        """RELIABILITY R17."""
+        owner, build = await made(make)
+        ticket = await ticket_of(ask, owner, build)
+        reader, writer = await self.put(port, ticket, f"Content-Length: {2 * len(CONTENT)}")
+        writer.write(CONTENT)
+        await writer.drain()
+        await until_there_are(1, make)
+        if ends == "closed":
+            writer.close()
+        else:
+            # The server gives up on who sends nothing more.
+            await asyncio.wait_for(reader.read(), 10)
+
+        await until_there_are(0, make)
+        assert await make.count(tables.Artifact) == 0
+        writer.close()
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            assert (await client.put(f"/-/artifacts/{ticket}", content=CONTENT)).status_code == 201
+
+    async def test_who_waits_to_be_told_to_go_on_sends_nothing_in_vain(self, port: int, ask: Ask, make: Make) -> None:
+        """RFC 9110, section 10.1.1."""
+        owner, build = await made(make)
+        headers = ("Content-Length: 99999999999", "Expect: 100-continue")
+        reader, writer = await self.put(port, await ticket_of(ask, owner, build), *headers)
+
+        assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+        writer.close()
+
+    async def test_a_body_of_unknown_length(self, port: int, ask: Ask, make: Make) -> None:
+        owner, build = await made(make)
+        reader, writer = await self.put(port, await ticket_of(ask, owner, build), "Transfer-Encoding: chunked")
+        writer.write(b"5\r\nbytes\r\n0\r\n\r\n")
+
+        assert (await reader.readline()).startswith(b"HTTP/1.1 201 ")
+        assert (await make.fetch(tables.Artifact, 1)) is not None
+        writer.close()
+
+    async def fetch(self, port: int, viewer: tables.User, build: tables.Build) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**16)
+        request = f"GET /api/v3{address(build)} HTTP/1.1\r\nHost: forge\r\nPRIVATE-TOKEN: {token_of(viewer)}\r\n\r\n"
+        writer.write(request.encode())
+        return reader, writer
+
+    async def test_a_reader_who_stands_still_is_left(self, port: int, make: Make) -> None:
+        owner, build = await made(make)
+        await make.artifact(build, CONTENT * 32)
+        reader, writer = await self.fetch(port, owner, build)
+
+        assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
+        await asyncio.sleep(3)
+        got = 0
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(2**20):
+                got += len(piece)
+
+        assert got < 32 * len(CONTENT)
+        writer.close()
+
+    async def test_nothing_is_read_on_for_who_has_gone(self, port: int, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        owner, build = await made(make)
+        await make.artifact(build, CONTENT * 32)
+        opened = make.services.objects.open
+        read, over = 0, asyncio.Event()
+
+        @contextlib.asynccontextmanager
+        async def watched(*arguments: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+            async def counted(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+                nonlocal read
+                async for piece in pieces:
+                    read += len(piece)
+                    yield piece
+
+            try:
+                async with opened(*arguments) as pieces:
+                    yield counted(pieces)
+            finally:
+                over.set()
+
+        monkeypatch.setattr(make.services.objects, "open", watched)
+        reader, writer = await self.fetch(port, owner, build)
+        await reader.readline()
+        writer.transport.abort()
+
+        await asyncio.wait_for(over.wait(), 10)
+        assert read < 32 * len(CONTENT)
+
+    async def test_a_file_that_turns_out_shorter_ends_the_connection(self, port: int, make: Make) -> None:
+        owner, build = await made(make)
+        artifact = await make.artifact(build, b"0123456789")
+        artifact.size = 20
+        await make.save(artifact)
+
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v3") as client:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.get(address(build), headers={"PRIVATE-TOKEN": token_of(owner)})
