@@ -155,6 +155,8 @@ updateBuild          401  not_found forbidden forbidden ok        ok        ok  
 cancelBuild          401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 retryBuild           401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 eraseBuild           401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+appendBuildTrace     401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+createArtifactUpload 401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 createCommitStatus   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 createRunner         401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden

@@ -297,6 +297,10 @@ async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:
             return {"projectPath": path, "rev": "master", "note": "N"}
         case "createBuild":
             return {"projectPath": path, "sha": "master", "name": f"new{number}"}
+        case "appendBuildTrace":
+            return {"projectPath": path, "databaseId": await world.target("build", role, name), "text": "x", "offset": 0}
+        case "createArtifactUpload":
+            return {"projectPath": path, "databaseId": await world.target("build", role, name), "filename": "a.zip"}
         case "updateBuild" | "cancelBuild" | "retryBuild" | "eraseBuild":
             return {"projectPath": path, "databaseId": await world.target("build", role, name)}
         case "createCommitStatus":
