@@ -1,11 +1,11 @@
-"""The command line: `forgefront serve`, `demo`, `admin …`, `schema`, `check`."""
+"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `check`."""
 
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from forgefront.commands import checking, demo, groups, members, projects, schema, serving, tokens, users
+from forgefront.commands import checking, demo, groups, members, projects, runner, schema, serving, tokens, users
 
 main = typer.Typer(
     name="forgefront",
@@ -25,6 +25,7 @@ for name, noun in (("user", users), ("token", tokens), ("group", groups), ("proj
 main.command("serve")(serving.serve)
 main.command("demo")(demo.demo)
 main.add_typer(admin, name="admin")
+main.command("runner")(runner.runner)
 main.command("check")(checking.check)
 main.command("schema")(schema.schema)
 

@@ -78,6 +78,10 @@ class Job(JobSurroundings):
     def trace_offset(self) -> BigInt:
         return BigInt(_build(self).trace_size)
 
+    @strawberry.field(description="The most bytes of a trace that are kept; more need not be sent.")
+    def trace_limit(self, info: Info) -> BigInt:
+        return BigInt(info.context.services.largest_trace)
+
 
 def _build(job: Any) -> tables.Build:
     return job.build  # type: ignore[no-any-return]

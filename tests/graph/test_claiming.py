@@ -30,7 +30,7 @@ mutation ($input: ClaimBuildInput!) {
     build { databaseId status startedAt runner { databaseId } }
     job {
       token script afterScript variables { key value public } timeoutSeconds leaseSeconds repositoryUrl sha ref tag stage name
-      allowGitFetch image traceOffset artifacts { paths untracked name when }
+      allowGitFetch image traceOffset traceLimit artifacts { paths untracked name when }
     }
     userErrors { field message code }
   }
@@ -243,6 +243,7 @@ class TestWhatItIsTold:
             "allowGitFetch": True,
             "image": "ruby:2.2",
             "traceOffset": 0,
+            "traceLimit": 64 * 2**20,
             "artifacts": {"paths": ["pkg/", "*.log"], "untracked": False, "name": "packages", "when": "ALWAYS"},
         }
         assert variables.pop("CI_SERVER_VERSION")
