@@ -271,7 +271,7 @@ class Endpoint:
 
     def _decisive(self, outcome: Any) -> Any:
         """The first error that is not a mere null inside the answer."""
-        if outcome.data is None or self.operation.is_mutation or not self._steps:
+        if outcome.data is None or not self._steps:
             return outcome.errors[0]
         if self._locate(outcome.data)[0] is None:
             return outcome.errors[0]

@@ -1,5 +1,6 @@
 """The section Builds of the interface document, but for the artifacts themselves."""
 
+import shutil
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.forge import Api
 from tests.make import EXTERNAL_URL, Make
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 STATUSES = ("pending", "running", "failed", "success", "canceled")
@@ -58,6 +60,7 @@ class TestListProjectBuilds:
         assert (response.headers["X-Total"], response.headers["X-Next-Page"]) == ("5", "2")
         assert await names(api, f"/projects/{project.id}/builds", owner, per_page=2, page=3) == "p"
 
+    @cites("States: states of a build")
     @pytest.mark.usefixtures("builds")
     @pytest.mark.parametrize(
         ("query", "shown"),
@@ -193,10 +196,23 @@ class TestGetBuild:
         assert await make.fetch(tables.Build, past.id) is not None
 
 
+async def test_a_change_is_answered_where_the_repository_cannot_be_read(
+    api: Api, make: Make, services: Services, owner: tables.User, project: tables.Project, head: str
+) -> None:
+    """What was done is not called a failure because the commit beside it cannot be shown."""
+    build = await make.build(project, head)
+    shutil.rmtree(services.repositories.path_of(project.id))
+
+    response = await api.post(f"/projects/{project.id}/builds/{build.id}/cancel", owner)
+
+    assert (response.status_code, response.json()["status"], response.json()["commit"]) == (201, "canceled", None)
+
+
 @pytest.mark.parametrize("status", STATUSES)
 class TestChanges:
     """Section States and transitions, and DECISIONS 2 and 11: each answers 201 with the build."""
 
+    @cites("States: a build is canceled by cancel", "States: cancel leaves a finished build as it is")
     async def test_cancel(self, api: Api, make: Make, owner: tables.User, project: tables.Project, head: str, status: str) -> None:
         """POST /projects/:id/builds/:build_id/cancel"""
         build = await make.build(project, head, status=CheckStatus(status))
@@ -206,6 +222,10 @@ class TestChanges:
         assert response.status_code == 201
         assert response.json()["status"] == ("canceled" if status in ("pending", "running") else status)
 
+    @cites(
+        "States: a build is pending after retry, with started_at and finished_at null",
+        "States: retry and erase are for builds that have ended",
+    )
     async def test_retry(self, api: Api, make: Make, owner: tables.User, project: tables.Project, head: str, status: str) -> None:
         """POST /projects/:id/builds/:build_id/retry"""
         build = await make.build(project, head, status=CheckStatus(status), user_id=owner.id)
@@ -221,6 +241,7 @@ class TestChanges:
             absent = ("started_at", "finished_at", "coverage", "download_url", "artifacts_file", "runner")
             assert [shown[key] for key in absent] == [None] * len(absent)
 
+    @cites("States: erase leaves the status of a build as it is", "States: retry and erase are for builds that have ended")
     async def test_erase(self, api: Api, make: Make, owner: tables.User, project: tables.Project, head: str, status: str) -> None:
         """POST /projects/:id/builds/:build_id/erase"""
         build = await make.build(project, head, status=CheckStatus(status))
