@@ -8,6 +8,7 @@ from graph.schema import graphql_schema
 from rest_v3.routes import EXTRA, ROUTES
 from tests.forge import Api, Ask
 from tests.permissions import MUTATIONS, OPEN_V3, ROLES, V3, rows
+from tests.rest_v3.rules import cites
 from tests.world import World, mutation_input, v3_request
 
 V3_ROWS, MUTATION_ROWS = rows(V3), rows(MUTATIONS)
@@ -23,6 +24,7 @@ class TestTheMatrix:
 
 
 class TestV3:
+    @cites("Errors: 200 for reads, updates and deletes", "Errors: 404 for reads of a private project by a non-member")
     @pytest.mark.parametrize("call", V3_ROWS)
     async def test_answers_each_caller_as_the_matrix_says(self, api: Api, world: World, call: str) -> None:
         answered = {}

@@ -13,6 +13,7 @@ from forgefront.app import App, build
 from forgefront.commands.users import DOCUMENT
 from forgefront.config import Config, ConfigError
 from forgefront.operator import Forge
+from tests.rest_v3.rules import cites
 
 
 def client(app: App) -> httpx.AsyncClient:
@@ -46,6 +47,7 @@ class TestDoors:
             assert (await http.get("/-/health")).status_code == 200
             assert (await http.get("/-/readiness")).json()["status"] == "ok"
 
+    @cites("Versioning: every call stands below /api/v3")
     @pytest.mark.parametrize("path", ["/nope", "/-/nope", "/api", "/api/v30/user", "/graphql/x", "/api/v3/nope", "/%00"])
     async def test_unknown_path(self, path: str, app: App) -> None:
         response = await client(app).get(path)
@@ -58,6 +60,7 @@ class TestDoors:
         response = await client(app).post("/")
         assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")
 
+    @cites("Versioning: every call stands below /api/v3")
     async def test_doors_ask_for_a_credential(self, app: App) -> None:
         async with client(app) as http:
             assert (await http.get("/api/v3/user")).status_code == 401

@@ -28,6 +28,7 @@ from storage.tables import AccessLevel
 from tests.forge import Api, Ask, operations
 from tests.graph.test_artifacts import files, made, ticket_of
 from tests.make import Make, token_of
+from tests.rest_v3.rules import cites
 
 CONTENT = bytes(range(256)) * 4096
 """A mebibyte."""
@@ -145,6 +146,7 @@ class TestDownload:
         assert response.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
         assert (response.headers["Content-Length"], response.headers["Accept-Ranges"]) == ("8", "bytes")
 
+    @cites("Errors: 404 for missing artifacts")
     async def test_is_404_without_one(self, api: Api, make: Make) -> None:
         owner, build = await made(make)
         missing = {"message": "404 Not Found"}

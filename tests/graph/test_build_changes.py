@@ -18,6 +18,7 @@ from storage.tables.base import Row
 from tests.forge import Ask
 from tests.make import Make
 from tests.merges import Merges
+from tests.rest_v3.rules import cites
 
 SHOWN = """databaseId name stage ref tag sha status attempt coverage description targetUrl allowFailure
     createdAt startedAt finishedAt erasedAt user { username } runner { name } commit { status }
@@ -200,6 +201,7 @@ class TestRetry:
 class TestErase:
     """Section States and transitions: POST erase removes artifacts and trace, the status stays; DECISIONS 11: only of what has ended."""
 
+    @cites("States: erase removes artifacts and trace")
     async def test_takes_the_trace_and_the_artifact_away(
         self, noon: Ask, services: Services, make: Make, owner: tables.User, project: tables.Project
     ) -> None:

@@ -19,6 +19,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.forge import Ask
 from tests.history import make_history
 from tests.make import Make, token_of
+from tests.rest_v3.rules import cites
 
 CREATE = """mutation ($input: CreateProjectInput!) { createProject(input: $input) {
     project { databaseId fullPath name path description visibility defaultBranch issuesEnabled buildsEnabled tagList creator { username } }
@@ -119,6 +120,7 @@ class TestEmptyProject:
 
         assert (await created(ask, await make.user("bob"), path="app"))["fullPath"] == "bob/app"
 
+    @cites("Limits: a user makes no more projects than their limit")
     async def test_ends_at_the_viewer_s_limit(self, ask: Ask, make: Make, services: Services) -> None:
         user = await make.user(projects_limit=1)
         await created(ask, user)

@@ -26,6 +26,7 @@ from storage import tables
 from storage.tables import DeliveryState
 from tests.make import Make
 from tests.receivers import Receiver
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -147,6 +148,7 @@ class TestPublish:
 
         assert await forge.deliveries() == []
 
+    @cites("Events: a hook hears of an event only where its switch is on")
     async def test_tells_only_hooks_whose_switch_is_on_and_none_that_is_disabled(self, forge: Forge) -> None:
         project = await forge.make.project()
         issue = await forge.make.issue(project)
@@ -160,6 +162,7 @@ class TestPublish:
 
 
 class TestAttempt:
+    @cites("Events: a delivery is a signed POST that ends in time")
     async def test_is_a_signed_post(self, forge: Forge) -> None:
         async with Receiver() as receiver:
             seal = forge.services.cipher.encrypt
@@ -215,6 +218,7 @@ class TestAttempt:
         assert receiver.requests == []
         assert "is not a public address" in ((await forge.delivery()).error or "")
 
+    @cites("Events: a delivery is a signed POST that ends in time")
     async def test_ends_in_time_and_leaves_no_connection(self, forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sending.Sender.send, "__kwdefaults__", {"seconds": 0.1})
         async with Receiver(silent=True) as receiver:
@@ -227,6 +231,7 @@ class TestAttempt:
 
 
 class TestSchedule:
+    @cites("Events: a delivery that fails is tried ten times")
     async def test_has_ten_attempts(self, forge: Forge, clock: Clock) -> None:
         async with Receiver(500) as receiver:
             await forge.hook(receiver.url)

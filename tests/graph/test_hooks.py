@@ -20,6 +20,7 @@ from storage.tables import DeliveryState
 from tests.forge import Ask
 from tests.make import Make
 from tests.receivers import Receiver
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 CREATE = """mutation ($input: CreateHookInput!) { createHook(input: $input) { userErrors { field code message } hook {
@@ -93,6 +94,7 @@ class TestCreateHook:
             assert await guarded.codes(CREATE, admin, input=given) == [code]
         assert await make.count(tables.Hook) == 0
 
+    @cites("Events: a hook made in the graph, where administrators work, is told of what happens")
     async def test_is_heard_of_at_once(self, ask: Ask, make: Make, services: Services) -> None:
         admin = await make.admin()
         await happen(services, admin)

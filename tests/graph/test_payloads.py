@@ -15,6 +15,7 @@ from storage.git.commits import Commit
 from storage.git.pushes import Update
 from storage.tables import AccessLevel, MergeRequestState, MergeStatus, Visibility
 from tests.make import EXTERNAL_URL, Make
+from tests.rest_v3.rules import cites
 
 WHEN: dict[str, Any] = {"created_at": datetime(2026, 3, 1, 12, 0, 5, 999_999, UTC), "updated_at": datetime(2026, 3, 2, 13, 0, 0, 1, UTC)}
 TOLD = {"created_at": "2026-03-01T12:00:05Z", "updated_at": "2026-03-02T13:00:00Z"}
@@ -45,6 +46,7 @@ async def told(services: Services, make: Make) -> Told:
     return told
 
 
+@cites("Events: system events have closed payloads")
 class TestSystemEvents:
     async def test_of_projects(self, told: Told, make: Make) -> None:
         engine = {
@@ -103,6 +105,7 @@ class TestSystemEvents:
         assert await told(payloads.GroupDestroyed, told.group) == {"event_name": "group_destroy", **math}
 
 
+@cites("Events: push, tag, issue, merge request and note events have closed payloads")
 class TestObjectEvents:
     def around(self, told: Told) -> dict[str, Any]:
         return {

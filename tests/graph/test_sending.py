@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 from graph.events.guard import Guard
 from graph.events.sending import Message, Sender, key_of, signature
 from tests.receivers import Receiver
+from tests.rest_v3.rules import cites
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -86,6 +87,7 @@ class TestCertificates:
         path.write_bytes(secret + built.public_bytes(Encoding.PEM))
         return path
 
+    @cites("Events: enable_ssl_verification decides whether the certificate of a receiver must be good")
     @pytest.mark.parametrize(("known", "verify", "taken"), [(False, True, False), (False, False, True), (True, True, True)])
     async def test_must_be_good_unless_the_hook_says_otherwise(
         self, known: bool, verify: bool, taken: bool, certificate: Path, monkeypatch: pytest.MonkeyPatch

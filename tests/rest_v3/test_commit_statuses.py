@@ -11,6 +11,7 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
 from tests.forge import Api
 from tests.make import EXTERNAL_URL, Make, token_of
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 NO_PROJECT = {"message": "404 Project Not Found"}
@@ -223,6 +224,10 @@ class TestPostStatus:
         assert found["author"]["username"] == owner.username
         assert (await api.get(list_of(project, head), owner)).json() == [found]
 
+    @cites(
+        "States: a commit status takes the given state whatever it was",
+        "States: posting adds a commit status or updates the one of the same name",
+    )
     @pytest.mark.parametrize("state", STATES)
     async def test_takes_every_state_whatever_it_was(self, api: Api, owner: tables.User, project: tables.Project, state: str) -> None:
         for before in STATES:
@@ -293,6 +298,7 @@ class TestPostStatus:
             await api.post(post_of(project, head), owner, state=state)
             assert (await api.get(path, owner)).json()["status"] == state
 
+    @cites("States: states of a commit status")
     async def test_needs_a_state(self, api: Api, make: Make, owner: tables.User, project: tables.Project) -> None:
         for body in ({}, {"state": ""}, {"state": " "}, {"state": None}):
             response = await api.post(post_of(project), owner, **body)

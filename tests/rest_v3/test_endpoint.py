@@ -16,6 +16,7 @@ from rest_v3.route import Route
 from rest_v3.router import segments_of, split
 from tests.rest_v3.fake_graph import FakeGraph, prepare
 from tests.rest_v3.rows import ROWS, SOURCE
+from tests.rest_v3.rules import cites
 from tests.rest_v3.shapes import check_error
 
 ISSUE = "/projects/1/issues/101"
@@ -36,12 +37,14 @@ class TestPaths:
         for word in ("merge_requests", "merge_request"):
             assert (await client.get(f"/projects/1/{word}/101")).json() == {"iid": 1}
 
+    @cites("Errors: an error body is an object with message, for unknown calls too")
     @pytest.mark.parametrize("path", ["/", "/nothing", "/projects/1", "/projects/1/issues/1/2/3", "/user/..", "/projects/1/issues%2F1"])
     async def test_an_unknown_path(self, client: httpx.AsyncClient, fake: FakeGraph, path: str) -> None:
         response = await client.get(path)
         assert (response.status_code, response.json()) == (404, {"message": "404 Not Found"})
         assert fake.ran == []
 
+    @cites("Errors: an error body is an object with message, for unknown calls too")
     async def test_a_wrong_method(self, client: httpx.AsyncClient, fake: FakeGraph) -> None:
         response = await client.patch(ISSUE)
         assert (response.status_code, response.json()) == (405, {"message": "405 Method Not Allowed"})
@@ -106,6 +109,7 @@ class TestCredentials:
         assert (await client.get("/user?private_token=")).status_code == 401
         assert (await client.get("/user?private_token=ada", headers={"PRIVATE-TOKEN": "wrong"})).status_code == 200
 
+    @cites("Authentication: a bearer header or the parameter private_token carry the token as well, and nothing else does")
     @pytest.mark.parametrize(
         "settings",
         [

@@ -9,6 +9,7 @@ from graph.errors import Code
 from rest_v3.errors import STATUSES, from_problem, from_user_errors, not_given, standard_text
 from rest_v3.route import Route
 from tests.rest_v3.fake_graph import FakeProblem
+from tests.rest_v3.rules import cites
 from tests.rest_v3.shapes import check_error
 
 
@@ -24,6 +25,7 @@ def test_every_code_of_the_graph_has_a_line() -> None:
     assert STATUSES.keys() == {code.value for code in Code}
 
 
+@cites("Errors: every failure has a status and a message")
 @pytest.mark.parametrize("code", list(Code))
 def test_every_code_has_an_object_for_a_body(code: Code) -> None:
     for refused in (from_problem(row(), FakeProblem(code)), from_user_errors(row(), [error(code)], {})):
@@ -144,6 +146,7 @@ def test_standard_texts() -> None:
     assert not_given("title") == '400 (Bad request) "title" not given'
 
 
+@cites("Errors: every failure has a status and a message")
 class TestOnTheWire:
     @pytest.mark.parametrize("code", ["FORBIDDEN", "LIMIT_EXCEEDED", "UNAVAILABLE", "INTERNAL", "NOT_FOUND"])
     async def test_an_error_of_the_operation(self, client: httpx.AsyncClient, code: str) -> None:

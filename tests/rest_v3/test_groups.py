@@ -11,6 +11,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.forge import Api
 from tests.make import EXTERNAL_URL, Make
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 MOMENT = datetime(2013, 9, 30, 13, 46, 2, 123000, tzinfo=UTC)
@@ -183,6 +184,7 @@ class TestCreateGroup:
         assert (response.status_code, response.json()) == (400, {"message": {field: [text]}})
         assert len((await api.get("/groups", user)).json()) == 1
 
+    @cites("Authentication: creating groups is for users who may")
     async def test_is_for_who_may(self, api: Api, make: Make) -> None:
         user = await make.user(can_create_group=False)
 
@@ -403,6 +405,7 @@ class TestTransferProject:
         assert (await api.post(f"/groups/{group.id}/projects/999", admin)).json() == {"message": "404 Project Not Found"}
         assert (await api.post(f"/groups/999/projects/{project.id}", admin)).json() == NOT_FOUND
 
+    @cites("Authentication: transfer of a project to a group is for administrators")
     async def test_is_for_administrators_before_anything_is_looked_up(self, api: Api, make: Make) -> None:
         owner = await make.user()
         group, project = await make.group(owner=owner), await make.project(owner=owner)

@@ -17,6 +17,7 @@ from storage import tables
 from tests.forge import Api
 from tests.make import EXTERNAL_URL, Make, token_of
 from tests.receivers import Receiver
+from tests.rest_v3.rules import cites
 
 URL = "https://hooks.example/told?of=it"
 
@@ -36,6 +37,7 @@ async def make_hook(make: Make, **columns: Any) -> tables.Hook:
 
 
 class TestAnyRow:
+    @cites("Authentication: system hooks are for administrators")
     async def test_is_for_administrators(self, api: Api, make: Make) -> None:
         await make_hook(make)
         user = await make.user()
@@ -108,6 +110,7 @@ class TestCreateHook:
 
 
 class TestTestHook:
+    @cites("Events: the test of a hook answers the sample project_create")
     async def test_sends_the_sample_and_answers_it(self, api: Api, make: Make, services: Services) -> None:
         async with Receiver() as receiver:
             sealed = services.cipher.encrypt("ci:s3cret")
@@ -125,6 +128,7 @@ class TestTestHook:
         assert delivery is not None
         assert (delivery.state, delivery.response_code, delivery.attempts) == (tables.DeliveryState.DELIVERED, 200, 1)
 
+    @cites("Events: the test of a hook answers the sample project_create")
     async def test_answers_the_same_when_nobody_is_there(self, api: Api, make: Make, unused_tcp_port: int) -> None:
         hook = await make_hook(make, url=f"http://127.0.0.1:{unused_tcp_port}/")
 

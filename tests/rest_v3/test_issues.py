@@ -8,6 +8,7 @@ from storage import tables
 from storage.tables import AccessLevel, IssueState, Visibility
 from tests.forge import Api
 from tests.make import EXTERNAL_URL, Make, token_of
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 MOMENT = datetime(2016, 1, 4, 15, 31, 46, 176000, tzinfo=UTC)
@@ -53,6 +54,7 @@ class TestListIssues:
         assert await titles(labels="") == set()
         assert await titles(state="no such word") == {"Bug", "Later", "Plain"}
 
+    @cites("Errors: a missing or wrong token is 401")
     async def test_needs_a_token(self, api: Api) -> None:
         response = await api.get("/issues")
 
@@ -205,6 +207,7 @@ class TestListProjectIssues:
         with statements.at_most(len(few)):
             await api.get(f"/projects/{project.id}/issues", owner, per_page=30)
 
+    @cites("Errors: 404 for reads of a private project by a non-member")
     async def test_hides_a_private_project_from_outsiders_like_one_that_is_not_there(self, api: Api, make: Make) -> None:
         project, outsider = await make.project(), await make.user()
 
@@ -262,6 +265,7 @@ class TestGetIssue:
 class TestCreateIssue:
     """POST /projects/:id/issues"""
 
+    @cites("Errors: 200 for created issues, merge requests and labels")
     async def test_writes_an_issue_and_answers_200(self, api: Api, make: Make) -> None:
         project = await make.project(owner=(owner := await make.user()))
         milestone, helper = await make.milestone(project), await make.user()
@@ -385,6 +389,7 @@ class TestCreateIssue:
         body = response.json()
         assert (body["author"]["id"], body["iid"], body["state"], body["project_id"]) == (owner.id, 1, "opened", project.id)
 
+    @cites("Limits: a body has 1 MiB at most")
     async def test_refuses_broken_json_and_too_large_bodies(self, api: Api, make: Make) -> None:
         project = await make.project(owner=(owner := await make.user()))
         path, json_type = f"/projects/{project.id}/issues", {"Content-Type": "application/json"}
@@ -410,6 +415,11 @@ class TestUpdateIssue:
         assert (body["title"], body["description"], body["labels"]) == ("New", "Stays", ["bug"])
         assert body["updated_at"] > body["created_at"]
 
+    @cites(
+        "States: an issue is closed by state_event=close",
+        "States: an issue is opened by state_event=reopen",
+        "Versioning: an issue is closed with PUT and never deleted",
+    )
     async def test_closes_and_reopens(self, api: Api, make: Make) -> None:
         project = await make.project(owner=(owner := await make.user()))
         issue = await make.issue(project)
@@ -475,6 +485,7 @@ class TestUpdateIssue:
 class TestDeleteIssue:
     """DELETE /projects/:id/issues/:issue_id"""
 
+    @cites("Errors: 405 for DELETE of an issue", "Versioning: an issue is closed with PUT and never deleted")
     async def test_is_refused_to_everybody_signed_in(self, api: Api, make: Make) -> None:
         project = await make.project(owner=(owner := await make.user()))
         issue = await make.issue(project)

@@ -14,6 +14,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.forge import Api
 from tests.make import EXTERNAL_URL, Make, token_of
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 MOMENT = datetime(2016, 1, 4, 15, 31, 46, 176000, tzinfo=UTC)
@@ -98,6 +99,7 @@ class TestListLabels:
 class TestCreateLabel:
     """POST /projects/:id/labels"""
 
+    @cites("Errors: 200 for created issues, merge requests and labels")
     async def test_creates_a_label_and_answers_200(self, api: Api, make: Make) -> None:
         project = await make.project(owner=(owner := await make.user()))
 
@@ -130,6 +132,7 @@ class TestCreateLabel:
         assert response.status_code == 400
         assert response.json() == {"message": f'400 (Bad request) "{missing}" not given'}
 
+    @cites("Errors: 400 for wrong parameters of labels")
     @pytest.mark.parametrize(
         ("given", "message"),
         [
@@ -156,6 +159,7 @@ class TestCreateLabel:
         assert response.json() == {"message": message}
         assert await make.count(tables.Label) == 0
 
+    @cites("Errors: 409 for a label that exists")
     async def test_refuses_a_name_that_the_project_has(self, api: Api, make: Make) -> None:
         project, other = await make.project(owner=(owner := await make.user())), await make.project(owner=owner)
         await make.label(project, "bug")
@@ -216,6 +220,7 @@ class TestDeleteLabel:
         assert (await api.request("DELETE", path_of(project), owner, **settings)).status_code == 200
         assert await make.count(tables.Label) == 0
 
+    @cites("Errors: 404 for a missing label")
     async def test_does_not_find_a_name_that_the_project_has_not(self, api: Api, make: Make) -> None:
         project, other = await make.project(owner=(owner := await make.user())), await make.project(owner=owner)
         await make.label(other, "bug")
@@ -275,6 +280,7 @@ class TestUpdateLabel:
         assert (await stored(make, label)).updated_at > MOMENT
         assert (await api.get(f"/projects/{project.id}/issues/{issue.id}", owner)).json()["labels"] == [body["name"]]
 
+    @cites("Errors: 400 for wrong parameters of labels")
     @pytest.mark.parametrize("given", [{}, {"new_name": "", "color": " "}, {"new_name": None}, {"description": "more"}])
     async def test_needs_a_new_name_or_a_colour(self, api: Api, make: Make, given: dict[str, Any]) -> None:
         project = await make.project(owner=(owner := await make.user()))
@@ -292,6 +298,7 @@ class TestUpdateLabel:
 
         assert (response.status_code, response.json()) == (400, {"message": '400 (Bad request) "name" not given'})
 
+    @cites("Errors: 404 for a missing label")
     @pytest.mark.parametrize("given", [{"new_name": "b"}, {}, {"new_name": "a&b"}, {"color": "red"}, {"color": {}}])
     async def test_does_not_find_an_unknown_name_before_it_looks_at_the_rest(self, api: Api, make: Make, given: dict[str, Any]) -> None:
         project = await make.project(owner=(owner := await make.user()))

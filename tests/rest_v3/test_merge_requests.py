@@ -11,6 +11,7 @@ from storage.tables import AccessLevel, IssueState, Visibility
 from tests.forge import Api
 from tests.history import git, grow
 from tests.make import Make
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 NOT_FOUND = {"message": "404 Not found"}
@@ -247,6 +248,7 @@ class TestMergeRequestChanges:
 class TestCreateMergeRequest:
     """POST /projects/:id/merge_requests"""
 
+    @cites("Errors: 200 for created issues, merge requests and labels")
     async def test_answers_200_with_the_new_one(self, shop: Shop) -> None:
         response = await shop.api.post(
             shop.url, shop.people["dev"], source_branch="feature", target_branch="master", title="WIP: Add a door"
@@ -354,12 +356,14 @@ class TestUpdateMergeRequest:
 
         assert (response.json()["labels"], response.json()["assignee"], response.json()["milestone"]) == ([], None, None)
 
+    @cites("States: state_event of a merge request is close, reopen or merge and makes it closed, reopened or merged")
     async def test_closes_and_reopens(self, shop: Shop) -> None:
         made = await shop.open()
         for event, state in (("close", "closed"), ("close", "closed"), ("reopen", "reopened"), ("close", "closed")):
             response = await shop.api.put(f"{shop.url}/{made['id']}", shop.ada, state_event=event)
             assert response.json()["state"] == state
 
+    @cites("States: state_event of a merge request is close, reopen or merge and makes it closed, reopened or merged")
     async def test_merges(self, shop: Shop) -> None:
         made = await shop.open()
 
@@ -387,6 +391,7 @@ class TestUpdateMergeRequest:
         assert other.status_code == 400
         assert other.json() == {"message": "Source branch cannot be changed"}
 
+    @cites("States: state_event of a merge request is close, reopen or merge and makes it closed, reopened or merged")
     async def test_refuses_an_event_that_nobody_knows(self, shop: Shop) -> None:
         made = await shop.open()
 
@@ -414,6 +419,7 @@ class TestUpdateMergeRequest:
 class TestAcceptMergeRequest:
     """PUT /projects/:id/merge_requests/:merge_request_id/merge"""
 
+    @cites("States: a merge request is merged by merge")
     async def test_makes_a_merge_commit(self, shop: Shop) -> None:
         made, before = await shop.open(description="Please"), git(shop.path, "rev-parse", "master")
 
@@ -436,6 +442,10 @@ class TestAcceptMergeRequest:
         assert git(shop.path, "log", "-1", "--format=%B", "master").strip() == "In it goes"
         assert git(shop.path, "branch", "--list", "feature") == ""
 
+    @cites(
+        "States: merge needs a merge request that can be merged and is not merged or closed",
+        "Errors: 405 Branch cannot be merged for conflicts",
+    )
     async def test_answers_405_to_conflicts(self, shop: Shop) -> None:
         shop.grow("master", {"door.txt": b"another door\n"}, message="Meanwhile")
         made = await shop.open()
@@ -447,6 +457,10 @@ class TestAcceptMergeRequest:
         assert response.json() == {"message": "Branch cannot be merged"}
         assert (await shop.api.get(f"{shop.url}/{made['id']}", shop.ada)).json()["state"] == "opened"
 
+    @cites(
+        "States: merge needs a merge request that can be merged and is not merged or closed",
+        "Errors: 405 Method Not Allowed for a merge request merged or closed",
+    )
     @pytest.mark.parametrize("why", ["merged", "closed", "wip"])
     async def test_answers_405_to_what_is_done_or_not_ready(self, shop: Shop, why: str) -> None:
         made = await shop.open(title="WIP: A door" if why == "wip" else "A door")
@@ -461,6 +475,7 @@ class TestAcceptMergeRequest:
         assert response.json() == {"message": "405 Method Not Allowed"}
         assert "Allow" in response.headers
 
+    @cites("Authentication: merge without the right to accept is 401", "Errors: 401 without the right to accept or cancel a merge")
     async def test_answers_401_without_the_right(self, shop: Shop) -> None:
         await shop.make.save(tables.ProtectedBranch(project_id=shop.project.id, name="master"))
         made = await shop.open()
@@ -493,6 +508,7 @@ class TestAcceptMergeRequest:
 class TestCancelMergeWhenBuildSucceeds:
     """PUT /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds"""
 
+    @cites("States: a merge request is opened and waits no more after cancel_merge_when_build_succeeds")
     @pytest.mark.parametrize("method", ["PUT", "POST"])
     async def test_takes_it_back(self, shop: Shop, method: str) -> None:
         made = await shop.open()
@@ -504,6 +520,7 @@ class TestCancelMergeWhenBuildSucceeds:
         assert response.status_code == (200 if method == "PUT" else 201)
         assert response.json() == made
 
+    @cites("Errors: 406 for cancel where no merge waits")
     async def test_answers_406_where_nothing_waits(self, shop: Shop) -> None:
         made = await shop.open()
 
@@ -511,6 +528,10 @@ class TestCancelMergeWhenBuildSucceeds:
 
         assert response.status_code == 406
 
+    @cites(
+        "Authentication: cancel of the waiting merge without the right to accept is 401",
+        "Errors: 401 without the right to accept or cancel a merge",
+    )
     async def test_answers_401_without_the_right(self, shop: Shop) -> None:
         made = await shop.open()
 

@@ -11,6 +11,7 @@ from storage import tables
 from storage.tables import AccessLevel, IssueState, MilestoneState, Visibility
 from tests.forge import Api
 from tests.make import Make
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 MOMENT = datetime(2016, 1, 4, 15, 31, 46, 176000, tzinfo=UTC)
@@ -240,6 +241,7 @@ class TestUpdateMilestone:
 
         assert (body["description"], body["due_date"]) == ("More", "2017-12-31")
 
+    @cites("States: state_event of a milestone is close or activate and makes it closed or active")
     async def test_closes_and_activates(self, api: Api, make: Make) -> None:
         project = await make.project(owner=(owner := await make.user()))
         milestone = await make.milestone(project)

@@ -7,8 +7,10 @@ import pytest
 
 from rest_v3.paging import Page, headers, query, read_page
 from rest_v3.params import LARGEST
+from tests.rest_v3.rules import cites
 
 
+@cites("Limits: lists are paged by page, from one, and per_page")
 @pytest.mark.parametrize(
     ("sent", "page"),
     [
@@ -93,6 +95,7 @@ class TestLists:
         for word in ("ada", "token", "sudo", "next_url", "id=9"):
             assert word not in link
 
+    @cites("Limits: lists are paged by page, from one, and per_page")
     async def test_following_next_gives_every_entry_once(self, client: httpx.AsyncClient) -> None:
         found: list[int] = []
         url = "/projects/1/issues?per_page=10"

@@ -12,6 +12,7 @@ from storage import tables
 from tests.forge import Api
 from tests.make import Make, ssh_key, token_of
 from tests.rest_v3.document import DOCUMENTED
+from tests.rest_v3.rules import cites
 
 OF_THE_TIME = "gitlab-8.5"
 
@@ -212,6 +213,10 @@ class TestAlways:
         assert (changed["avatar_service_enabled"], changed["microblog_sharing_enabled"]) == (False, False)
         assert not {"gravatar_enabled", "twitter_sharing_enabled"} & changed.keys()
 
+    @cites(
+        "Authentication: the header PRIVATE-TOKEN carries the user's private token",
+        "Authentication: a bearer header or the parameter private_token carry the token as well, and nothing else does",
+    )
     @pytest.mark.parametrize("place", ["header", "bearer", "query", "form", "json"])
     async def test_14_credentials_may_stand_in_five_places(self, any_api: Api, owner: tables.User, place: str) -> None:
         token = token_of(owner)

@@ -11,6 +11,7 @@ from rest_v3.profiles import PROFILES, under
 from rest_v3.route import Route
 from rest_v3.routes import EXTRA, ROUTES
 from tests.rest_v3.document import DOCUMENTED, Call
+from tests.rest_v3.rules import cites
 from tests.rest_v3.shapes import SHAPES
 
 BY_CALL = {route.call: route for route in ROUTES}
@@ -54,6 +55,7 @@ class TestRow:
         required = {parameter.name for parameter in route.params if parameter.required} | set(route.path_names)
         assert required == documented.required
 
+    @cites("Errors: 200 for reads, updates and deletes")
     def test_answers_the_documented_status(self, documented: Call) -> None:
         route = BY_CALL[documented.call]
         answered = route.refuses if documented.status == 405 else route.success

@@ -11,6 +11,7 @@ from storage.secrets import Passwords
 from storage.tables import UserState
 from tests.forge import Api
 from tests.make import Make, token_of
+from tests.rest_v3.rules import cites
 
 PASSWORD = "correct horse"
 
@@ -26,6 +27,7 @@ async def ada(make: Make, services: Services) -> tables.User:
     return await make.user("ada", password_hash=await services.passwords.hash(PASSWORD))
 
 
+@cites("Authentication: a password gives the token")
 @pytest.mark.parametrize("named", [{"login": "ada"}, {"email": "ada@example.org"}, {"login": "ADA@example.org"}, {"email": "ada"}])
 async def test_answers_the_user_with_the_token(api: Api, ada: tables.User, named: dict[str, str]) -> None:
     response = await api.post("/session", None, **named, password=PASSWORD)
@@ -55,6 +57,7 @@ async def test_refuses_who_is_blocked(api: Api, make: Make, services: Services) 
     assert (await api.post("/session", None, login="bob", password=PASSWORD)).status_code == 401
 
 
+@cites("Limits: guessing passwords is throttled")
 async def test_throttles_failures(api: Api, ada: tables.User) -> None:
     for _ in range(10):
         assert (await api.post("/session", None, login="ada", password="wrong")).status_code == 401

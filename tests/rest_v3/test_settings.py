@@ -9,6 +9,7 @@ from storage import tables
 from storage.tables import Visibility
 from tests.forge import Api
 from tests.make import Make
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 PATH = "/application/settings"
@@ -63,6 +64,7 @@ async def admin(make: Make) -> tables.User:
 class TestGetSettings:
     """GET /application/settings"""
 
+    @cites("Limits: default_projects_limit is 10 and is given to new users", "Limits: session_expire_delay is a number of minutes")
     async def test_gives_the_defaults_of_a_new_instance(self, api: Api, admin: tables.User) -> None:
         response = await api.get(PATH, admin)
 
@@ -70,6 +72,7 @@ class TestGetSettings:
         assert without_times(response.json()) == DEFAULTS
         assert (await api.get(PATH, admin)).json() == response.json()
 
+    @cites("Authentication: application settings are for administrators")
     async def test_is_for_administrators(self, api: Api, make: Make) -> None:
         assert (await api.get(PATH, await make.user())).json() == {"message": "403 Forbidden"}
         assert (await api.get(PATH)).json() == {"message": "401 Unauthorized"}
@@ -90,6 +93,7 @@ class TestUpdateSettings:
         assert (await api.get(PATH, admin)).json() == response.json()
         assert response.json()["updated_at"] > response.json()["created_at"]
 
+    @cites("Limits: session_expire_delay is a number of minutes")
     @pytest.mark.parametrize("name", CHANGED)
     async def test_changes_one_and_leaves_the_rest(self, api: Api, admin: tables.User, name: str) -> None:
         response = await api.put(PATH, admin, **{name: CHANGED[name]})
@@ -207,6 +211,7 @@ class TestUpdateSettings:
         assert response.status_code == 200
         assert without_times(response.json()) == DEFAULTS
 
+    @cites("Authentication: application settings are for administrators")
     async def test_is_for_administrators_before_a_value_is_read(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -220,6 +225,7 @@ class TestUpdateSettings:
         assert {response.status_code for response in responses} == {200}
         assert without_times((await api.get(PATH, admin)).json()) == {"id": 1, **CHANGED}
 
+    @cites("Limits: default_projects_limit is 10 and is given to new users")
     async def test_acts_at_once(self, api: Api, make: Make, admin: tables.User) -> None:
         await api.put(PATH, admin, default_projects_limit=3, restricted_signup_domains="*.corp.example")
         person = {"username": "bob", "name": "Bob", "password": "12345678"}

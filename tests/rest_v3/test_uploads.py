@@ -15,6 +15,7 @@ from storage import tables
 from storage.tables import AccessLevel, UserState, Visibility
 from tests.forge import Api
 from tests.make import Make, token_of
+from tests.rest_v3.rules import cites
 
 BOUNDARY = "frontier"
 MULTIPART = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
@@ -165,6 +166,7 @@ class TestUpload:
 
 
 class TestLimits:
+    @cites("Limits: max_attachment_size counts MB")
     async def test_a_file_may_have_what_the_settings_say_and_no_byte_more(self, api: Api, make: Make) -> None:
         project = await make.project(owner=(owner := await make.user()))
         await make.settings(max_attachment_size=1)

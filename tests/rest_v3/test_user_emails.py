@@ -7,6 +7,7 @@ import pytest
 from storage import tables
 from tests.forge import Api
 from tests.make import Make
+from tests.rest_v3.rules import cites
 
 TAKEN = {"message": {"email": ["has already been taken"]}}
 
@@ -41,6 +42,7 @@ class TestListEmailsOfUser:
         response = await api.get("/users/4711/emails", admin)
         assert (response.status_code, response.json()) == (404, {"message": "404 User Not Found"})
 
+    @cites("Authentication: listing another's keys and e-mails is for administrators")
     async def test_refuses_others_before_it_looks(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -64,11 +66,13 @@ class TestGetOwnEmail:
 class TestAddOwnEmail:
     """POST /user/emails"""
 
+    @cites("Errors: 201 for a created e-mail")
     async def test_answers_the_new_address(self, api: Api, make: Make) -> None:
         response = await api.post("/user/emails", await make.user(), email="Second@Example.org")
 
         assert (response.status_code, response.json()["email"]) == (201, "second@example.org")
 
+    @cites("Errors: 400 for an e-mail that cannot be created", "Errors: the message of a wrong key or e-mail maps fields to lists of texts")
     @pytest.mark.parametrize(
         ("params", "message"),
         [
@@ -96,6 +100,7 @@ class TestAddOwnEmail:
 class TestAddEmailToUser:
     """POST /users/:id/emails"""
 
+    @cites("Errors: 201 for a created e-mail")
     async def test_answers_the_new_address(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -105,6 +110,7 @@ class TestAddEmailToUser:
         row = await make.fetch(tables.Email, response.json()["id"])
         assert row is not None and row.user_id == user.id
 
+    @cites("Errors: 404 for a key or e-mail of an unknown user")
     async def test_answers_404_for_every_failure(self, api: Api, make: Make) -> None:
         user, admin = await make.user(), await make.admin()
 
@@ -114,6 +120,7 @@ class TestAddEmailToUser:
         assert (response.status_code, response.json()) == (404, {"message": "404 Not found"})
         assert (await api.post(f"/users/{user.id}/emails", admin)).status_code == 404
 
+    @cites("Authentication: adding keys and e-mails for another is for administrators")
     async def test_is_for_administrators(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -163,6 +170,7 @@ class TestDeleteEmailOfUser:
             response = await api.delete(path, admin)
             assert (response.status_code, response.json()) == (404, {"message": "404 Email Not Found"})
 
+    @cites("Authentication: deleting another's keys and e-mails is for administrators")
     async def test_is_for_administrators(self, api: Api, make: Make) -> None:
         user = await make.user()
         row = await save(make, user)

@@ -8,6 +8,7 @@ import pytest
 from storage import tables
 from tests.forge import Api
 from tests.make import Make
+from tests.rest_v3.rules import cites
 
 KEY = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
 INVALID = {"message": {"key": ["is invalid"], "fingerprint": ["cannot be generated"]}}
@@ -48,6 +49,7 @@ class TestListKeysOfUser:
         response = await api.get("/users/4711/keys", admin)
         assert (response.status_code, response.json()) == (404, {"message": "404 User Not Found"})
 
+    @cites("Authentication: listing another's keys and e-mails is for administrators")
     async def test_refuses_others_before_it_looks(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -78,12 +80,14 @@ class TestGetOwnKey:
 class TestAddOwnKey:
     """POST /user/keys"""
 
+    @cites("Errors: 201 for a created key")
     async def test_answers_the_new_key(self, api: Api, make: Make) -> None:
         response = await api.post("/user/keys", await make.user(), title="Laptop", key=KEY)
 
         assert response.status_code == 201
         assert (response.json()["title"], response.json()["key"]) == ("Laptop", KEY)
 
+    @cites("Errors: 400 for a key that cannot be created")
     @pytest.mark.parametrize(
         ("params", "message"),
         [
@@ -98,6 +102,7 @@ class TestAddOwnKey:
 
         assert (response.status_code, response.json()) == (400, {"message": message})
 
+    @cites("Errors: the message of a wrong key or e-mail maps fields to lists of texts")
     async def test_lets_one_of_many_equal_ones_win(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -110,6 +115,7 @@ class TestAddOwnKey:
 class TestAddKeyToUser:
     """POST /users/:id/keys"""
 
+    @cites("Errors: 201 for a created key")
     async def test_answers_the_new_key(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -119,6 +125,7 @@ class TestAddKeyToUser:
         row = await make.fetch(tables.SshKey, response.json()["id"])
         assert row is not None and row.user_id == user.id
 
+    @cites("Errors: 404 for a key or e-mail of an unknown user")
     @pytest.mark.parametrize(
         ("params", "message"),
         [({"title": "a", "key": "nonsense"}, INVALID["message"]), ({"title": "a"}, '400 (Bad request) "key" not given')],
@@ -131,6 +138,7 @@ class TestAddKeyToUser:
         response = await api.post("/users/4711/keys", admin, title="a", key=KEY)
         assert (response.status_code, response.json()) == (404, {"message": "404 Not found"})
 
+    @cites("Authentication: adding keys and e-mails for another is for administrators")
     async def test_is_for_administrators(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -191,6 +199,7 @@ class TestDeleteKeyOfUser:
             response = await api.delete(path, admin)
             assert (response.status_code, response.json()) == (404, {"message": "404 Key Not Found"})
 
+    @cites("Authentication: deleting another's keys and e-mails is for administrators")
     async def test_is_for_administrators(self, api: Api, make: Make) -> None:
         user = await make.user()
         key = await save(make, user)

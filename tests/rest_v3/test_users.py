@@ -17,6 +17,7 @@ from storage.secrets import Passwords
 from storage.tables import AccessLevel, UserState
 from tests.forge import Api
 from tests.make import EXTERNAL_URL, Make, token_of
+from tests.rest_v3.rules import cites
 from tests.statements import Statements
 
 MOMENT = datetime(2012, 5, 23, 8, 0, 58, 123456, tzinfo=UTC)
@@ -224,6 +225,7 @@ class TestCreateUser:
 
         assert sorted(response.status_code for response in responses) == [201, *[409] * 31]
 
+    @cites("Authentication: creating users is for administrators")
     async def test_is_for_administrators(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -257,6 +259,7 @@ class TestUpdateUser:
         row = await make.fetch(tables.User, user.id)
         assert row is not None and (row.name, row.admin, row.bio, row.password_hash) == ("Ada", True, "Old", "kept")
 
+    @cites("Errors: 404 for every failure to modify a user")
     @pytest.mark.parametrize(
         ("params", "message"),
         [
@@ -280,6 +283,7 @@ class TestUpdateUser:
 
         assert (response.status_code, response.json()) == (404, {"message": "404 Not found"})
 
+    @cites("Authentication: modifying users is for administrators")
     async def test_is_for_administrators(self, api: Api, make: Make) -> None:
         user = await make.user()
 
@@ -316,6 +320,7 @@ class TestDeleteUser:
         assert response.status_code == 409
         assert response.json() == {"message": "ada is the only owner of team; give each another owner first."}
 
+    @cites("Authentication: deleting users is for administrators")
     async def test_is_for_administrators_and_not_for_oneself(self, api: Api, make: Make) -> None:
         user, admin = await make.user(), await make.admin()
 
@@ -328,6 +333,10 @@ class TestDeleteUser:
 class TestCurrentUser:
     """GET /user"""
 
+    @cites(
+        "Authentication: the header PRIVATE-TOKEN carries the user's private token",
+        "Authentication: the current user shows the private_token",
+    )
     async def test_shows_the_caller_with_the_token(self, api: Api, make: Make) -> None:
         user = await make.user("ada")
 
@@ -345,6 +354,7 @@ class TestCurrentUser:
 class TestBlockUser:
     """PUT /users/:uid/block"""
 
+    @cites("States: a user is blocked by block", "Errors: 200 for block and unblock")
     async def test_shuts_the_user_out(self, api: Api, make: Make) -> None:
         user, admin = await make.user(), await make.admin()
 
@@ -353,6 +363,7 @@ class TestBlockUser:
         assert (response.status_code, response.text) == (200, "true")
         assert (await api.get("/user", user)).status_code == 401
 
+    @cites("States: block of a blocked user is 403")
     async def test_answers_403_for_who_is_blocked_already(self, api: Api, make: Make) -> None:
         user = await make.user(state=UserState.BLOCKED)
 
@@ -360,6 +371,7 @@ class TestBlockUser:
 
         assert (response.status_code, response.json()) == (403, {"message": "The user is blocked already."})
 
+    @cites("Errors: 403 for block and unblock against the directory")
     async def test_answers_403_for_who_is_blocked_by_the_directory(self, api: Api, make: Make) -> None:
         user = await make.user(state=UserState.BLOCKED, blocked_by_directory=True)
 
@@ -375,6 +387,7 @@ class TestBlockUser:
             response = await api.put(f"/users/4711/{verb}", await make.admin())
             assert (response.status_code, response.json()) == (404, {"message": "404 User Not Found"})
 
+    @cites("Authentication: block and unblock are for administrators")
     async def test_is_for_administrators(self, api: Api, make: Make) -> None:
         user = await make.user()
         for verb in ("block", "unblock"):
@@ -395,6 +408,7 @@ class TestBlockUser:
 class TestUnblockUser:
     """PUT /users/:uid/unblock"""
 
+    @cites("States: a user is active after unblock", "Errors: 200 for block and unblock")
     async def test_lets_the_user_in_again(self, api: Api, make: Make) -> None:
         user, admin = await make.user(state=UserState.BLOCKED), await make.admin()
 
@@ -403,9 +417,13 @@ class TestUnblockUser:
         assert (response.status_code, response.text) == (200, "false")
         assert (await api.get("/user", user)).status_code == 200
 
+    @cites("States: unblock of a user blocked by the directory is 403", "Errors: 403 for block and unblock against the directory")
     async def test_answers_403_for_who_is_blocked_by_the_directory(self, api: Api, make: Make) -> None:
         user = await make.user(state=UserState.BLOCKED, blocked_by_directory=True)
 
         response = await api.put(f"/users/{user.id}/unblock", await make.admin())
 
-        assert response.json() == {"message": "403 Forbidden - LDAP blocked users cannot be unblocked by the API"}
+        assert (response.status_code, response.json()) == (
+            403,
+            {"message": "403 Forbidden - LDAP blocked users cannot be unblocked by the API"},
+        )
