@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from rest_v3.bodies import Receive, pairs_of
+from rest_v3.bodies import MalformedError, Receive, pairs_of
 from rest_v3.endpoint import BadRowError, Endpoint, Graph, Request, Response
-from rest_v3.errors import refusal
+from rest_v3.errors import Refusal, refusal
 from rest_v3.operations import Operations
 from rest_v3.route import Route
 
@@ -43,11 +43,17 @@ class Sender(Endpoint):
             raise BadRowError(f"{route.call}: {self.operation.name} does not ask for {route.stream} in {route.gives}")
 
     async def answer(self, request: Request) -> Response | None:
-        sent = self._known.gather(pairs_of(request.query))
+        sent: dict[str, Any] = {}
+        malformed: Refusal | None = None
+        try:
+            sent = self._known.gather(pairs_of(request.query))
+        except MalformedError as error:
+            malformed = error.answer
         credential = self.credential_of(request, sent)
-        variables, wrong = self._read(request, sent)
+        variables, unread = self._read(request, sent)
+        wrong = malformed or unread
         if wrong is not None:
-            return self._refuse(wrong)
+            return self._refuse(await self._guarded(request, variables, credential) or wrong)
         outcome = await self._run(request, self.operation, variables, credential)
         refused = self._refusal_in(outcome)
         if refused is not None:
