@@ -87,6 +87,7 @@ class Engine:
     async def stop(self) -> None:
         """Closes everything; what does not close in time is left to the end of the process."""
         await self._in_time("outbox", self.graph.services.outbox.close())
+        await self._in_time("objects", self.objects.close())
         await self._in_time("database", self.database.close())
         await self._in_time("repositories", asyncio.to_thread(self.repositories.close))
         await self._in_time("passwords", asyncio.to_thread(self.passwords.close))

@@ -20,11 +20,14 @@ from storage.artifacts import KEY, READ_AT_ONCE, NoObject, ObjectStore, TooLong,
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
 
-PART = 8 * 2**20
-"""Bytes. S3 takes 10,000 parts of an object, so that this is enough for 80 GB."""
+PART = 5 * 2**20
+"""Bytes, the least that S3 takes; what is sent holds about five parts in the memory."""
+MOST_PARTS = 9000
+"""S3 takes 10,000, so that of very long objects each part is longer."""
 PARTS_AT_ONCE = 2
 LISTED_AT_ONCE = 500
 ABORT_SECONDS = 10.0
+CLOSING_SECONDS = 0.2
 
 
 class BucketStore(ObjectStore):
@@ -44,6 +47,7 @@ class BucketStore(ObjectStore):
 
     async def put(self, key: str, pieces: AsyncIterable[bytes], limit: int) -> int:
         path, size, gathered = checked(key), 0, 0
+        part = max(PART, -(-limit // MOST_PARTS))
         first: list[bytes] = []
         sending: _Sending | None = None
         try:
@@ -57,7 +61,7 @@ class BucketStore(ObjectStore):
                 first.append(piece)
                 gathered += len(piece)
                 if gathered > PART:
-                    sending = _Sending(self._store, path)
+                    sending = _Sending(self._store, path, part)
                     await sending.send(b"".join(first))
                     first = []
             if sending is not None:
@@ -101,14 +105,18 @@ class BucketStore(ObjectStore):
     def sweep(self) -> None:
         """What is half sent is no object, and other services may be sending to the same bucket."""
 
+    async def close(self) -> None:
+        # obstore's threads let go of Python's objects a moment after their work; one that does at the very end aborts the process.
+        await asyncio.sleep(CLOSING_SECONDS)
+
 
 class _Sending:
     """An object that is sent in parts while it comes."""
 
-    def __init__(self, store: S3Store, path: str) -> None:
+    def __init__(self, store: S3Store, path: str, part: int) -> None:
         self._waiting: asyncio.Queue[bytes | _Aborted | None] = asyncio.Queue(1)
         self._done = asyncio.ensure_future(
-            obstore.put_async(store, path, self._pieces(), use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE)
+            obstore.put_async(store, path, self._pieces(), use_multipart=True, chunk_size=part, max_concurrency=PARTS_AT_ONCE)
         )
 
     async def send(self, piece: bytes) -> None:

@@ -69,6 +69,9 @@ class ObjectStore(ABC):
     def sweep(self) -> None:
         """Removes what a killed process left half written. Only at start and under the instance's lock."""
 
+    async def close(self) -> None:
+        """At the end of the process, when nothing is put or read any more."""
+
     async def put_bytes(self, key: str, data: bytes) -> None:
         """Keeps what is in the memory anyway."""
         await self.put(key, _one(data), len(data))
