@@ -106,3 +106,51 @@ class TestReset:
 
     async def test_of_the_instance_is_for_administrators(self, ask: Ask, make: Make) -> None:
         assert await ask.codes(RESET, await make.user(), input={}) == ["FORBIDDEN"]
+
+
+REGISTER = """
+mutation ($input: RegisterRunnerInput!) {
+  registerRunner(input: $input) { runner { databaseId description shared } token userErrors { field message code } }
+}
+"""
+
+
+class TestRegister:
+    async def test_takes_no_other_credential(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        token = await shown(ask, project, owner)
+
+        found = (await ask.data(REGISTER, input={"registrationToken": token, "name": "box", "tags": ["b", "a", "b"]}))["registerRunner"]
+
+        row = await make.fetch(tables.Runner, found["runner"]["databaseId"])
+        assert row is not None
+        assert (row.description, row.name, row.shared, row.tags, row.creator_id) == ("box", "box", False, ["a", "b"], None)
+        assert found["token"].startswith("fr-")
+
+    async def test_refuses_the_token_of_a_runner_and_values_that_cannot_be(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        token = await shown(ask, project, owner)
+
+        assert await ask.codes(REGISTER, input={"registrationToken": make.runner_token(await make.runner())}) == ["FORBIDDEN"]
+        assert await ask.codes(REGISTER, input={"registrationToken": token, "description": "x" * 300}) == ["INVALID"]
+        assert await ask.codes(REGISTER, input={"registrationToken": token, "tags": ["a,b"]}) == ["INVALID"]
+
+    async def test_of_a_project_ends_with_the_project(self, ask: Ask, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        token = await shown(ask, project, owner)
+        delete = "mutation ($path: String!) { deleteProject(input: {projectPath: $path}) { userErrors { code } } }"
+        await ask.data(delete, owner, path=str(project.id))
+
+        assert await ask.codes(REGISTER, input={"registrationToken": token}) == ["FORBIDDEN"]
+
+
+class TestDependencies:
+    JOB = "query ($token: String!) { job(token: $token) { name } }"
+    ARTIFACT = "query ($id: Int!) { jobArtifact(buildId: $id) { filename } }"
+
+    async def test_are_for_runners_alone(self, ask: Ask, make: Make) -> None:
+        admin = await make.admin()
+        build = await make.build(await make.project(), "a" * 40, status=tables.CheckStatus.SUCCESS)
+
+        assert await ask.codes(self.JOB, admin, token="fb-1-x") == ["FORBIDDEN"]
+        assert await ask.codes(self.ARTIFACT, admin, id=build.id) == ["FORBIDDEN"]
