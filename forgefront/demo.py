@@ -16,6 +16,7 @@ from forgefront.demo_content import Written
 from forgefront.demo_folder import NotEmpty
 from forgefront.demo_history import Clock
 from forgefront.demo_merge_requests import propose
+from forgefront.demo_pipeline import push
 from forgefront.engine import Engine
 from forgefront.operator import Forge, Refused
 from forgefront.people import Person, people
@@ -63,6 +64,8 @@ class Demo:
     merge_request_id: int = 0
     build_id: int = 0
     scratch_build_id: int = 0
+    pipeline_project_id: int = 0
+    runner_token: str = ""
     repository_path: str = ""
     external_url: str = ""
 
@@ -82,6 +85,8 @@ class Demo:
             "merge_request_id": self.merge_request_id,
             "build_id": self.build_id,
             "scratch_build_id": self.scratch_build_id,
+            "pipeline_project_id": self.pipeline_project_id,
+            "runner_token": self.runner_token,
             "repository_path": self.repository_path,
         }
         return {**found, "external_url": self.external_url} if self.external_url else found
@@ -118,6 +123,7 @@ class Builder:
         demo.merge_request_id = await self._merge_requests(demo)
         await self._builds(demo)
         await self._others(demo)
+        await self._pipeline(demo)
         demo.repository_path = str(self.engine.repositories.path_of(demo.project_id))
         return demo
 
@@ -309,6 +315,12 @@ class Builder:
         demo.private_project_id = made["id"]
         for written in content.PRIVATE_ISSUES:
             await self._issue(made["path"], written)
+
+    async def _pipeline(self, demo: Demo) -> None:
+        # Its builds are run now, so it happens now.
+        self.clock.go_on(timedelta(days=365 * 100))
+        piped = await push(self, self.engine.repositories, GROUP)
+        demo.pipeline_project_id, demo.runner_token = piped.project_id, piped.runner_token
 
     def who(self, who: str | int) -> str:
         if isinstance(who, str):

@@ -71,6 +71,7 @@ def claimed(config: Config) -> Iterator[None]:
 
 def _empty(config: Config) -> None:
     """Removes what a run makes in the folder. A database that lies elsewhere is left alone."""
-    shutil.rmtree(config.repositories, ignore_errors=True)
+    for folder in (config.repositories, config.uploads, config.artifacts):
+        shutil.rmtree(folder, ignore_errors=True)
     for name in (KEY_FILE, LOCK_FILE, *(f"forgefront.db{end}" for end in ("", "-wal", "-shm", "-journal", ".lock"))):
         (config.data / name).unlink(missing_ok=True)

@@ -1,12 +1,13 @@
 """`forgefront demo`."""
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from forgefront import demo as filling
-from forgefront import demo_history
+from forgefront import demo_history, demo_pipeline
 from forgefront.commands import operating
 from forgefront.commands.operating import Data, Json, config_of, fail
 from forgefront.commands.printing import progress, show
@@ -70,7 +71,11 @@ def fill(config: Config, source: Path | None) -> Demo:
             async def work(engine: Engine) -> Demo:
                 return await Builder(engine, clock, source, name, tell).build()
 
-            return operating.run(config, work, progress=tell, clock=clock)
+            made = operating.run(config, work, progress=tell, clock=clock)
+            tell("running builds", 0, demo_pipeline.BUILDS)
+            asyncio.run(demo_pipeline.run(config, made.runner_token))
+            tell("running builds", demo_pipeline.BUILDS, demo_pipeline.BUILDS)
+            return made
     except (NotEmpty, OSError) as error:
         fail(str(error))
 

@@ -78,6 +78,8 @@ def _greeting(filled: Demo | None, kept: demo.Kept | None) -> Callable[[Config],
             lines += ["", f"Accounts, with their tokens (all of them sign in with the password {filled.password}):"]
             lines += [f"  {name:{width}}  {account.token}  {account.role}" for name, account in filled.accounts.items()]
             lines += ["", "Three commands to try:", *_commands(base, filled.accounts["dev"].token, filled.project_id)]
+            lines += ["A runner that builds what is pushed to demo/pipeline:"]
+            lines += [f"  FORGEFRONT_RUNNER_TOKEN={filled.runner_token} {_program()} runner --url {base}"]
         elif kept is not None:
             lines += ["", f"The data are kept. The tokens: {show}", "", "Three commands to try:"]
             lines += _commands(base, f"$({show})", kept.project_id)

@@ -37,6 +37,8 @@ KEYS = {
     "merge_request_id",
     "build_id",
     "scratch_build_id",
+    "pipeline_project_id",
+    "runner_token",
     "repository_path",
 }
 
@@ -91,7 +93,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, source: Path, kept_environm
 class TestFilled:
     def test_says_what_callers_need(self, filled: Filled) -> None:
         assert set(filled.told) == KEYS
-        assert len({filled.told[key] for key in filled.told if key.endswith("_token")}) == 4
+        assert len({filled.told[key] for key in filled.told if key.endswith("_token")}) == 5
         assert filled.told["project_path"] == "demo/Great-Tools"
 
     def test_tells_how_far_it_is(self, filled: Filled) -> None:
@@ -190,6 +192,27 @@ class TestFilled:
             "closesIssues": {"nodes": [{"title": "Say in the README which versions are supported"}]},
             "upvotes": 1,
         }
+
+    @pytest.mark.parametrize("key", ["build_id", "scratch_build_id"])
+    def test_builds_have_ended_and_left_files(self, filled: Filled, key: str) -> None:
+        fields = "name status artifact { filename size } trace(last: 1) { lines } commit { rollup { state } }"
+        found = filled.ask(f"{{ project(path: $project) {{ build(databaseId: {filled.told[key]}) {{ {fields} }} }} }}")["project"]["build"]
+        assert (found["status"], found["commit"]["rollup"]["state"]) == ("SUCCESS", "SUCCESS")
+        assert found["artifact"]["filename"].endswith(".zip") and found["artifact"]["size"] > 0
+        assert found["trace"]["lines"] != []
+
+    def test_pipeline_was_run(self, filled: Filled) -> None:
+        query = "{ project(path: $project) { builds { nodes { name stage status coverage artifact { filename } runner { description } } } } }"
+        builds = filled.ask(query, "user_token", project=str(filled.told["pipeline_project_id"]))["project"]["builds"]["nodes"]
+        assert {build["name"]: (build["stage"], build["status"]) for build in builds} == {
+            "compile": ("build", "SUCCESS"),
+            "unit": ("test", "SUCCESS"),
+            "style": ("test", "SUCCESS"),
+            "package": ("deploy", "SUCCESS"),
+        }
+        assert {build["coverage"] for build in builds} == {None, 92.5}
+        assert {build["artifact"]["filename"] for build in builds if build["artifact"]} == {"hello.zip", "package.zip"}
+        assert {build["runner"]["description"] for build in builds} == {"The demo's own"}
 
     def test_accounts_sign_in(self, filled: Filled) -> None:
         sign_in = 'mutation($password: String!) { signIn(input: {login: "dev", password: $password}) { user { username } } }'
