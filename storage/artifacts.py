@@ -69,7 +69,7 @@ class ObjectStore(ABC):
     def sweep(self) -> None:
         """Removes what a killed process left half written. Only at start and under the instance's lock."""
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - a folder has nothing to close
         """At the end of the process, when nothing is put or read any more."""
 
     async def put_bytes(self, key: str, data: bytes) -> None:
