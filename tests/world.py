@@ -197,9 +197,7 @@ async def v3_request(world: World, call: str, role: str) -> tuple[str, str, dict
 async def registration_token(make: Make, project_id: int) -> str:
     """A token with which runners are registered for the project."""
     async with make.services.database.reading() as session:
-        found = await runner_registration.token(Context(make.services, session, None, "test"), project_id)
-    assert found is not None
-    return found
+        return await runner_registration.token(Context(make.services, session, None, "test"), project_id)
 
 
 async def mutation_input(world: World, name: str, role: str) -> dict[str, Any]:

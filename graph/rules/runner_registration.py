@@ -1,63 +1,59 @@
 """Registration tokens: who knows the instance's registers runners for every project, who knows a project's registers them for it.
 
-They are random like users' tokens and kept like them (`storage.secrets`), and each is made when it is first shown.
+They follow from the instance's key, what they are for, and how often they were changed, so that showing one writes nothing.
 """
 
+import hmac
+import re
 from collections.abc import Collection
-
-from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context
 from graph.errors import Forbidden
 from graph.rules import machines, runners
-from graph.transaction import kept
 from storage import tables
-from storage.secrets import digest, new_token
 from storage.tables import registration_tokens
 from storage.tables.registration_tokens import INSTANCE
 
 NAMELESS = "runner"
 """What a runner is called that says nothing of itself."""
-LONGEST = 255
-"""Characters of a token beyond which it is nobody's."""
+TOKEN = re.compile(r"rt-(0|[1-9][0-9]{0,9})-[\w-]{20}", re.ASCII)
 
 
-async def token(context: Context, scope: int) -> str | None:
-    """The token with which runners are registered for the project of this id, or for every project (INSTANCE).
+async def token(context: Context, scope: int) -> str:
+    """The token with which runners are registered for the project of this id, or for every project (INSTANCE)."""
 
-    None when the project is removed at this moment.
-    """
+    async def fetch(scopes: list[int]) -> dict[int, int]:
+        return {row.scope: row.changes for row in await context.all(registration_tokens.of_scopes(scopes))}
 
-    async def fetch(scopes: list[int]) -> dict[int, str]:
-        found = {row.scope: row for row in await context.all(registration_tokens.of_scopes(scopes))}
-        missing = [key for key in scopes if key not in found]
-        if missing:
-            found |= await _made(context, missing)
-        return {key: context.services.cipher.decrypt(row.sealed) for key, row in found.items()}
+    return _token(context, scope, await context.loader("registration tokens", fetch).get(scope) or 0)
 
-    return await context.loader("registration tokens", fetch).get(scope)
+
+def _token(context: Context, scope: int, changes: int) -> str:
+    return f"rt-{scope}-{context.services.cipher.derive(f'registration {scope} {changes}')}"
 
 
 async def reset(context: Context, scope: int) -> None:
     """Gives the scope another token; the old one is worthless from the commit on, and runners that came with it stay."""
     row = await context.first(registration_tokens.held(scope))
-    fresh = _fresh(context, scope)
     if row is None:
-        await context.add(fresh)
-    else:
-        row.digest, row.sealed, row.created_at = fresh.digest, fresh.sealed, fresh.created_at
+        row = await context.add(tables.RegistrationToken(scope=scope, project_id=None if scope == INSTANCE else scope))
+    row.changes += 1
+    row.changed_at = context.now()
 
 
 async def scope_of(context: Context, text: str) -> int:
     """What a registration token is for: a project's id, or INSTANCE. Raises Forbidden, LimitExceeded.
 
-    Wrong tokens are counted, and too many of them told to wait; a right one never is, since 120 random bits cannot be guessed.
+    Wrong tokens are counted, and too many of them told to wait; a right one never is, since 120 bits cannot be guessed.
     """
-    row = await context.first(registration_tokens.of_digest(digest(text))) if 0 < len(text) <= LONGEST else None
-    if row is None:
-        await _wrong(context)
-        raise Forbidden
-    return row.scope
+    found = TOKEN.fullmatch(text)
+    scope = int(found[1]) if found is not None else -1
+    if 0 <= scope <= machines.MOST_ID:
+        row = await context.first(registration_tokens.of_scopes([scope]))
+        if hmac.compare_digest(text, _token(context, scope, row.changes if row is not None else 0)):
+            return scope
+    await _wrong(context)
+    raise Forbidden
 
 
 async def register(context: Context, text: str, description: str, tags: Collection[str], about: runners.About) -> tuple[tables.Runner, str]:
@@ -90,27 +86,3 @@ async def _wrong(context: Context) -> None:
     """Counts a token that nobody has. Raises LimitExceeded."""
     async with context.services.registrations.attempt("anybody") as failed:
         failed()
-
-
-async def _made(context: Context, scopes: list[int]) -> dict[int, tables.RegistrationToken]:
-    """Tokens for what has none, kept beside the operation, which may be a query; of two who make one at once the first wins."""
-    database = context.services.database
-    try:
-        async with kept(database) as session:
-            await session.execute(registration_tokens.create_missing(database.dialect, [_fresh(context, scope) for scope in scopes]))
-    except IntegrityError:
-        # One of the projects is gone; the others get theirs when they are asked for again.
-        return {}
-    async with database.reading() as session:
-        return {row.scope: row for (row,) in await session.read(registration_tokens.of_scopes(scopes))}
-
-
-def _fresh(context: Context, scope: int) -> tables.RegistrationToken:
-    value = new_token()
-    return tables.RegistrationToken(
-        scope=scope,
-        project_id=None if scope == INSTANCE else scope,
-        digest=digest(value),
-        sealed=context.services.cipher.encrypt(value),
-        created_at=context.now(),
-    )

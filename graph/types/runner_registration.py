@@ -23,7 +23,7 @@ class SettingsRunnerRegistration:
     """The part of the settings that is about runners."""
 
     @strawberry.field(description="Who knows this token registers runners that serve every project.")
-    async def runners_registration_token(self, info: Info) -> str | None:
+    async def runners_registration_token(self, info: Info) -> str:
         return await runner_registration.token(info.context, INSTANCE)
 
 
@@ -55,7 +55,7 @@ class Registration:
 @strawberry.type(description="A token with which runners are registered.")
 class RunnersToken:
     @strawberry.field(description="The token.")
-    async def value(self, info: Info) -> str | None:
+    async def value(self, info: Info) -> str:
         registration: Any = self
         return await runner_registration.token(info.context, registration.scope)
 
