@@ -226,6 +226,10 @@ class TestABuild:
         assert "does not know this token" in errors
 
 
+def entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
 def running_now(command: str) -> list[str]:
     """The processes that were started so and have not ended."""
     wanted = "\0".join(command.split()).encode() + b"\0"
@@ -306,7 +310,7 @@ class TestWork:
         ended = await work_of(Heard(), tmp_path, "mkdir -p a/b && touch a/b/c && chmod 0 a/b && chmod 500 a").run()
 
         assert ended is Ended.PASSED
-        assert os.listdir(tmp_path) == []
+        assert entries(tmp_path) == []
 
     async def test_what_comes_after_the_script_runs_also_when_that_failed(self, tmp_path: Path) -> None:
         heard = Heard()
