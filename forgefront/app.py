@@ -137,7 +137,7 @@ class App(Engine):
             await self._uploaded(scope, receive, send)
             return
         if scope["type"] == "http" and self._artifacts.matches(path):
-            scope["state"]["route"] = artifacts.ROUTE
+            scope["state"] |= {"route": artifacts.ROUTE, "secret_path": True}
             await self._artifacts(scope, receive, send)
             return
         found = self._exact.get(path)

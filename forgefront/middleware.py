@@ -98,7 +98,9 @@ class Attend:
         self._metrics.count(method, state.get("route") or "unmatched", status, seconds)
         # The raw path has no line breaks, and the query, where private_token may stand, is not part of it.
         path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0][:LONGEST_PATH].decode("latin-1")
-        line = {"method": method, "path": redact_text(path), "status": status, "duration_ms": round(seconds * 1000, 2)}
+        # Whoever has the address of an upload may use it, so it is told by its kind alone.
+        shown = state["route"] if state.get("secret_path") else redact_text(path)
+        line = {"method": method, "path": shown, "status": status, "duration_ms": round(seconds * 1000, 2)}
         if (user_id := state.get("user_id")) is not None:
             line["user_id"] = user_id
         self._lines.info("request" if scope["type"] == "http" else "websocket", request_id=state["request_id"], **line)

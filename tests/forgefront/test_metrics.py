@@ -99,6 +99,14 @@ class TestAccessLine:
         assert written.getvalue()
         assert SECRET not in written.getvalue()
 
+    async def test_a_path_that_lets_in_is_told_by_its_kind(self, written: io.StringIO) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["state"] |= {"route": "/-/artifacts/:ticket", "secret_path": True}
+            await PlainTextResponse("")(scope, receive, send)
+
+        await client(app).put(f"/-/artifacts/{SECRET}")
+        assert json.loads(written.getvalue())["path"] == "/-/artifacts/:ticket"
+
 
 class TestFailures:
     async def test_unknown_failure(self, written: io.StringIO) -> None:
