@@ -19,7 +19,7 @@ import pytest
 from graphql import build_schema, parse, validate
 
 from forgefront.runner import archive, shell
-from forgefront.runner.service import OPERATIONS, Gone, Job
+from forgefront.runner.service import OPERATIONS, Gone, Job, Service, Unreachable
 from forgefront.runner.trace import AT_ONCE, MASK, MOST_HELD, Trace
 from forgefront.runner.work import Ended, Work
 from graph.schema import printed
@@ -323,6 +323,43 @@ class TestWork:
 class TestOperations:
     def test_are_those_of_the_schema(self) -> None:
         assert validate(build_schema(printed()), parse(OPERATIONS.read_text())) == []
+
+
+class TestService:
+    async def test_is_asked_again_while_it_is_away(self) -> None:
+        body = b'{"data":{"appendBuildTrace":{"build":{"status":"RUNNING"},"userErrors":[]}}}'
+        answers = [
+            b"",
+            b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body),
+        ]
+        asked = []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while (line := await reader.readline()) and answers:
+                asked.append(line)
+                length = 0
+                while (line := await reader.readline()).strip():
+                    name, _, value = line.decode().partition(":")
+                    length = int(value) if name.lower() == "content-length" else length
+                await reader.readexactly(length)
+                said = answers.pop(0)
+                writer.write(said)
+                if not said:
+                    break
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        service = Service(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "fr-" + "x" * 20, pause=0.01)
+        try:
+            await service.append(work_of(Heard(), Path()).job, "text", 0, tries_for=5)
+            assert len(asked) == 3
+            server.close()
+            with pytest.raises(Unreachable):
+                await service.append(work_of(Heard(), Path()).job, "text", 0, tries_for=0.05)
+        finally:
+            server.close()
+            await service.close()
 
 
 class TestTrace:
