@@ -13,11 +13,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import load, servers, transfers
-from benchmarks.cases import UnfairError, cases, check_same, fetch
+import uvloop
+
+from benchmarks import claims, in_process, load, report, servers, transfers, worked_on
+from benchmarks.cases import CHANGES, UnfairError, cases, changes_of, check_same, counted, fetch
 from benchmarks.commits import histories
 from benchmarks.data import Data, seed
 from benchmarks.load import Ask, Measure
+from benchmarks.pace import pace, walk
 from benchmarks.servers import Server
 from benchmarks.transfers import Transfers
 
@@ -40,9 +43,9 @@ def main() -> None:
         print(json.dumps({"machine": machine, "noise": NOISE, "results": results}, indent=2))
     else:
         for name, rows in results.items():
-            _print(name, rows)
+            report.show(name, rows)
         print(f"\nDifferences under {NOISE:.0%} are noise. Ratios above 1 say that ours is the better one.")
-        print(f"Of clone, fetch and push the last columns say how many times the peer's time ours takes; the goal is {transfers.GOAL}.")
+        print("Where milliseconds are shown, the last columns say how many times the second side's the first one's are.")
         if not pinned:
             print("The servers had no core of their own (two cores and taskset are needed), so the noise is larger.")
 
@@ -52,9 +55,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--database", choices=(*DATABASES, "both"), default="both")
     parser.add_argument("--seconds", type=float, default=4.0, help="of one round of one case on one side (default: 4)")
     parser.add_argument("--rounds", type=int, default=5, help="medians are taken of so many (default: 5)")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the data set: 1 is 200 projects with 100,000 issues (default: 1)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of the data set: 1 is 200 projects with 100,000 issues and 500,000 builds (default: 1)"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the data and three rounds of a second, to see that it works")
-    parser.add_argument("--only", choices=("load", "git"), help="leave the other cases out")
+    parser.add_argument("--only", choices=("load", "git", "runners"), help="leave the other cases out")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     options = parser.parse_args()
     if options.quick:
@@ -63,22 +68,39 @@ def _options() -> argparse.Namespace:
 
 
 def _measure(database: str, options: argparse.Namespace, *, pinned: bool) -> Rows:
+    parts = (options.only,) if options.only else ("load", "runners", "git")
     with temporary_folder() as folder, fresh_database(database, folder) as url:
         _say(f"{database}: making the data set")
-        data = seed(url, options.scale if options.only != "git" else min(options.scale, 0.1))
-        _say(f"{database}: making two git histories")
-        pages = histories(data, folder / "repositories", options.scale) if options.only != "git" else {}
-        _say(f"{database}: making a repository to clone")
-        git = Transfers(data, folder, options.scale)
+        data = seed(url, options.scale if parts != ("git",) else min(options.scale, 0.1))
+        _say(f"{database}: making git histories")
+        worked_on.give(data.worked_on, folder / "repositories")
+        pages = histories(data, folder / "repositories", options.scale) if "load" in parts else {}
+        git = Transfers(data, folder, options.scale) if "git" in parts else None
+        statements = uvloop.run(_statements(folder, url, data)) if "load" in parts else {}
         with servers.ours(folder, url, pinned=pinned) as ours, servers.its_peer(folder, url, pinned=pinned) as peer:
             rows: Rows = []
-            if options.only != "git":
-                rows += [*_race(ours, peer, data, options, folder), _history(ours, pages, options, folder)]
-            if options.only != "load":
+            if "load" in parts:
+                rows += [*_race(ours, peer, data, options, folder), _history(ours, pages, options, folder), _changes(ours, data, options)]
+                for row in rows:
+                    if row["case"] in statements:
+                        row["statements"] = statements[row["case"]]
+            if "runners" in parts:
+                _say("  runners")
+                # Before any build is pending.
+                rows.append(claims.polling(ours, 5.0 if options.quick else claims.POLLED_SECONDS))
+                rows += claims.claims(ours, data, url, options.rounds, options.scale)
+            if git is not None:
                 _say("  clone, fetch and push")
                 with git.sides(ours, pinned=pinned) as sides:
                     rows += transfers.race(git, sides, options.rounds)
             return rows
+
+
+async def _statements(folder: Path, url: str, data: Data) -> dict[str, dict[str, int]]:
+    """Case → how many rows, or files, are answered → how many SQL statements that takes us."""
+    in_process.lose_the_logs()
+    async with in_process.service(folder, url) as app:
+        return {name: await in_process.statements_of(app, asks) for name, asks in counted(data).items()}
 
 
 def _race(ours: Server, peer: Server, data: Data, options: argparse.Namespace, folder: Path) -> Rows:
@@ -100,6 +122,18 @@ def _history(ours: Server, pages: dict[int, Ask], options: argparse.Namespace, f
             raise UnfairError("a first page of commits has not 20 entries")
     measured = _in_turn({"long": (ours, pages[long]), "short": (ours, pages[short])}, options, folder)
     return {"case": name, **_summed(measured, "long", "short")}
+
+
+def _changes(ours: Server, data: Data, options: argparse.Namespace) -> dict[str, Any]:
+    _say(f"  {CHANGES}")
+
+    def check(answer: Any) -> None:
+        if len(answer["changes"]) != worked_on.FILES:
+            raise UnfairError(f"{CHANGES}: {len(answer['changes'])} files")
+
+    walk(ours, changes_of(data), 5, check)
+    walks = [walk(ours, changes_of(data), 20, check) for _ in range(options.rounds)]
+    return {"case": CHANGES, "alone": pace(walks).row()}
 
 
 def _in_turn(sides: dict[str, tuple[Server, Ask]], options: argparse.Namespace, folder: Path) -> dict[str, list[Measure]]:
@@ -128,19 +162,6 @@ def _summed(measured: dict[str, list[Measure]], first: str, second: str) -> dict
         "ratio_per_second": round(found[first]["per_second"] / found[second]["per_second"], 2),
         "ratio_cpu": round(found[second]["cpu_ms"] / found[first]["cpu_ms"], 2),
     }
-
-
-def _print(database: str, rows: Rows) -> None:
-    print(f"\n{database}")
-    asked = [row for row in rows if "times_ms" not in row]
-    if asked:
-        print(f"{'':42} {'ours':>18} {'peer':>18} {'ratio':>14}")
-        print(f"{'':42} {'req/s':>9} {'CPU ms':>8} {'req/s':>9} {'CPU ms':>8} {'req/s':>7} {'CPU':>6}")
-    for row in asked:
-        first, second = row.get("ours") or row["long"], row.get("peer") or row["short"]
-        figures = f"{first['per_second']:9.0f} {first['cpu_ms']:8.2f} {second['per_second']:9.0f} {second['cpu_ms']:8.2f}"
-        print(f"{row['case']:42} {figures} {row['ratio_per_second']:7.2f} {row['ratio_cpu']:6.2f}")
-    transfers.print_rows([row for row in rows if "times_ms" in row])
 
 
 def _say(text: str) -> None:

@@ -13,6 +13,7 @@ from benchmarks.load import Ask
 from benchmarks.servers import Server
 
 V3 = "/api/v3"
+CHANGES = "changes of a merge request of 50 files"
 
 LIST = """
 query Issues($path: String!) {
@@ -58,12 +59,38 @@ def cases(data: Data) -> list[Case]:
     post = Ask("POST", notes, data.token, json.dumps({"body": "A note that the benchmark wrote, of a usual length for a note."}), 201)
     graph = Ask("POST", ("/graphql",), data.token, json.dumps({"query": LIST, "variables": {"path": str(data.projects[0])}}))
     first = Ask("GET", lists[:1], data.token)
+    builds = listing_of(data, "builds")
+    merge_requests = listing_of(data, "merge_requests")
     return [
         Case("list 20 issues", listing, listing),
         Case("one issue", one, one),
         Case("post a note", post, post),
         Case("list 20 issues, GraphQL", graph, first, lambda answer: answer["data"]["project"]["issues"]["nodes"]),
+        Case("list 20 builds", builds, builds),
+        Case("list 20 merge requests", merge_requests, merge_requests),
     ]
+
+
+def listing_of(data: Data, what: str, count: int | None = None) -> Ask:
+    """The question for the first page of the builds, or the merge requests, of each project; `count` is not the usual number of rows."""
+    rows = f"?per_page={count}" if count is not None else ""
+    return Ask("GET", tuple(f"{V3}/projects/{project}/{what}{rows}" for project in data.worked_on), data.token)
+
+
+def changes_of(data: Data, *, small: bool = False) -> Ask:
+    """The question for what a merge request changes: fifty files, or one."""
+    project, merge_request = data.changing
+    merge_request -= small
+    return Ask("GET", (f"{V3}/projects/{project}/merge_requests/{merge_request}/changes",), data.token)
+
+
+def counted(data: Data) -> dict[str, dict[str, Ask]]:
+    """Questions whose number of SQL statements is to be the same for one row, or file, and for many: case → their number → question."""
+    lists = {"list 20 builds": "builds", "list 20 merge requests": "merge_requests"}
+    return {
+        **{name: {str(count): listing_of(data, what, count) for count in (1, 20)} for name, what in lists.items()},
+        CHANGES: {"1": changes_of(data, small=True), "50": changes_of(data)},
+    }
 
 
 def check_same(case: Case, ours: Server, peer: Server) -> None:

@@ -1,19 +1,23 @@
 """The data set of a run: the same rows for the same scale, on both databases.
 
-At scale 1: 50 users, 200 projects, 100,000 issues, 300,000 notes.
+At scale 1: 50 users, 200 projects, 100,000 issues, 300,000 notes; builds and merge requests are in `work_data.py`.
 """
 
 import asyncio
 import random
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import insert, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from benchmarks import work_data, worked_on
+from benchmarks.worked_on import Worked
 from storage import tables
 from storage.database import Database
 from storage.migrations import upgrade
@@ -37,11 +41,19 @@ WORDS = ("fix", "add", "the", "build", "page", "when", "user", "opens", "merge",
 
 @dataclass(frozen=True)
 class Data:
-    """What a client needs to know of the rows: a plain member's token, and (project, issue) pairs of private projects where he is one."""
+    """What a client needs to know of the rows: a plain member's token, and (project, issue) pairs of private projects where he is one.
+
+    `worked_on` are those of the projects whose repositories are to be the history that builds and merge requests are about;
+    `pending` are others, in which builds may wait.
+    """
 
     token: str
     projects: tuple[int, ...]
     issues: tuple[tuple[int, int], ...]
+    worked_on: tuple[int, ...] = ()
+    pending: tuple[int, ...] = ()
+    changing: tuple[int, int] = (0, 0)
+    """(project, merge request) of one that changes fifty files; the one before it changes one."""
 
 
 def token_of(user_id: int) -> str:
@@ -55,21 +67,26 @@ def path_of(project: int) -> str:
 
 def seed(url: str, scale: float = 1.0) -> Data:
     """Migrates an empty database and fills it; `scale` multiplies the number of projects, and with it all that hangs on them."""
-    projects = max(int(PROJECTS * scale), 8)
+    projects = max(int(PROJECTS * scale), 16)
     upgrade(url)
-    asyncio.run(_seed(url, projects))
+    with tempfile.TemporaryDirectory() as folder:
+        worked = worked_on.make(Path(folder) / "worked.git")
+    asyncio.run(_seed(url, projects, worked))
     mine = [number for number in range(1, projects + 1) if _members(number)[0] == 1 and _visibility(number) == Visibility.PRIVATE]
     shown = tuple(mine[:20])
     every = max(ISSUES // 10, 1)
     issues = tuple((project, (project - 1) * ISSUES + 1 + place) for project in shown for place in range(0, ISSUES, every))
-    return Data(token_of(1), shown, issues)
+    # The first two and the last one have other histories: `commits.py` and `transfers.py`.
+    worked_in = shown[2:-1]
+    others = tuple(sorted(set(range(1, projects + 1)) - set(shown)))
+    return Data(token_of(1), shown, issues, worked_in, others, (worked_in[0], worked_in[0] * work_data.MERGE_REQUESTS))
 
 
-async def _seed(url: str, projects: int) -> None:
+async def _seed(url: str, projects: int, worked: Worked) -> None:
     database = Database(url)
     try:
         async with database.engine.execution_options(writing=True).begin() as connection:
-            await _fill(connection, projects)
+            await fill(connection, _tables(projects, worked))
         async with database.engine.connect() as connection:
             # As the database would by itself after a while; without it the first plans are guesses.
             await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text("ANALYZE"))
@@ -77,14 +94,15 @@ async def _seed(url: str, projects: int) -> None:
         await database.close()
 
 
-async def _fill(connection: AsyncConnection, projects: int) -> None:
-    for table, rows in _tables(projects):
+async def fill(connection: AsyncConnection, tables_with_rows: Iterable[tuple[Any, Iterable[dict[str, Any]]]]) -> None:
+    """Writes the rows of each table, parents first."""
+    for table, rows in tables_with_rows:
         waiting = iter(rows)
         while batch := list(islice(waiting, BATCH)):
             await connection.execute(insert(table), batch)
 
 
-def _tables(projects: int) -> Iterator[tuple[Any, Iterable[dict[str, Any]]]]:
+def _tables(projects: int, worked: Worked) -> Iterator[tuple[Any, Iterable[dict[str, Any]]]]:
     """Every table with its rows, parents first. Ids are not given: an empty database counts them from 1 in this order."""
     yield tables.User, (_user(number) for number in range(1, USERS + 1))
     yield (
@@ -147,6 +165,7 @@ def _tables(projects: int) -> Iterator[tuple[Any, Iterable[dict[str, Any]]]]:
     yield tables.IssueLabel, _issue_labels(projects)
     yield tables.Counter, ({"project_id": number, "kind": CounterKind.ISSUE, "value": ISSUES} for number in numbers)
     yield tables.Note, _notes(projects)
+    yield from work_data.tables_with_rows(projects, worked, people, start=START, labels_each=LABELS, milestones_each=MILESTONES)
 
 
 def _dated(minutes: int = 0) -> dict[str, datetime]:
@@ -162,6 +181,11 @@ def _members(project: int) -> list[int]:
     """The members beside the owner; user 1 is one of every second project."""
     others = [2 + (project + step) % (USERS - 1) for step in range(1, MEMBERS + 1)]
     return [1, *others] if project % 2 else others
+
+
+def people(project: int) -> list[int]:
+    """The owner and the members."""
+    return [_owner(project), *_members(project)]
 
 
 def _visibility(project: int) -> Visibility:
@@ -209,15 +233,15 @@ def _project(number: int) -> dict[str, Any]:
 def _issues(projects: Iterable[int]) -> Iterator[dict[str, Any]]:
     dice = random.Random(1)
     for project in projects:
-        people = [_owner(project), *_members(project)]
+        users = people(project)
         for iid in range(1, ISSUES + 1):
             closed = dice.random() < 0.4
             dates = _dated(iid * 60 + project % 60)
             yield {
                 "project_id": project,
                 "iid": iid,
-                "author_id": dice.choice(people),
-                "assignee_id": dice.choice(people) if dice.random() < 0.7 else None,
+                "author_id": dice.choice(users),
+                "assignee_id": dice.choice(users) if dice.random() < 0.7 else None,
                 "milestone_id": (project - 1) * MILESTONES + dice.randint(1, MILESTONES) if dice.random() < 0.5 else None,
                 "title": _words(dice, 6),
                 "description": _words(dice, 40),
@@ -239,12 +263,12 @@ def _notes(projects: int) -> Iterator[dict[str, Any]]:
     dice = random.Random(3)
     for issue in range(1, projects * ISSUES + 1):
         project = (issue - 1) // ISSUES + 1
-        people = [_owner(project), *_members(project)]
+        users = people(project)
         for place in range(NOTES):
             yield {
                 "project_id": project,
                 "issue_id": issue,
-                "author_id": dice.choice(people),
+                "author_id": dice.choice(users),
                 "body": _words(dice, 20),
                 "attachment": None,
                 "system": False,

@@ -1,28 +1,25 @@
-"""The peer: the same three answers, written the way FastAPI and SQLModel are meant to be written.
+"""The peer: the same answers, written the way FastAPI and SQLModel are meant to be written.
 
 It works on the service's own tables, so both sides do the same job: find the caller by the digest of a token, decide whether the
-caller may see the project, read or write, and answer the same fields. Run it with `uvicorn --factory benchmarks.peer:create_app`.
+caller may see the project, read or write, and answer the same fields. `peer_app.py` makes the application.
 """
 
 import hashlib
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.security import APIKeyHeader
 from pydantic import BaseModel, ConfigDict, computed_field, field_validator
-from sqlalchemy import DateTime, event, exists, or_
+from sqlalchemy import DateTime, exists, or_
 from sqlalchemy import Enum as EnumType
-from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import registry, selectinload
 from sqlmodel import Field, Relationship, SQLModel, col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-DATABASE = "PEER_DATABASE_URL"
 EXTERNAL = "PEER_EXTERNAL_URL"
 EXTERNAL_URL = os.environ.get(EXTERNAL, "http://localhost:8080")
 
@@ -56,6 +53,10 @@ class User(Base, table=True):
     state: State = Field(sa_type=words(State))
     admin: bool = False
     bio: str | None = None
+    messenger: str = ""
+    professional_profile: str = ""
+    microblog: str = ""
+    website_url: str = ""
     created_at: datetime = Field(sa_type=DateTime(timezone=True))
 
 
@@ -84,6 +85,8 @@ class Project(Base, table=True):
     path: str
     visibility_level: int = 0
     issues_enabled: bool = True
+    merge_requests_enabled: bool = True
+    builds_enabled: bool = True
 
 
 class ProjectMember(Base, table=True):
@@ -159,7 +162,8 @@ class Note(Base, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     project_id: int = Field(foreign_key="projects.id")
-    issue_id: int = Field(foreign_key="issues.id")
+    issue_id: int | None = Field(default=None, foreign_key="issues.id")
+    merge_request_id: int | None = None
     author_id: int = Field(foreign_key="users.id")
     body: str
     attachment: str | None = None
@@ -337,29 +341,3 @@ async def create_note(project: ProjectDep, issue_id: int, given: NoteIn, user: U
         noteable_id=issue.id,
         noteable_type="Issue",
     )
-
-
-def create_app(database_url: str | None = None) -> FastAPI:
-    """The application; without a URL it takes the one of PEER_DATABASE_URL, with the driver in it."""
-    url = database_url or os.environ[DATABASE]
-    # As many connections as the service has.
-    engine = create_async_engine(url, pool_size=10, max_overflow=10)
-    if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine.sync_engine, "connect")
-        def connect(connection: Any, _entry: Any) -> None:
-            cursor = connection.cursor()
-            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "busy_timeout = 10000"):
-                cursor.execute(f"PRAGMA {pragma}")
-            cursor.close()
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        await engine.dispose()
-
-    app = FastAPI(lifespan=lifespan)
-    # Objects stay readable after the commit, so that answering a new row needs no second look.
-    app.state.sessions = async_sessionmaker(engine, class_=AsyncSession, expire_on_commit=False)
-    app.include_router(router)
-    return app

@@ -1,13 +1,12 @@
 """Where the service's time goes: one case in this process, without a network, under cProfile.
 
-`.venv/bin/python -m benchmarks.profiling list|one|post|graphql [--database postgresql] [--lines 40] [--sort tottime]`. The plain time
-comes first, measured without the profiler, which about doubles what many small calls cost.
+`.venv/bin/python -m benchmarks.profiling list|one|post|graphql|builds|merge_requests [--database postgresql] [--lines 40]
+[--sort tottime]`. The plain time comes first, measured without the profiler, which about doubles what many small calls cost.
 """
 
 import argparse
 import cProfile
 import gc
-import os
 import pstats
 import time
 from pathlib import Path
@@ -15,45 +14,14 @@ from typing import Any
 
 import uvloop
 
+from benchmarks import worked_on
 from benchmarks.__main__ import fresh_database, temporary_folder
 from benchmarks.cases import cases
 from benchmarks.data import Data, seed
+from benchmarks.in_process import call, lose_the_logs, service
 from benchmarks.load import Ask
 
-PLACES = {"list": 0, "one": 1, "post": 2, "graphql": 3}
-
-
-async def call(app: Any, ask: Ask, number: int) -> int:
-    """Sends one of the questions to an ASGI application; gives the status."""
-    path = ask.paths[number % len(ask.paths)]
-    headers = [(name.lower().encode(), value.encode()) for name, value in ask.headers.items()]
-    body = (ask.body or "").encode()
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": ask.method,
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": [*headers, (b"content-length", str(len(body)).encode())],
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 80),
-        "state": {},
-    }
-    status = 0
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        nonlocal status
-        status = message.get("status", status)
-
-    await app(scope, receive, send)
-    return status
+PLACES = {"list": 0, "one": 1, "post": 2, "graphql": 3, "builds": 4, "merge_requests": 5}
 
 
 async def measure(app: Any, ask: Ask, count: int) -> float:
@@ -89,23 +57,16 @@ def main() -> None:
     options = parser.parse_args()
     with temporary_folder() as folder, fresh_database(options.database, folder) as url:
         data = seed(url, options.scale)
+        worked_on.give(data.worked_on, folder / "repositories")
         plain, profiler = uvloop.run(_profile(folder, url, data, options))
     print(f"{options.case} on {options.database}: {plain:.2f} ms of CPU a request without the profiler")
     pstats.Stats(profiler).sort_stats(options.sort).print_stats(options.lines)
 
 
 async def _profile(folder: Path, url: str, data: Data, options: argparse.Namespace) -> tuple[float, cProfile.Profile]:
-    from forgefront import logs
-    from forgefront.app import build
-    from forgefront.config import Config
-
-    # As in the server, the lines are made and written; nobody reads them.
-    logs.configure("json", "info", Path(os.devnull).open("w"))  # noqa: ASYNC230, SIM115 - the null device, until the process ends
-    app = build(Config.load(data=folder, database_url=url))
-    try:
+    lose_the_logs()
+    async with service(folder, url) as app:
         return await profile(app, cases(data)[PLACES[options.case]].ours, options.requests)
-    finally:
-        await app.stop()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import peer
+from benchmarks import peer, peer_app
 from storage.database import driver_url
 
 ROOT = Path(__file__).parent.parent
@@ -67,8 +67,8 @@ def ours(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]:
 def its_peer(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]:
     """The peer, with uvicorn's access log on, as it is by default."""
     port = _free_port()
-    command = [sys.executable, "-m", "uvicorn", "--factory", "benchmarks.peer:create_app", "--host", "127.0.0.1", "--port", str(port)]
-    given = {peer.DATABASE: driver_url(database_url).render_as_string(hide_password=False), peer.EXTERNAL: EXTERNAL_URL}
+    command = [sys.executable, "-m", "uvicorn", "--factory", "benchmarks.peer_app:create_app", "--host", "127.0.0.1", "--port", str(port)]
+    given = {peer_app.DATABASE: driver_url(database_url).render_as_string(hide_password=False), peer.EXTERNAL: EXTERNAL_URL}
     with _running("peer", command, given, port, "/openapi.json", data / "peer.log", pinned=pinned) as server:
         yield server
 
