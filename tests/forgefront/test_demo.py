@@ -177,7 +177,9 @@ class TestFilled:
         assert {note["author"]["username"] for note in found["notes"]["nodes"]} == {"dev", "reporter"}
 
     def test_merge_requests_stand_open_on_branches_of_their_own(self, filled: Filled) -> None:
-        fields = "title state mergeStatus workInProgress author { username } commits { totalCount } closesIssues { nodes { title } } upvotes"
+        fields = (
+            "title state mergeStatus workInProgress author { username } commits { totalCount } closesIssues { nodes { title } } upvotes"
+        )
         one = f"mergeRequest(databaseId: {filled.told['merge_request_id']}) {{ {fields} }}"
         query = f"{{ project(path: $project) {{ {one} mergeRequests(filter: {{state: [OPENED]}}) {{ totalCount }} }} }}"
         found = filled.ask(query, "user_token")["project"]
@@ -202,7 +204,9 @@ class TestFilled:
         assert found["trace"]["lines"] != []
 
     def test_pipeline_was_run(self, filled: Filled) -> None:
-        query = "{ project(path: $project) { builds { nodes { name stage status coverage artifact { filename } runner { description } } } } }"
+        query = (
+            "{ project(path: $project) { builds { nodes { name stage status coverage artifact { filename } runner { description } } } } }"
+        )
         builds = filled.ask(query, "user_token", project=str(filled.told["pipeline_project_id"]))["project"]["builds"]["nodes"]
         assert {build["name"]: (build["stage"], build["status"]) for build in builds} == {
             "compile": ("build", "SUCCESS"),
