@@ -67,12 +67,14 @@ class App(Engine):
         access = GitAccess(self.graph.services)
         self._git = GitHttp(access, transport)
         self._ssh = _ssh_door(config, access, transport, ssh_listener, metrics) if ssh_listener else None
+        self.graph.services.live.counted = metrics.tell_streams
         self._attended = Attend(self._dispatch, metrics, is_unavailable)
         self._deliverer = Deliverer(self.graph.services, on_attempt=metrics.count_delivery)
         self._worker = Worker(
             {
                 "deliveries": self._deliverer.run,
                 "upkeep": partial(upkeep.run, self.graph.services),
+                "live": partial(self.graph.services.live.run, self.database),
                 "old events": every(SWEEP_SECONDS, self._deliverer.sweep),
                 "objects of no build": every(SWEEP_SECONDS, partial(objects.sweep, self.graph.services)),
                 "files of no upload": every(SWEEP_SECONDS, partial(sweep, self.graph.services)),
@@ -89,9 +91,10 @@ class App(Engine):
     def leave_off(self, seconds: float) -> None:
         """Called when a stop begins, before requests that run have ended: over SSH nothing new is taken, and what runs has this long.
 
-        Runners that wait for builds are answered.
+        Runners that wait for builds are answered, and streams end: whoever reads one goes on elsewhere.
         """
         self.graph.services.line.close()
+        self.graph.services.live.close()
         if self._ssh is not None:
             self._ssh.leave_off(seconds)
 

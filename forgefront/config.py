@@ -91,6 +91,7 @@ class Config(BaseSettings):
         default=60, ge=5, le=3600, description="Seconds that a runner may be silent before its builds are given to another."
     )
     build_timeout: int = Field(default=3600, ge=10, le=604_800, description="Seconds that a build may run.")
+    streams: int = Field(default=10_000, ge=0, le=1_000_000, description="Subscriptions and sockets open at once in each server process.")
     header_timeout: float = Field(default=20, gt=0, le=30, description="Seconds in which a request's header must be complete.")
     body_timeout: float = Field(default=30, gt=0, le=30, description="Seconds without a byte, in or out, that end a connection.")
     keep_alive_timeout: float = Field(default=30, gt=0, le=75, description="Seconds that an idle connection is kept.")

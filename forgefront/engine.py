@@ -14,6 +14,7 @@ from forgefront.instance import Instance
 from graph.context import Services
 from graph.events.outbox import Outbox
 from graph.execute import Graph
+from graph.live import Live
 from storage import migrations
 from storage.artifacts import store_at
 from storage.database import Database, now
@@ -63,6 +64,7 @@ class Engine:
                 build_timeout=config.build_timeout,
                 clock=clock,
                 progress=progress,
+                live=Live(most=config.streams),
                 outbox=Outbox(allow_local=config.hooks_allow_local),
             )
         )

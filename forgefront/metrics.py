@@ -64,6 +64,12 @@ class Metrics:
         self._ssh_connections = Gauge(
             "forgefront_ssh_connections", "Connections over SSH that are open now.", registry=self._registry, multiprocess_mode="livesum"
         )
+        self._streams = Gauge(
+            "forgefront_graphql_streams",
+            "Subscriptions and sockets that are open now.",
+            registry=self._registry,
+            multiprocess_mode="livesum",
+        )
         running = Gauge(
             "forgefront_http_requests_in_flight",
             "Requests and streams that run now.",
@@ -109,6 +115,10 @@ class Metrics:
     def tell_connections(self, number: int) -> None:
         """So many connections over SSH are open now."""
         self._ssh_connections.set(number)
+
+    def tell_streams(self, number: int) -> None:
+        """So many subscriptions and sockets are open now."""
+        self._streams.set(number)
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""

@@ -13,6 +13,7 @@ from sqlalchemy import Select, select
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
 from graph.line import Line
+from graph.live import Live
 from graph.loading import Loader
 from graph.noticed import Noticed
 from graph.rules.throttling import Failures
@@ -71,6 +72,7 @@ class Services:
     outbox: Outbox = field(default_factory=Outbox)
     upkeep: Wake = field(default_factory=Wake)
     line: Line = field(default_factory=Line)
+    live: Live = field(default_factory=Live)
     noticed: Noticed = field(default_factory=Noticed)
     copying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COPIES))
 

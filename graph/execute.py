@@ -53,6 +53,8 @@ PATIENT_FIELDS = {"claimBuild": float(LONGEST_WAIT)}
 """The root fields that may wait for something to happen, and for how many seconds beyond the time of an operation."""
 SECONDS = 10.0
 """The longest that an operation runs."""
+STREAMS = "A subscription is a stream: send it with `Accept: text/event-stream`, or over a WebSocket that speaks graphql-transport-ws."
+NOT_STORABLE = "A text has characters that cannot be stored."
 CACHED_DOCUMENTS = 1000
 LONGEST_CACHED = 20_000
 """Characters. Longer texts are read each time, so that nobody fills the memory with them."""
@@ -116,6 +118,8 @@ class Outcome:
     viewer_id: int | None = None
     files: Mapping[str, StoredFile] = field(default_factory=dict)
     """What the data names by a handle (`Artifact.stream`), to be sent by the door that ran the operation."""
+    is_stream: bool = False
+    """The operation is a subscription, which was not run: one answer is no stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,23 +207,28 @@ class Graph:
 
         `seconds` differs only for callers in this process, as commands that import a long history; None: however long it takes.
         """
-        text = self._document(query, operation_name)
-        if isinstance(text, list):
-            return Outcome(None, text)
         given = variables or {}
-        refused = text.measured.refusals(given)
-        if refused:
-            return Outcome(None, [_of_graphql(error, request_id) for error in refused])
-        return await self._guarded(text.prepared, given, credential, request_id, seconds)
+        prepared = self.allowed(query, given, operation_name, request_id)
+        if isinstance(prepared, list):
+            return Outcome(None, prepared)
+        return await self._guarded(prepared, given, credential, request_id, seconds)
 
     def receive(self) -> Incoming:
         """A file that a caller sends, before an operation is given its ticket. What no operation keeps is to be discarded."""
         return self.services.uploads.receive()
 
     def kind_of(self, query: str, operation_name: str | None) -> str | None:
-        """`query` or `mutation`, or None for text that is no operation."""
+        """`query`, `mutation` or `subscription`, or None for text that is no operation."""
         text = self._document(query, operation_name)
         return None if isinstance(text, list) else text.prepared.kind
+
+    def allowed(self, query: str, variables: dict[str, Any], operation_name: str | None, request_id: str) -> Prepared | list[Problem]:
+        """The operation of a text that the schema and the limits allow, or what is wrong with it."""
+        text = self._document(query, operation_name)
+        if isinstance(text, list):
+            return text
+        refused = text.measured.refusals(variables)
+        return [of_graphql(error, request_id) for error in refused] if refused else text.prepared
 
     def _document(self, query: str, operation_name: str | None) -> "_Text | list[Problem]":
         if len(query) > LONGEST_CACHED:
@@ -244,8 +253,10 @@ class Graph:
         *,
         unavailable_when_late: bool = False,
     ) -> Outcome:
-        if not _all_storable(variables):
-            return Outcome(None, [Problem(Code.BAD_REQUEST, "A text has characters that cannot be stored.")])
+        if prepared.kind == "subscription":
+            return Outcome(None, [Problem(Code.BAD_REQUEST, STREAMS)], is_stream=True)
+        if not all_storable(variables):
+            return Outcome(None, [Problem(Code.BAD_REQUEST, NOT_STORABLE)])
         limit = asyncio.timeout(None if seconds is None else seconds + PATIENT_FIELDS.get(prepared.root or "", 0.0))
         try:
             async with limit:
@@ -254,11 +265,11 @@ class Graph:
             # A driver that cannot connect in time raises the same error.
             late = limit.expired() and not unavailable_when_late
             error: OperationError = LimitExceeded(f"This took longer than {seconds:.0f} s.") if late else Unavailable()
-            return Outcome(None, [_problem(error, None)])
+            return Outcome(None, [problem_of(error, None)])
         except OperationError as error:
-            return Outcome(None, [_problem(error, None)])
+            return Outcome(None, [problem_of(error, None)])
         except Exception as error:
-            return Outcome(None, [_problem(_known(error, request_id), None)])
+            return Outcome(None, [problem_of(known(error, request_id), None)])
 
     async def _run(self, prepared: Prepared, variables: dict[str, Any], credential: str | Operator | None, request_id: str) -> Outcome:
         database = self.services.database
@@ -307,7 +318,7 @@ class Graph:
         return result if isinstance(result, ExecutionResult) else await result
 
     def _outcome(self, result: ExecutionResult, context: Context) -> Outcome:
-        problems = [_of_graphql(error, context.request_id) for error in result.errors or ()]
+        problems = [of_graphql(error, context.request_id) for error in result.errors or ()]
         return Outcome(result.data, problems, context.viewer_or_none.id if context.viewer_or_none else None, context.files)
 
 
@@ -340,18 +351,18 @@ def _read(query: str, operation_name: str | None) -> _Text | list[Problem]:
     try:
         document = limits.parse(query)
     except GraphQLError as error:
-        return [_of_graphql(error, "")]
+        return [of_graphql(error, "")]
     measured = limits.measure(document, SCHEMA, operation_name)
     errors = measured.always() or validate(SCHEMA, document, specified_rules, max_errors=20, hide_suggestions=True)
     if errors:
-        return [_of_graphql(error, "") for error in errors]
+        return [of_graphql(error, "") for error in errors]
     operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
     wanted = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
     if len(wanted) != 1:
         text = "Name the operation to run with operationName." if operation_name is None else "There is no operation of this name."
         return [Problem(Code.BAD_REQUEST, text)]
     if not _literals_storable(document):
-        return [Problem(Code.BAD_REQUEST, "A text has characters that cannot be stored.")]
+        return [Problem(Code.BAD_REQUEST, NOT_STORABLE)]
     return _Text(_prepared(document, wanted[0]), measured)
 
 
@@ -366,15 +377,16 @@ def _literals_storable(document: DocumentNode) -> bool:
     return all(storable(text) for text in texts)
 
 
-def _all_storable(value: Any) -> bool:
+def all_storable(value: Any) -> bool:
+    """Whether no text in the variables has characters that the databases refuse."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, dict):
-        return all(storable(key) and _all_storable(item) for key, item in value.items())
-    return all(_all_storable(item) for item in value) if isinstance(value, list) else True
+        return all(storable(key) and all_storable(item) for key, item in value.items())
+    return all(all_storable(item) for item in value) if isinstance(value, list) else True
 
 
-def _known(error: BaseException, request_id: str) -> OperationError:
+def known(error: BaseException, request_id: str) -> OperationError:
     """The error of ours that an exception means; one that means nothing to us is logged, and masked."""
     if isinstance(error, OperationError):
         return error
@@ -385,7 +397,7 @@ def _known(error: BaseException, request_id: str) -> OperationError:
     return Internal()
 
 
-def _problem(error: OperationError, path: list[str | int] | None) -> Problem:
+def problem_of(error: OperationError, path: list[str | int] | None = None) -> Problem:
     return Problem(
         code=error.code,
         message=error.message,
@@ -396,11 +408,12 @@ def _problem(error: OperationError, path: list[str | int] | None) -> Problem:
     )
 
 
-def _of_graphql(error: GraphQLError, request_id: str) -> Problem:
+def of_graphql(error: GraphQLError, request_id: str) -> Problem:
+    """What is told of an error that execution or validation found."""
     if error.original_error is None or isinstance(error.original_error, GraphQLError):
         places = [{"line": place.line, "column": place.column} for place in error.locations or ()]
         return Problem(Code.BAD_REQUEST, error.message, error.path, locations=places or None)
-    return _problem(_known(error.original_error, request_id), error.path)
+    return problem_of(known(error.original_error, request_id), error.path)
 
 
 __all__ = ["BadRequest", "Graph", "InvalidOperation", "Operator", "Outcome", "Prepared", "Problem", "prepare"]

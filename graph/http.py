@@ -1,10 +1,11 @@
 """The GraphQL door over HTTP: reads a request, has the graph run it, answers JSON.
 
 Follows the GraphQL over HTTP specification (https://graphql.github.io/graphql-over-http/draft/), with POST of
-application/json and GET of queries. It decides nothing but what HTTP asks of it:
+application/json and GET of queries. Who accepts text/event-stream gets Server-Sent Events (`graph/streaming.py`): a subscription's
+events, or the one answer of a query or mutation. It decides nothing but what HTTP asks of it:
 
     405  other methods, and GET of anything but a query          413  a body over 1 MiB, counted as it comes
-    415  other content types, encodings and character sets       406  nothing in `Accept` that can be sent
+    415  other content types, encodings and character sets       406  nothing in `Accept` that can be sent, as a subscription as JSON
     400  broken JSON, JSON deeper than 64, wrong shapes, batches
 
 and for what the graph answers:
@@ -21,47 +22,29 @@ id in each error.
 """
 
 import logging
-import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
 
 import orjson
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from graph import limits
+from graph import sockets, streaming
+from graph.answers import entry_of, never_ran, result_of
 from graph.errors import Code
-from graph.execute import Graph, Outcome, Problem
+from graph.execute import Graph, Outcome
+from graph.requests import Refused, Request, body_of, credential_of, from_url, headers_of, json_of, request_of
+from graph.streaming import EVENT_STREAM
+from graph.subscribing import Stream, subscribe
 
 RESPONSE_JSON = "application/graphql-response+json"
 PLAIN_JSON = "application/json"
 METHODS = "GET, POST, OPTIONS"
-PARAMETERS = 1_000
 RETRY_SECONDS = 2
-SUGGESTION = re.compile(r"\s*Did you mean .*\Z", re.DOTALL)
 
 log = logging.getLogger(__name__)
-
-
-class Refused(Exception):
-    """A request that is answered without asking the graph."""
-
-    def __init__(self, status: int, message: str, code: Code = Code.BAD_REQUEST, **headers: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.code = code
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    query: str
-    variables: dict[str, Any]
-    operation_name: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +59,7 @@ def door(graph: Graph) -> ASGIApp:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            # Before it is accepted, so the server answers the handshake with 403.
-            await send({"type": "websocket.close", "code": 1008})
+            await sockets.serve(graph, scope, receive, send)
             return
         state = scope.setdefault("state", {})
         state["route"] = "/graphql"
@@ -85,21 +67,28 @@ def door(graph: Graph) -> ASGIApp:
         if scope["method"] == "OPTIONS":
             await _send(send, 204, b"", {"allow": METHODS})
             return
-        headers = _headers(scope)
+        headers = headers_of(scope)
         media = _negotiated(headers.get("accept"))
         try:
             request = await _read(scope, receive, headers)
             if media is None:
-                raise Refused(406, f"The answer can be {RESPONSE_JSON} or {PLAIN_JSON}; `Accept` allows neither.")
-            kind = graph.kind_of(request.query, request.operation_name) if scope["method"] == "GET" else None
-            if kind not in (None, "query"):
+                raise Refused(406, f"The answer can be {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}; `Accept` allows none.")
+            streams = media == EVENT_STREAM
+            kind = graph.kind_of(request.query, request.operation_name) if streams or scope["method"] == "GET" else None
+            if scope["method"] == "GET" and kind not in (None, "query", *(["subscription"] if streams else ())):
                 raise Refused(405, "GET serves queries alone; send this operation with POST.", allow="POST")
-            outcome = await graph.run_text(
-                request.query, request.variables, request.operation_name, _credential(headers), request_id=request_id
-            )
+            outcome = await _run(graph, request, headers, request_id, follow=streams and kind == "subscription")
+            if isinstance(outcome, Stream):
+                await streaming.send_events(outcome, request_id, receive, send)
+                return
+            if outcome.is_stream:
+                raise Refused(406, outcome.errors[0].message)
             if outcome.viewer_id is not None:
                 state["user_id"] = outcome.viewer_id
             answer = _answer(outcome, request_id, media)
+            if streams and answer.status == 200:
+                await streaming.send_once(answer.body, send)
+                return
             body = orjson.dumps(answer.body)
         except Refused as refused:
             answer = _refusal(refused, request_id)
@@ -112,10 +101,20 @@ def door(graph: Graph) -> ASGIApp:
             message = "Something went wrong on our side; the log has it under this request id."
             answer = _refusal(Refused(500, message, Code.INTERNAL), request_id)
             body = orjson.dumps(answer.body)
-        content_type = f"{media or PLAIN_JSON}; charset=utf-8"
+        # What goes wrong before a stream begins is said as JSON.
+        content_type = f"{PLAIN_JSON if media in (None, EVENT_STREAM) else media}; charset=utf-8"
         await _send(send, answer.status, body, {"content-type": content_type, **answer.headers})
 
     return app
+
+
+async def _run(graph: Graph, request: Request, headers: Mapping[str, str], request_id: str, *, follow: bool) -> Outcome | Stream:
+    query, variables, name, credential = request.query, request.variables, request.operation_name, credential_of(headers)
+    if not follow:
+        return await graph.run_text(query, variables, name, credential, request_id=request_id)
+    return await subscribe(
+        graph, query, variables, name, credential, request_id=request_id, after=streaming.last_event(headers.get("last-event-id"))
+    )
 
 
 async def _send(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
@@ -128,23 +127,6 @@ async def _send(send: Send, status: int, body: bytes, headers: Mapping[str, str]
 
 
 # What the request says
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    """Lower-case names; of a name sent several times, the values joined by commas as RFC 9110 section 5.3 reads them."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
-        found[key] = f"{found[key]}, {text}" if key in found else text
-    return found
-
-
-def _credential(headers: Mapping[str, str]) -> str | None:
-    """The token of PRIVATE-TOKEN, else of `Authorization: Bearer`."""
-    if token := headers.get("private-token"):
-        return token
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def _negotiated(accept: str | None) -> str | None:
@@ -167,6 +149,11 @@ def _negotiated(accept: str | None) -> str | None:
         return next((quality[name] for name in (kind, "application/*", "*/*") if name in quality), 0.0)
 
     response, plain = wanted(RESPONSE_JSON), wanted(PLAIN_JSON)
+    if quality.get(EVENT_STREAM, 0.0) > max(response, plain):
+        return EVENT_STREAM
+    if quality.get(EVENT_STREAM, 0.0) > 0 and not {RESPONSE_JSON, PLAIN_JSON, "application/*"} & quality.keys():
+        # Between it and anything at all, it is what was named.
+        return EVENT_STREAM
     if response > 0 and (response > plain or (response == plain and RESPONSE_JSON in quality)):
         return RESPONSE_JSON
     return PLAIN_JSON if plain > 0 else None
@@ -174,101 +161,24 @@ def _negotiated(accept: str | None) -> str | None:
 
 async def _read(scope: Scope, receive: Receive, headers: Mapping[str, str]) -> Request:
     if scope["method"] == "GET":
-        return _from_url(scope["query_string"])
+        return from_url(scope["query_string"])
     if scope["method"] != "POST":
         raise Refused(405, "Send operations with POST, or queries with GET.", allow=METHODS)
-    body = await _body(receive, headers)
+    body = await body_of(receive, headers)
     kind, *parameters = (part.strip().lower() for part in headers.get("content-type", "").split(";"))
     charsets = [text[8:].strip('"') for text in parameters if text.startswith("charset=")]
     if kind != PLAIN_JSON or any(charset not in ("utf-8", "utf8") for charset in charsets):
         raise Refused(415, f"Send the operation as {PLAIN_JSON} in UTF-8.", accept_post=PLAIN_JSON)
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, "Send the body without a content encoding.", accept_encoding="identity")
-    return _request(_json(body, "The body"))
-
-
-async def _body(receive: Receive, headers: Mapping[str, str]) -> bytes:
-    """The whole body; refused as soon as it is announced or found to be over the limit."""
-    too_long = Refused(413, f"The body is over {limits.BODY_BYTES:,} bytes.", Code.LIMIT_EXCEEDED, connection="close")
-    announced = headers.get("content-length", "")
-    if announced.isascii() and announced.isdigit() and (len(announced) > 12 or int(announced) > limits.BODY_BYTES):
-        raise too_long
-    body = bytearray()
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body += message.get("body", b"")
-        if len(body) > limits.BODY_BYTES:
-            raise too_long
-        more = message.get("more_body", False)
-    return bytes(body)
-
-
-def _from_url(query_string: bytes) -> Request:
-    if len(query_string) > limits.BODY_BYTES:
-        raise Refused(414, f"The URL is over {limits.BODY_BYTES:,} bytes; use POST.", Code.LIMIT_EXCEEDED)
-    try:
-        text = query_string.decode("ascii")
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS)
-    except ValueError:
-        raise Refused(400, f"The URL's parameters are not UTF-8, or more than {PARAMETERS:,}.") from None
-    given: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in ("query", "operationName", "variables", "extensions"):
-            if name in given:
-                raise Refused(400, f"`{name}` is given twice.")
-            given[name] = value
-    for name in ("variables", "extensions"):
-        if name in given:
-            given[name] = _json(given[name].encode(), f"`{name}`")
-    return _request(given)
-
-
-def _json(text: bytes, what: str) -> object:
-    try:
-        value: object = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        raise Refused(400, f"{what} is not JSON in UTF-8.") from None
-    level: Iterable[Any] = [value]
-    for _ in range(limits.JSON_DEPTH):
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return value
-    raise Refused(400, f"{what} is nested deeper than {limits.JSON_DEPTH} levels.", Code.LIMIT_EXCEEDED)
-
-
-def _request(given: object) -> Request:
-    """The parameters of the specification's section 5.1; others are ignored, as it asks."""
-    if isinstance(given, list):
-        raise Refused(400, "Batches are not served: send one operation in a request.")
-    if not isinstance(given, dict):
-        raise Refused(400, "The body is not a JSON object.")
-    query, name = given.get("query"), given.get("operationName")
-    variables, extensions = given.get("variables"), given.get("extensions")
-    if not isinstance(query, str) or not query:
-        raise Refused(400, "`query` is missing, or is not a text.")
-    if not isinstance(name, str | None):
-        raise Refused(400, "`operationName` is not a text.")
-    if not isinstance(variables, dict | None):
-        raise Refused(400, "`variables` is not an object.")
-    if not isinstance(extensions, dict | None):
-        raise Refused(400, "`extensions` is not an object.")
-    return Request(query, variables or {}, name or None)
+    return request_of(json_of(body, "The body"))
 
 
 # What the answer says
 
 
 def _answer(outcome: Outcome, request_id: str, media: str) -> Answer:
-    errors = [_entry(problem, request_id) for problem in outcome.errors]
+    errors = [entry_of(problem, request_id) for problem in outcome.errors]
     codes = {problem.code for problem in outcome.errors}
     data = outcome.data
     if Code.UNAUTHENTICATED in codes:
@@ -276,31 +186,18 @@ def _answer(outcome: Outcome, request_id: str, media: str) -> Answer:
         return Answer(401, {"errors": errors, "data": None}, {"www-authenticate": "Bearer"})
     if not errors:
         return Answer(200, {"data": data}, {})
-    # An error of a field has the field's path; one of the request has none, and then nothing was executed.
-    never_ran = data is None and any(problem.path is None for problem in outcome.errors)
-    body = {"errors": errors} if never_ran else {"errors": errors, "data": data}
+    body = result_of(outcome, request_id)
     if data is None or all(value is None for value in data.values()):
         wait = max(problem.retry_after or 0 for problem in outcome.errors)
         if Code.UNAVAILABLE in codes:
             return Answer(503, body, {"retry-after": str(wait or RETRY_SECONDS)})
         if Code.LIMIT_EXCEEDED in codes and wait:
             return Answer(429, body, {"retry-after": str(wait)})
-    if not never_ran:
+    if not never_ran(outcome):
         return Answer(200, body, {})
     if Code.INTERNAL in codes:
         return Answer(500, body, {})
-    return Answer(400 if media == RESPONSE_JSON else 200, body, {})
-
-
-def _entry(problem: Problem, request_id: str) -> dict[str, Any]:
-    """One of `errors[]`. Names of fields that would fit are never suggested, since not everybody may introspect."""
-    entry: dict[str, Any] = {"message": SUGGESTION.sub("", problem.message)}
-    if problem.locations:
-        entry["locations"] = problem.locations
-    if problem.path is not None:
-        entry["path"] = problem.path
-    entry["extensions"] = {"code": problem.code.value, "requestId": request_id}
-    return entry
+    return Answer(200 if media == PLAIN_JSON else 400, body, {})
 
 
 def _refusal(refused: Refused, request_id: str) -> Answer:

@@ -1,4 +1,4 @@
-"""The schema: Query and Mutation are the sums of the type files."""
+"""The schema: Query, Mutation and Subscription are the sums of the type files."""
 
 import strawberry
 from strawberry.schema.config import StrawberryConfig
@@ -17,6 +17,7 @@ from graph.types.groups import GroupMutations, GroupQueries
 from graph.types.hooks import HookMutations, HookQueries
 from graph.types.issues import IssueMutations, IssueQueries
 from graph.types.labels import LabelMutations
+from graph.types.live import LiveSubscriptions
 from graph.types.members import MemberMutations
 from graph.types.merge_request_changes import MergeRequestMutations
 from graph.types.merged_history import MergedHistoryMutations
@@ -88,7 +89,20 @@ class Mutation(
     pass
 
 
-schema = strawberry.Schema(query=Query, mutation=Mutation, config=StrawberryConfig(scalar_map=SCALARS, disable_field_suggestions=True))
+@strawberry.type(
+    description="What can be followed: by Server-Sent Events at /graphql (`Accept: text/event-stream`), or by a WebSocket that speaks "
+    "graphql-transport-ws there. A stream that ends is taken up again with `afterSeq`: nothing is missed, and nothing comes twice."
+)
+class Subscription(LiveSubscriptions):
+    pass
+
+
+schema = strawberry.Schema(
+    query=Query,
+    mutation=Mutation,
+    subscription=Subscription,
+    config=StrawberryConfig(scalar_map=SCALARS, disable_field_suggestions=True),
+)
 graphql_schema = schema._schema
 install(graphql_schema)
 

@@ -286,14 +286,25 @@ class Database:
     async def _connect_reader(self) -> Reader:
         if self._threads is not None:
             return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._threads)
-        arguments, settings = self.engine.dialect.create_connect_args(self.url)
-        settings = {name: value for name, value in settings.items() if not name.startswith("prepared_statement_")}
-        given = {**POSTGRESQL["server_settings"], "default_transaction_read_only": "on"}
-        connection = await _connect_to_postgresql(*arguments, **settings, **{**POSTGRESQL, "server_settings": given})
+        connection = await self.connect_alone(default_transaction_read_only="on")
         # As SQLAlchemy's dialect does on its own connections.
         for name in ("json", "jsonb"):
             await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=orjson.loads)
         return PostgresReader(connection)
+
+    async def connect_alone(self, **server_settings: str) -> Any:
+        """A connection of asyncpg's that belongs to no pool; PostgreSQL only. Raises ConnectionError and what asyncpg raises."""
+        arguments, settings = self.engine.dialect.create_connect_args(self.url)
+        settings = {name: value for name, value in settings.items() if not name.startswith("prepared_statement_")}
+        given = {**POSTGRESQL["server_settings"], **server_settings}
+        return await _connect_to_postgresql(*arguments, **settings, **{**POSTGRESQL, "server_settings": given})
+
+    @property
+    def driver_errors(self) -> tuple[type[Exception], ...]:
+        """What asyncpg raises, but for failures to reach the server."""
+        import asyncpg
+
+        return (asyncpg.PostgresError, asyncpg.InterfaceError)
 
     def _prepare_sqlite(self) -> None:
         engine = self.engine.sync_engine

@@ -66,6 +66,7 @@ async def after_change(context: Context, build: tables.Build, was: CheckStatus |
     context.session.add(
         tables.BuildEvent(project_id=build.project_id, build_id=build.id, was=was, became=build.status, created_at=build.updated_at)
     )
+    context.after_commit.append(context.services.live.ring)
     building.changed(context, build.project_id, build.sha)
     await pipelines.advance(context, build)
     if build.status is CheckStatus.PENDING and build.queue is not None:

@@ -70,6 +70,12 @@ BY_TOKEN: Select[User, str] = (
 """The user of the token with the digest `digest`; made once, since every operation asks it."""
 
 
+def good_digests(digests: list[str]) -> Select[str]:
+    """Of these digests those of tokens by which an active user may call now."""
+    active = col(User.state) == UserState.ACTIVE
+    return select(col(Token.digest)).join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
+
+
 def has_username(username: str) -> ColumnElement[bool]:
     return func.lower(col(User.username)) == username.lower()
 

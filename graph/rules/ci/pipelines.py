@@ -160,7 +160,7 @@ async def _create(context: Context, wanted: Sequence[Mapping[str, Any]]) -> None
         for build_id, project_id in made
     ]
     await context.session.execute(insert(tables.BuildEvent), events)
-    context.after_commit.append(context.services.line.ring)
+    context.after_commit += [context.services.line.ring, context.services.live.ring]
 
 
 async def _tell_errors(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,0 +1,255 @@
+"""Live: one reader of the events for a whole process, and those who follow them.
+
+The reader is woken by a bell in this process after a commit, by a notice of another process (PostgreSQL), and looks by itself every
+second. What it reads goes into the queue of each follower that wants it. A queue is bounded: who does not keep up is cut off, and goes
+on later from the last number that they got, as is who comes back after a break of any other kind.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import structlog
+
+from graph.errors import Unavailable
+from graph.settled import Change, Settled
+from graph.wake import Wake
+from storage.database import Database, is_unavailable
+from storage.notices import Notices
+from storage.secrets import digest
+from storage.tables import users
+
+CHANNEL = "forgefront_build_events"
+QUEUE = 100
+"""So many events wait for one follower; with one more it is cut off."""
+POLL_SECONDS = 1.0
+CHECK_SECONDS = 2.0
+"""How often it is looked whether those who follow may still call at all."""
+DIGESTS = 500
+STREAMS = 10_000
+RUNNING = 4
+"""So many events are answered at once, so that a crowd of followers leaves the readers of the database to others too."""
+SHARED_SECONDS = 1.0
+"""For so long an answer is given to others who ask the same, by the same token, about the same event."""
+
+log = structlog.get_logger("live")
+
+
+class End(Enum):
+    """Why a stream ends that its reader did not end."""
+
+    STOPPING = auto()
+    SLOW = auto()
+    NO_VIEWER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which events somebody asked for; None: all of them. `after` is the last number that they have seen.
+
+    What a subscription field gives: the stream is made of it by `graph/subscribing.py`.
+    """
+
+    projects: frozenset[int] | None
+    refs: frozenset[str] | None
+    after: int | None
+
+    def fits(self, change: Change) -> bool:
+        return (self.projects is None or change.project_id in self.projects) and (self.refs is None or change.ref in self.refs)
+
+    def __aiter__(self) -> Any:
+        raise TypeError("this is what a stream is made of")
+
+
+class Place:
+    """What one who is connected takes up; `end` is called, once, when they have to go."""
+
+    __slots__ = ("digest", "end")
+
+    def __init__(self, digest: str, end: Callable[[End], None]) -> None:
+        self.digest = digest
+        self.end = end
+
+
+class Follower:
+    """The queue of one stream."""
+
+    __slots__ = ("_ended", "_queue", "_waiting", "after", "wanted")
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.after = 0
+        self._queue: deque[Change] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+        self._ended: End | None = None
+
+    def offer(self, change: Change) -> None:
+        if self._ended is not None or change.seq <= self.after or not self.wanted.fits(change):
+            return
+        if len(self._queue) >= QUEUE:
+            self.end(End.SLOW)
+            return
+        self._queue.append(change)
+        self._wake()
+
+    def end(self, why: End) -> None:
+        """What waits is dropped: who was cut off goes on from what they got."""
+        if self._ended is None:
+            self._ended = why
+            self._queue.clear()
+            self._wake()
+
+    @property
+    def ended(self) -> End | None:
+        return self._ended
+
+    async def next(self, seconds: float | None) -> Change | End | None:
+        """The next event, or why there is none any more; None when nothing came in time. For one caller at a time."""
+        if not self._queue and self._ended is None:
+            self._waiting = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._waiting
+            except TimeoutError:
+                return None
+            finally:
+                self._waiting = None
+        return self._queue.popleft() if self._queue else self._ended
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+class Live:
+    """One of each process. `most` streams and sockets may be open; `counted` is told how many there are."""
+
+    def __init__(self, *, most: int = STREAMS) -> None:
+        self.counted: Callable[[int], None] = lambda _: None
+        self.running = asyncio.Semaphore(RUNNING)
+        self.shared: dict[Hashable, Any] = {}
+        self._most = most
+        self._places: set[Place] = set()
+        self._followers: set[Follower] = set()
+        self._settled = Settled()
+        self._turn = asyncio.Lock()
+        self._looks = 0
+        self._bell = Wake()
+        self._rung = False
+        self._closed = False
+
+    @property
+    def upto(self) -> int:
+        """Up to this number every event that will ever be seen is in the database. To be asked after `settle`."""
+        return self._settled.upto or 0
+
+    @property
+    def open(self) -> int:
+        """How many streams and sockets are open."""
+        return len(self._places)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def ring(self) -> None:
+        """Says that a build has changed. To be called after the commit."""
+        self._rung = True
+        self._bell.wake()
+
+    def take(self, credential: str, end: Callable[[End], None]) -> Place:
+        """A place for one who has just been let in. Raises Unavailable when there are too many, and while the process stops."""
+        if self._closed or len(self._places) >= self._most:
+            raise Unavailable("There are too many streams; try again in a moment." if not self._closed else "The service restarts.")
+        place = Place(digest(credential), end)
+        self._places.add(place)
+        self.counted(len(self._places))
+        return place
+
+    def leave(self, place: Place) -> None:
+        self._places.discard(place)
+        self.counted(len(self._places))
+
+    def follow(self, follower: Follower, after: int) -> None:
+        """From now on the follower is offered what comes after this number, which is not below `upto`."""
+        follower.after = after
+        self._followers.add(follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        self._followers.discard(follower)
+
+    def close(self) -> None:
+        """The process stops: every stream ends."""
+        self._closed = True
+        for place in list(self._places):
+            place.end(End.STOPPING)
+
+    async def settle(self, database: Database) -> None:
+        """Has `upto` be what it is now. Those who ask at once share one look. Raises Unavailable."""
+        before = self._looks
+        async with self._turn:
+            # One that began after this was asked will do.
+            if self._looks == before:
+                await self._look(database)
+
+    async def run(self, database: Database) -> None:
+        """Reads and tells for ever."""
+        notices = Notices(database, CHANNEL, self._bell.wake)
+        listening = asyncio.create_task(notices.keep_listening(), name="live notices")
+        try:
+            checked = time.monotonic()
+            while True:
+                await self._bell.woken(POLL_SECONDS)
+                if self._rung:
+                    self._rung = False
+                    await notices.tell()
+                try:
+                    if self._followers:
+                        await self.settle(database)
+                    if time.monotonic() - checked >= CHECK_SECONDS:
+                        checked = time.monotonic()
+                        await self.check(database)
+                except Exception as error:
+                    if not isinstance(error, Unavailable) and not is_unavailable(error):
+                        raise
+                    # Nothing is missed: the next look goes on from where the last one came to.
+                    log.warning("cannot look", error=type(error).__name__)
+                    await asyncio.sleep(POLL_SECONDS)
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+    async def check(self, database: Database) -> None:
+        """Ends the streams of tokens that are gone and of users who are blocked: a statement for so many tokens."""
+        digests = sorted({place.digest for place in self._places})
+        good: set[str] = set()
+        for start in range(0, len(digests), DIGESTS):
+            async with database.reading() as session:
+                good.update(row[0] for row in await session.read(users.good_digests(digests[start : start + DIGESTS])))
+        asked = set(digests)
+        for place in list(self._places):
+            if place.digest in asked and place.digest not in good:
+                place.end(End.NO_VIEWER)
+
+    async def _look(self, database: Database) -> None:
+        self._looks += 1
+        if not self._followers or self._settled.upto is None:
+            newest = await self._settled.newest(database)
+            # Nobody is to be told, and whoever comes next reads from the table what came meanwhile; but who came during this look
+            # counts on being told of all that follows the number of before it.
+            if not self._followers:
+                self._settled.begin(newest)
+                return
+        changes, again = await self._settled.read(database)
+        for change in changes:
+            for follower in self._followers:
+                follower.offer(change)
+        if again is not None:
+            if again:
+                asyncio.get_running_loop().call_later(again, self._bell.wake)
+            else:
+                self._bell.wake()

@@ -1,0 +1,127 @@
+"""What a request from outside says: its headers, its JSON, the operation in it. For both the HTTP door and the WebSocket door."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from graph import limits
+from graph.errors import Code
+
+PARAMETERS = 1_000
+
+
+class Refused(Exception):
+    """A request that is answered without asking the graph."""
+
+    def __init__(self, status: int, message: str, code: Code = Code.BAD_REQUEST, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    query: str
+    variables: dict[str, Any]
+    operation_name: str | None
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Lower-case names; of a name sent several times, the values joined by commas as RFC 9110 section 5.3 reads them."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
+
+
+def credential_of(headers: Mapping[str, str]) -> str | None:
+    """The token of PRIVATE-TOKEN, else of `Authorization: Bearer`."""
+    if token := headers.get("private-token"):
+        return token
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+async def body_of(receive: Receive, headers: Mapping[str, str]) -> bytes:
+    """The whole body; refused as soon as it is announced or found to be over the limit."""
+    too_long = Refused(413, f"The body is over {limits.BODY_BYTES:,} bytes.", Code.LIMIT_EXCEEDED, connection="close")
+    announced = headers.get("content-length", "")
+    if announced.isascii() and announced.isdigit() and (len(announced) > 12 or int(announced) > limits.BODY_BYTES):
+        raise too_long
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > limits.BODY_BYTES:
+            raise too_long
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+def from_url(query_string: bytes) -> Request:
+    if len(query_string) > limits.BODY_BYTES:
+        raise Refused(414, f"The URL is over {limits.BODY_BYTES:,} bytes; use POST.", Code.LIMIT_EXCEEDED)
+    try:
+        text = query_string.decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS)
+    except ValueError:
+        raise Refused(400, f"The URL's parameters are not UTF-8, or more than {PARAMETERS:,}.") from None
+    given: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in ("query", "operationName", "variables", "extensions"):
+            if name in given:
+                raise Refused(400, f"`{name}` is given twice.")
+            given[name] = value
+    for name in ("variables", "extensions"):
+        if name in given:
+            given[name] = json_of(given[name].encode(), f"`{name}`")
+    return request_of(given)
+
+
+def json_of(text: bytes, what: str) -> object:
+    try:
+        value: object = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise Refused(400, f"{what} is not JSON in UTF-8.") from None
+    level: Iterable[Any] = [value]
+    for _ in range(limits.JSON_DEPTH):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return value
+    raise Refused(400, f"{what} is nested deeper than {limits.JSON_DEPTH} levels.", Code.LIMIT_EXCEEDED)
+
+
+def request_of(given: object) -> Request:
+    """The parameters of the specification's section 5.1; others are ignored, as it asks."""
+    if isinstance(given, list):
+        raise Refused(400, "Batches are not served: send one operation in a request.")
+    if not isinstance(given, dict):
+        raise Refused(400, "The body is not a JSON object.")
+    query, name = given.get("query"), given.get("operationName")
+    variables, extensions = given.get("variables"), given.get("extensions")
+    if not isinstance(query, str) or not query:
+        raise Refused(400, "`query` is missing, or is not a text.")
+    if not isinstance(name, str | None):
+        raise Refused(400, "`operationName` is not a text.")
+    if not isinstance(variables, dict | None):
+        raise Refused(400, "`variables` is not an object.")
+    if not isinstance(extensions, dict | None):
+        raise Refused(400, "`extensions` is not an object.")
+    return Request(query, variables or {}, name or None)

@@ -1,0 +1,92 @@
+"""Server-Sent Events: the distinct connections mode of GraphQL over SSE (https://github.com/enisdenjo/graphql-sse, PROTOCOL.md).
+
+    event: next        an answer, as JSON in `data`; `id` is the `seq` of the event, to be given back as `afterSeq` or as the header
+                       Last-Event-ID
+    event: complete    the end; a connection that ends without it was cut, and the stream is to be resumed
+    :                  nothing, each 15 seconds, so that nothing between takes the connection for a dead one
+
+What goes wrong before a stream begins comes with its HTTP status and as JSON. A page of a browser reads these streams with `fetch`, since
+EventSource cannot send the header with the credential.
+"""
+
+import asyncio
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Send
+
+from graph.answers import result_of
+from graph.rules.finding import as_id
+from graph.subscribing import Stream
+
+EVENT_STREAM = "text/event-stream"
+KEEP_ALIVE_SECONDS = 15.0
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    # nginx would keep the events until its buffer is full.
+    (b"x-accel-buffering", b"no"),
+]
+COMPLETE = b"event: complete\ndata:\n\n"
+NOTHING = b":\n\n"
+
+
+def last_event(header: str | None) -> int | None:
+    """The sequence number in Last-Event-ID, if there is one."""
+    return as_id(header) if header else None
+
+
+async def send_once(body: dict[str, Any], send: Send) -> None:
+    """The one answer of a query or a mutation."""
+    await _begin(send)
+    await _write(send, _next(None, body) + COMPLETE, more=False)
+
+
+async def send_events(stream: Stream, request_id: str, receive: Receive, send: Send) -> None:
+    """The events of a subscription, until it ends or the client goes."""
+    telling = asyncio.create_task(_tell(stream, request_id, send))
+    leaving = asyncio.create_task(_left(receive))
+    try:
+        await asyncio.wait((telling, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stream.close()
+        for task in (telling, leaving):
+            task.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        await asyncio.gather(telling, return_exceptions=True)
+    if not telling.cancelled() and (error := telling.exception()) is not None:
+        raise error
+
+
+async def _tell(stream: Stream, request_id: str, send: Send) -> None:
+    await _begin(send)
+    await _write(send, NOTHING)
+    while True:
+        told = await stream.next(KEEP_ALIVE_SECONDS)
+        if told is not None:
+            await _write(send, _next(told.seq, result_of(told.outcome, request_id)))
+        elif not stream.ended:
+            await _write(send, NOTHING)
+        if stream.ended:
+            break
+    await _write(send, COMPLETE, more=False)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _begin(send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+
+
+async def _write(send: Send, data: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def _next(seq: int | None, body: dict[str, Any]) -> bytes:
+    # JSON has no line breaks outside its texts, and there they are escaped.
+    mark = b"" if seq is None else b"id: %d\n" % seq
+    return b"event: next\n" + mark + b"data: " + orjson.dumps(body) + b"\n\n"

@@ -1,0 +1,279 @@
+"""Subscriptions over a real server: Server-Sent Events and WebSockets, and what a stop does to them."""
+
+import asyncio
+import json
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
+
+from graph.context import Services
+from storage import tables
+from storage.database import Database
+from tests.make import Make, token_of
+from tests.reliability.served import served
+
+CHANGED = "subscription($after: String) { buildChanged(afterSeq: $after) { seq to build { databaseId } } }"
+UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"
+PROTOCOL = Subprotocol("graphql-transport-ws")
+
+
+@dataclass
+class Forge:
+    """Servers over one database, and a project with builds in it."""
+
+    urls: list[str]
+    processes: list[subprocess.Popen[str]]
+    owner: tables.User
+    builds: list[tables.Build]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"PRIVATE-TOKEN": token_of(self.owner)}
+
+    async def start(self, number: int, *, server: int = 0) -> None:
+        """Says of a build that it runs."""
+        build = self.builds[number]
+        sent = {"projectPath": str(build.project_id), "databaseId": build.id, "status": "RUNNING"}
+        async with httpx.AsyncClient(headers=self.headers) as client:
+            answer = await client.post(f"{self.urls[server]}/graphql", json={"query": UPDATE, "variables": {"i": sent}})
+        assert answer.json() == {"data": {"updateBuild": {"userErrors": []}}}
+
+    @asynccontextmanager
+    async def stream(self, query: str = CHANGED, *, server: int = 0, **variables: Any) -> AsyncIterator["Events"]:
+        async with httpx.AsyncClient(headers={**self.headers, "Accept": "text/event-stream"}, timeout=10) as client:
+            sent = {"query": query, "variables": variables}
+            async with client.stream("POST", f"{self.urls[server]}/graphql", json=sent) as response:
+                assert response.status_code == 200
+                assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+                assert response.headers["cache-control"] == "no-store"
+                yield Events(response.aiter_lines())
+
+    @asynccontextmanager
+    async def socket(self, *, init: Any = None, protocols: tuple[str, ...] = (PROTOCOL,)) -> AsyncIterator["Socket"]:
+        address = self.urls[0].replace("http", "ws", 1) + "/graphql"
+        async with connect(address, subprotocols=[Subprotocol(name) for name in protocols] or None, proxy=None) as connection:
+            socket = Socket(connection)
+            if init is not None:
+                await socket.send(type="connection_init", payload=init)
+                assert await socket.next() == {"type": "connection_ack"}
+            yield socket
+
+
+class Events:
+    """What comes on a stream."""
+
+    def __init__(self, lines: AsyncIterator[str]) -> None:
+        self._lines = lines
+
+    async def next(self) -> tuple[str, str | None, Any]:
+        """(event, id, data)"""
+        found: dict[str, str] = {}
+        async for line in self._lines:
+            name, _, value = line.partition(":")
+            if line == "" and found:
+                return found["event"], found.get("id"), json.loads(found["data"]) if found["data"] else None
+            if name:
+                found[name] = value.strip()
+        raise AssertionError("the stream was cut")
+
+    async def builds(self, number: int) -> list[int]:
+        found = []
+        for _ in range(number):
+            kind, mark, data = await self.next()
+            assert kind == "next"
+            assert mark == data["data"]["buildChanged"]["seq"]
+            found.append(data["data"]["buildChanged"]["build"]["databaseId"])
+        return found
+
+
+class Socket:
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    async def send(self, **message: Any) -> None:
+        await self.connection.send(json.dumps(message))
+
+    async def next(self) -> Any:
+        async with asyncio.timeout(10):
+            return json.loads(await self.connection.recv())
+
+    async def closed(self) -> int:
+        """The code with which it closes."""
+        with pytest.raises(ConnectionClosed) as found:
+            while True:
+                await self.next()
+        assert found.value.rcvd is not None
+        return found.value.rcvd.code
+
+
+def folder(place: Path, name: str) -> Path:
+    """A new folder."""
+    (place / name).mkdir()
+    return place / name
+
+
+async def filled(services: Services, make: Make) -> tuple[tables.User, list[tables.Build]]:
+    owner = await make.user("olga")
+    project = await make.project(owner=owner, builds_enabled=True)
+    return owner, [await make.build(project, "f" * 40) for _ in range(8)]
+
+
+@pytest.fixture
+async def forge(database_url: str, services: Services, make: Make, tmp_path: Path) -> AsyncIterator[Forge]:
+    """One server."""
+    owner, builds = await filled(services, make)
+    with served(folder(tmp_path, "data"), database_url) as one:
+        yield Forge([one.url], [one.process], owner, builds)
+
+
+@pytest.fixture
+def only(dialect: str) -> None:
+    if dialect == "postgresql":
+        pytest.skip("the door is the same")
+
+
+@pytest.mark.usefixtures("only")
+class TestServerSentEvents:
+    async def test_events_resumed_and_stopped(self, forge: Forge) -> None:
+        async with forge.stream() as events:
+            for number in range(3):
+                await forge.start(number)
+            assert await events.builds(3) == [build.id for build in forge.builds[:3]]
+        async with forge.stream(after="1") as again, forge.stream() as other:
+            assert await again.builds(2) == [build.id for build in forge.builds[1:3]]
+            async with httpx.AsyncClient() as client:
+                assert "forgefront_graphql_streams 2.0" in (await client.get(f"{forge.urls[0]}/-/metrics")).text
+            forge.processes[0].send_signal(signal.SIGTERM)
+            assert await again.next() == ("complete", None, None)
+            assert await other.next() == ("complete", None, None)
+        assert forge.processes[0].wait(10) == 0
+
+    async def test_what_is_no_stream(self, forge: Forge) -> None:
+        """One server for all of it, since it takes a second to start."""
+        async with forge.stream("{ viewer { username } }") as events:
+            assert await events.next() == ("next", None, {"data": {"viewer": {"username": "olga"}}})
+            assert await events.next() == ("complete", None, None)
+        url, accept = f"{forge.urls[0]}/graphql", {"Accept": "text/event-stream"}
+        async with httpx.AsyncClient(headers=forge.headers) as client:
+            for given in ({}, {"Accept": "application/json"}, {"Accept": "application/graphql-response+json"}):
+                answer = await client.post(url, json={"query": CHANGED}, headers=given)
+                assert answer.status_code == 406
+                assert "text/event-stream" in answer.json()["errors"][0]["message"]
+            answer = await client.post(url, json={"query": "subscription { nothing }"}, headers=accept)
+            assert (answer.status_code, answer.json()["errors"][0]["extensions"]["code"]) == (400, "BAD_REQUEST")
+            answer = await client.get(url, params={"query": "mutation { a }"}, headers=accept)
+            assert answer.status_code == 400
+            answer = await client.get(url, params={"query": CHANGED})
+            assert answer.status_code == 405
+        async with httpx.AsyncClient(headers=accept) as client:
+            assert (await client.post(url, json={"query": CHANGED})).status_code == 401
+        await forge.start(0)
+        await forge.start(1)
+        async with (
+            httpx.AsyncClient(headers={**forge.headers, **accept, "Last-Event-ID": "1"}) as client,
+            client.stream("GET", url, params={"query": CHANGED}) as response,
+        ):
+            assert await Events(response.aiter_lines()).builds(1) == [forge.builds[1].id]
+
+
+class TestProcesses:
+    async def test_two_servers_tell_of_each_other(
+        self, database_url: str, dialect: str, services: Services, make: Make, tmp_path: Path
+    ) -> None:
+        if dialect == "sqlite":
+            pytest.skip("it has one server process")
+        owner, builds = await filled(services, make)
+        with served(folder(tmp_path, "one"), database_url) as one, served(folder(tmp_path, "two"), database_url) as two:
+            forge = Forge([one.url, two.url], [one.process, two.process], owner, builds)
+            async with forge.stream(server=0) as first, forge.stream(server=1) as second:
+                await asyncio.gather(*(forge.start(number, server=number % 2) for number in range(8)))
+                seen = await first.builds(8)
+                assert await second.builds(8) == seen
+            assert sorted(seen) == sorted(build.id for build in builds)
+            async with forge.stream(server=1, after="0") as again:
+                assert await again.builds(8) == seen
+
+
+@pytest.mark.usefixtures("only")
+class TestSockets:
+    async def test_operations(self, forge: Forge) -> None:
+        async with forge.socket(init={"Authorization": f"Bearer {token_of(forge.owner)}"}) as socket:
+            await socket.send(type="ping")
+            assert await socket.next() == {"type": "pong"}
+            await socket.send(type="subscribe", id="q", payload={"query": "{ viewer { username } }"})
+            assert await socket.next() == {"type": "next", "id": "q", "payload": {"data": {"viewer": {"username": "olga"}}}}
+            assert await socket.next() == {"type": "complete", "id": "q"}
+            for id, query in (("e", "{ nothing }"), ("f", None)):
+                await socket.send(type="subscribe", id=id, payload={"query": query})
+                message = await socket.next()
+                assert (message["type"], message["id"], message["payload"][0]["extensions"]["code"]) == ("error", id, "BAD_REQUEST")
+            await socket.send(type="subscribe", id="s", payload={"query": CHANGED, "variables": {"after": "0"}})
+            await forge.start(0)
+            message = await socket.next()
+            assert (message["type"], message["id"]) == ("next", "s")
+            assert message["payload"]["data"]["buildChanged"]["build"]["databaseId"] == forge.builds[0].id
+            await socket.send(type="complete", id="s")
+            await forge.start(1)
+            await socket.send(type="subscribe", id="s", payload={"query": CHANGED, "variables": {"after": "1"}})
+            assert (await socket.next())["payload"]["data"]["buildChanged"]["seq"] == "2"
+            await socket.send(type="subscribe", id="s", payload={"query": CHANGED})
+            assert await socket.closed() == 4409
+        async with forge.socket(init={"PRIVATE-TOKEN": token_of(forge.owner)}) as socket:
+            forge.processes[0].send_signal(signal.SIGTERM)
+            assert await socket.closed() == 1012
+        assert forge.processes[0].wait(10) == 0
+
+    async def test_what_closes_one(self, forge: Forge, services: Services) -> None:
+        good = {"PRIVATE-TOKEN": token_of(forge.owner)}
+        for protocols in (("graphql-ws",), ()):
+            with pytest.raises(InvalidStatus) as refused:
+                async with forge.socket(protocols=protocols):
+                    pass
+            assert refused.value.response.status_code == 403
+        for first, code in (
+            ({"type": "subscribe", "id": "a", "payload": {"query": CHANGED}}, 4401),
+            ({"type": "connection_init", "payload": {"PRIVATE-TOKEN": "wrong"}}, 4403),
+            ({"type": "connection_init"}, 4403),
+            ({"type": "connection_init", "payload": []}, 4400),
+            ({"type": 1}, 4400),
+        ):
+            async with forge.socket() as socket:
+                await socket.send(**first)  # type: ignore[arg-type]
+                assert await socket.closed() == code
+        for second, code in (
+            ({"type": "connection_init", "payload": good}, 4429),
+            ({"type": "start", "id": "a"}, 4400),
+            ({"type": "subscribe", "payload": {"query": CHANGED}}, 4400),
+        ):
+            async with forge.socket(init=good) as socket:
+                await socket.send(**second)  # type: ignore[arg-type]
+                assert await socket.closed() == code
+        async with forge.socket(init=good) as socket:
+            for number in range(51):
+                await socket.send(type="subscribe", id=str(number), payload={"query": CHANGED})
+            assert await socket.closed() == 4429
+        async with forge.socket() as silent, forge.socket(init=good) as socket:
+            await socket.connection.send(b"\x00")
+            assert await socket.closed() == 4400
+            assert await silent.closed() == 4408
+        async with forge.socket(init=good) as socket, forge.stream() as events:
+            database: Database = services.database
+            async with database.writing() as session:
+                owner = await session.get(tables.User, forge.owner.id)
+                owner.state = tables.UserState.BLOCKED
+                await session.commit()
+            async with asyncio.timeout(5):
+                assert await socket.closed() == 4403
+                kind, _, data = await events.next()
+                assert (kind, data["errors"][0]["extensions"]["code"]) == ("next", "UNAUTHENTICATED")
+                assert (await events.next())[0] == "complete"
