@@ -4,6 +4,7 @@ Every row of the route table is called with each of its parameters spoiled in tu
 administrator and by somebody who is none. The rows come from the table, so that new ones are covered by themselves.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -208,16 +209,18 @@ async def raw(api: Api, viewer: tables.User | None, method: str, path: str, quer
         "headers": headers,
     }
     messages: list[Any] = []
+    unread = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
+        # Who has sent all waits for the answer.
+        return unread.pop() if unread else await asyncio.Future()
 
     async def send(message: Any) -> None:
         messages.append(message)
 
     await api.door(scope, receive, send)
-    start, rest = messages
-    return httpx.Response(start["status"], headers=start["headers"], content=rest["body"])
+    start, *pieces = messages
+    return httpx.Response(start["status"], headers=start["headers"], content=b"".join(piece["body"] for piece in pieces))
 
 
 def as_json(parameters: dict[str, Any], name: str, literal: str) -> bytes:
