@@ -105,7 +105,8 @@ def to_many(
 ) -> Any:
     """The rows whose foreign key names this one, as a keyset connection.
 
-    `filter` is an input type whose `conditions()` gives SQL conditions; `ordering` an input type whose `order()` gives an Order, and
+    `filter` is an input type whose `conditions()` gives SQL conditions, and whose `needs`, where it has them, are further actions required
+    of the viewer on each parent; `ordering` an input type whose `order()` gives an Order, and
     whose `conditions()`, where it has one, leaves out rows that have no place in that order;
     `action` is required of the viewer on each parent; `seen` gives those rows of all pages of a level that the viewer may see, and the
     others are left out of their pages.
@@ -116,6 +117,8 @@ def to_many(
         context: Context = info.context
         if action is not None:
             await require(context, action, root)
+        for more in getattr(arguments.get("filter"), "needs", ()):
+            await require(context, more, root)
         asked = narrowed(listing, arguments)
         window = window_of(arguments)
 

@@ -1,10 +1,16 @@
 """What a group may be called, and how it is kept from changing under a change."""
 
+from collections.abc import Collection
+
+from sqlmodel import col
+
 from graph.context import Context
 from graph.errors import NotFound, Taken
 from graph.rules import naming
+from graph.rules.policy import Action, may, seen_projects
 from storage import tables
 from storage.tables import namespaces
+from storage.tables import projects as project_statements
 
 LONGEST_DESCRIPTION = 255
 
@@ -32,3 +38,12 @@ async def hold(context: Context, group: tables.Namespace) -> tables.Namespace:
     if held is None:
         raise NotFound("Group")
     return held
+
+
+async def projects_where(context: Context, group: tables.Namespace, actions: Collection[Action]) -> list[int]:
+    """The ids of the group's projects in which the viewer may do all of this, without archived ones. A few statements, whatever their
+    number."""
+    kept = project_statements.ids_in_namespace(group.id).where(~col(tables.Project.archived))
+    seen = await seen_projects(context, await context.all(kept))
+    projects = await context.rows_by_id(tables.Project).get_many(sorted(seen))
+    return [key for key, project in projects.items() if all([await may(context, action, project) for action in actions])]

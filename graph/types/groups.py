@@ -19,6 +19,7 @@ from graph.rules import members as member_rules
 from graph.rules.policy import Action, group_level, may, require, visible_groups
 from graph.types.inputs import given, sent, value_or
 from graph.types.members import AccessLevel, GroupMember
+from graph.types.merge_requests import GroupMergeRequests
 from graph.types.projects import Project, ProjectFilter, ProjectOrder, listing_of
 from storage import tables
 from storage.tables import members, namespaces
@@ -44,7 +45,7 @@ class GroupAbilities:
 
 
 @entity(tables.Namespace, name="Group", description="People with common projects.")
-class Group(Node):
+class Group(Node, GroupMergeRequests):
     database_id: int = column(tables.Namespace.id, description="The v3 id.")
     name: str = column(description="The name, in words.")
     path: str = column(description="The first segment of its projects' full paths.")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 from sqlmodel import col
 
-from graph.connections import Connection, Order, OrderDirection, UncountedConnection, Window
+from graph.connections import Connection, Listing, Order, OrderDirection, Page, UncountedConnection, Window
 from graph.context import Context, Info
-from graph.declare import Node, column, entity, names_of, order_of, to_many, to_one
-from graph.rules import commits, finding, merge_requests, proposing
+from graph.declare import Node, column, connection_field, entity, names_of, narrowed, order_of, to_many, to_one, window_of
+from graph.rules import commits, finding, groups, merge_requests, proposing
 from graph.rules.merge_requests import Blocker
 from graph.rules.policy import Action, may, require, seen_projects
 from graph.rules.states import in_progress
@@ -19,7 +19,9 @@ from graph.types.commits import Commit, DiffEntry
 from graph.types.diff_stats import DiffStat
 from graph.types.inputs import DateTimeRange
 from graph.types.labels import Label
+from graph.types.lead_times import MergeRequestLeadTime
 from graph.types.notes import MergeRequestNotes
+from graph.types.rollups import RollupState
 from graph.types.users import User
 from storage import tables
 from storage.tables import issues as issue_statements
@@ -69,6 +71,9 @@ class MergeRequestFilter:
     assignee_username: list[str] | None = strawberry.field(description="Assigned to one of these users.", default=None)
     merge_when_build_succeeds: bool | None = strawberry.field(description="Waiting for their builds, or not.", default=None)
     search: str | None = strawberry.field(description="With this text in the title.", default=None)
+    head_state: list[RollupState] | None = strawberry.field(  # type: ignore[valid-type]
+        description="Whose newest commit's checks come to one of these; for who may see the checks of commits.", default=None
+    )
     created: DateTimeRange | None = strawberry.field(description="Opened in this time.", default=None)
     updated: DateTimeRange | None = strawberry.field(description="Last changed in this time.", default=None)
     merged: DateTimeRange | None = strawberry.field(description="Merged in this time.", default=None)
@@ -94,11 +99,18 @@ class MergeRequestFilter:
             found.append(col(row.merge_when_build_succeeds).is_(self.merge_when_build_succeeds))
         if self.search is not None:
             found.append(col(row.title).icontains(self.search, autoescape=True))
+        if self.head_state is not None:
+            found.append(statements.with_head_state([str(state) for state in self.head_state]))
         spans: list[tuple[Any, Any]] = [(row.created_at, self.created), (row.updated_at, self.updated), (row.merged_at, self.merged)]
         for moment, span in spans:
             if span is not None:
                 found += span.conditions(moment)
         return found
+
+    @property
+    def needs(self) -> tuple[Action, ...]:
+        """What one must be allowed to do in a project to sort its merge requests out like this."""
+        return () if self.head_state is None else (Action.READ_CHECKS,)
 
 
 @strawberry.type(description="What the viewer may do with a merge request, in the state that it is in.")
@@ -123,7 +135,7 @@ async def _commit(context: Context, row: tables.MergeRequest, oid: str | None) -
     project_key="project_id",
     action=Action.READ_MERGE_REQUEST,
 )
-class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing):
+class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLeadTime):
     database_id: int = column(tables.MergeRequest.id, description="The v3 id.")
     iid: int = column(description="The number within the project.")
     project_id: int = column(description="The v3 id of the project that it would go into.")
@@ -245,6 +257,26 @@ class ProjectMergeRequests:
         project: Any = self
         await require(info.context, Action.READ_MERGE_REQUEST, project)
         return await finding.within(info.context, tables.MergeRequest, project, iid=iid, database_id=database_id)  # type: ignore[return-value]
+
+
+async def _of_group(root: Any, info: Info, **arguments: Any) -> Page:
+    context, wanted = info.context, arguments["filter"]
+    actions = (Action.READ_MERGE_REQUEST, *(wanted.needs if wanted is not None else ()))
+    ids = await groups.projects_where(context, root, actions)
+    listing = Listing(tables.MergeRequest, NEWEST_FIRST, (col(tables.MergeRequest.project_id).in_(ids),))
+    return await narrowed(listing, arguments).page(context, window_of(arguments))
+
+
+@strawberry.type
+class GroupMergeRequests:
+    """The part of a group that is about merge requests."""
+
+    merge_requests: Connection[MergeRequest] = connection_field(
+        _of_group,
+        filter=MergeRequestFilter,
+        ordering=MergeRequestOrder,
+        description="The merge requests into its projects, of those where the viewer may see them and that are not archived, newest first.",
+    )
 
 
 @strawberry.type

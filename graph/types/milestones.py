@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 from sqlmodel import col
 
-from graph.connections import Connection, Order
+from graph.connections import Connection, Listing, Order
 from graph.context import Context, Info
-from graph.declare import Node, column, entity, to_many, to_one
+from graph.declare import Node, column, connection_field, entity, narrowed, to_many, to_one, window_of
 from graph.errors import Taken
 from graph.mutations import mutation
 from graph.rules import finding, issues, milestones, naming
 from graph.rules.policy import Action, may, require
 from graph.rules.states import MilestoneEvent
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
-from graph.types.issues import Issue, IssueFilter, IssueOrder
+from graph.types.issues import Issue, IssueFilter, IssueOrder, IssueState
 from graph.types.merge_requests import MilestoneMergeRequests
 from storage import tables
-from storage.tables import IssueState
 from storage.tables import issues as issue_statements
 
 if TYPE_CHECKING:
@@ -32,6 +31,26 @@ MilestoneStateEvent = strawberry.enum(MilestoneEvent, name="MilestoneStateEvent"
 @strawberry.type(description="What the viewer may do with a milestone.")
 class MilestoneAbilities:
     update: bool = strawberry.field(description="Change, close and activate it.")
+
+
+STATES: Any = Annotated[
+    list[IssueState] | None,  # type: ignore[valid-type]
+    strawberry.argument(description="Only those in one of these states."),
+]
+ISSUES = Listing(tables.Issue, Order(tables.Issue.id, descending=True), parent=tables.Issue.milestone_id)
+
+
+async def _issues(root: Any, info: Info, **arguments: Any) -> Any:
+    context, window, states = info.context, window_of(arguments), arguments["state"]
+    await require(context, Action.READ_ISSUE, root)
+    asked = narrowed(ISSUES, arguments)
+    if states is not None:
+        asked = asked.where(col(tables.Issue.state).in_(states))
+
+    async def fetch(ids: list[int]) -> dict[int, Any]:
+        return await asked.pages(context, window, ids)
+
+    return await context.loader(("issues of milestones", repr(arguments)), fetch).get(root.id)
 
 
 @entity(
@@ -53,12 +72,11 @@ class Milestone(Node, MilestoneMergeRequests):
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.Milestone.project_id, description="Where it belongs."
     )
-    issues: Connection[Issue] = to_many(
-        tables.Issue.milestone_id,
-        order_by=Order(tables.Issue.id, descending=True),
+    issues: Connection[Issue] = connection_field(
+        _issues,
         filter=IssueFilter,
         ordering=IssueOrder,
-        action=Action.READ_ISSUE,
+        more={"state": (STATES, None)},
         description="The issues that count to it, the newest id first.",
     )
 
@@ -69,12 +87,12 @@ class Milestone(Node, MilestoneMergeRequests):
     @strawberry.field(description="How many of its issues are open; null where the viewer may not see issues.")
     async def open_issues_count(self, info: Info) -> int | None:
         counts = await _counts(info.context, self)
-        return None if counts is None else counts.get(IssueState.OPENED, 0)
+        return None if counts is None else counts.get(tables.IssueState.OPENED, 0)
 
     @strawberry.field(description="How many of its issues are closed; null where the viewer may not see issues.")
     async def closed_issues_count(self, info: Info) -> int | None:
         counts = await _counts(info.context, self)
-        return None if counts is None else counts.get(IssueState.CLOSED, 0)
+        return None if counts is None else counts.get(tables.IssueState.CLOSED, 0)
 
     @strawberry.field(
         description="The share of closed issues in whole per cent, rounded down; 0 without issues, null where the viewer may not see them."
@@ -88,7 +106,7 @@ class Milestone(Node, MilestoneMergeRequests):
         return MilestoneAbilities(update=await may(info.context, Action.ADMIN_MILESTONE, self))
 
 
-async def _counts(context: Context, milestone: Any) -> Mapping[IssueState, int] | None:
+async def _counts(context: Context, milestone: Any) -> Mapping[tables.IssueState, int] | None:
     return await issues.counts(context, milestone, issue_statements.by_milestone_and_state)
 
 

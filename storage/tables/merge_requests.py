@@ -9,7 +9,9 @@ from sqlalchemy import JSON, ColumnElement, Delete, Index, Select, UniqueConstra
 from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp, now, words
+from storage.tables import rolled
 from storage.tables.base import Dated, Row, long_text, refers
+from storage.tables.commits import Commit
 from storage.tables.labels import Label, MergeRequestLabel
 from storage.tables.milestones import Milestone
 from storage.tables.projects import Project
@@ -193,6 +195,22 @@ def with_any_label(titles: list[str]) -> ColumnElement[bool]:
 def with_milestone(titles: list[str]) -> ColumnElement[bool]:
     """The condition that a merge request's milestone has one of these titles."""
     return exists().where(col(Milestone.id) == col(MergeRequest.milestone_id), col(Milestone.title).in_(titles))
+
+
+def with_head_state(states: Collection[str]) -> ColumnElement[bool]:
+    """The condition that the checks of the newest commit, where it was pushed to, come to one of these words of `RollupState`."""
+    row = MergeRequest
+    found: ColumnElement[bool] = rolled.state(col(row.source_project_id), col(row.head_oid), row).in_(states)
+    return found
+
+
+def first_authored(merge_request_ids: list[int]) -> Select[int, datetime]:
+    """(merge request id, when the first of its commits was written) for those whose commits the index has."""
+    link = MergeRequestCommit
+    joined = select(col(link.merge_request_id), func.min(col(Commit.authored_at))).select_from(link)
+    joined = joined.join(MergeRequest, col(MergeRequest.id) == col(link.merge_request_id))
+    joined = joined.join(Commit, and_(col(Commit.project_id) == col(MergeRequest.project_id), col(Commit.oid) == col(link.oid)))
+    return joined.where(col(link.merge_request_id).in_(merge_request_ids)).group_by(col(link.merge_request_id))
 
 
 def open_equal(source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> Select[MergeRequest]:
