@@ -33,6 +33,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graph import sockets, streaming
 from graph.answers import entry_of, never_ran, result_of
+from graph.caller import RECEIVE
 from graph.errors import Code
 from graph.execute import Graph, Outcome
 from graph.requests import Refused, Request, body_of, credential_of, from_url, headers_of, json_of, request_of
@@ -77,6 +78,7 @@ def door(graph: Graph) -> ASGIApp:
             kind = graph.kind_of(request.query, request.operation_name) if streams or scope["method"] == "GET" else None
             if scope["method"] == "GET" and kind not in (None, "query", *(["subscription"] if streams else ())):
                 raise Refused(405, "GET serves queries alone; send this operation with POST.", allow="POST")
+            RECEIVE.set(receive)
             outcome = await _run(graph, request, headers, request_id, follow=streams and kind == "subscription")
             if isinstance(outcome, Stream):
                 await streaming.send_events(outcome, request_id, receive, send)

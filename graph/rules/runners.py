@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from graph.caller import staying
 from graph.context import Context, Machine, Services
 from graph.errors import Forbidden, Invalid, NotAllowed, NotFound
 from graph.rules import builds, finding, machines, naming, traces
@@ -187,14 +188,16 @@ async def claim(context: Context, machine: Machine, about: About, seconds: float
     said = about.columns()
     until = loop.time() + max(0.0, min(seconds, LONGEST_WAIT))
     found: tuple[tables.Build, str] | None = None
-    while machine.runner.active:
-        rings = line.rings
-        async with line.turn:
-            found = await _take(context, machine.runner)
-        left = until - loop.time()
-        if found is not None or left <= 0 or not line.may_wait():
-            break
-        await line.rung(rings, left)
+    async with staying() as gone:
+        # A build that is given to one who has hung up would wait for the end of its lease.
+        while machine.runner.active and not gone():
+            rings = line.rings
+            async with line.turn:
+                found = await _take(context, machine.runner)
+            left = until - loop.time()
+            if found is not None or left <= 0 or not line.may_wait():
+                break
+            await line.rung(rings, left)
     await _contact(context, machine.runner, said)
     return found
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from time import perf_counter
 from typing import Any
 
+import orjson
 import pytest
 from sqlalchemy import insert, select, text
 
@@ -15,6 +16,7 @@ from graph.context import Services
 from graph.errors import Forbidden, NotFound, Unauthenticated
 from graph.execute import Graph
 from graph.git_access import GitAccess
+from graph.http import door
 from graph.line import Line
 from graph.rules import runners as rules
 from storage import tables
@@ -477,6 +479,32 @@ class TestWaiting:
         graph.services.line.close()
         async with asyncio.timeout(2):
             assert await waiting is None
+
+    async def test_who_has_hung_up_gets_none(self, services: Services, make: Make) -> None:
+        serve = door(Graph(replace(services, line=Line(fresh=0.1, pause=0.2))))
+        project, token = await make.project(), make.runner_token(await make.runner())
+        query = "mutation { claimBuild(input: {waitSeconds: 20}) { build { databaseId } } }"
+        heard = [{"type": "http.disconnect"}, {"type": "http.request", "body": orjson.dumps({"query": query}), "more_body": False}]
+        waited = asyncio.Event()
+
+        async def receive() -> Any:
+            if len(heard) == 1:
+                waited.set()
+            return heard.pop()
+
+        async def send(message: Any) -> None:
+            pass
+
+        headers = [(b"content-type", b"application/json"), (b"private-token", token.encode())]
+        scope = {"type": "http", "method": "POST", "path": "/graphql", "query_string": b"", "headers": headers}
+        asked = asyncio.create_task(serve(scope, receive, send))
+        await waited.wait()
+        await asyncio.sleep(0.05)
+        build = await make.waiting_build(project)
+
+        async with asyncio.timeout(2):
+            await asked
+        assert (await row_of(make, build.id)).status is CheckStatus.PENDING
 
     async def test_the_many_look_once(self, services: Services, make: Make, statements: Statements) -> None:
         """50 runners that wait cost their own sign-ins, and one look for all of them."""

@@ -1,0 +1,30 @@
+"""Whether who asked is still there: for the few operations that wait, and would do in the end what nobody hears of."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+from starlette.types import Receive
+
+RECEIVE: ContextVar[Receive | None] = ContextVar("receive", default=None)
+"""What the door hears of its caller once it has read the request; None where nobody can go."""
+
+
+@asynccontextmanager
+async def staying() -> AsyncIterator[Callable[[], bool]]:
+    """Gives, for the length of the block, a function that says whether the caller has gone."""
+    receive = RECEIVE.get()
+    if receive is None:
+        yield lambda: False
+        return
+    listening = asyncio.create_task(_gone(receive))
+    try:
+        yield listening.done
+    finally:
+        listening.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
