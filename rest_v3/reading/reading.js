@@ -67,8 +67,8 @@ function callOf(path, method, call) {
   if (rows.length) details.append(parameterTable(rows));
   for (const [status, answer] of Object.entries(call.responses)) {
     details.append(make("p", `${status} ${answer.description}`));
-    const schema = answer.content["application/json"].schema;
-    if (!schema.$ref) details.append(make("pre", sketch(schema)));
+    const schema = Object.values(answer.content)[0].schema;
+    if (schema && !schema.$ref) details.append(make("pre", sketch(schema)));
   }
   return details;
 }

@@ -652,7 +652,7 @@ def test_the_whole_service(tmp_path: Path) -> None:
             assert http.post("/user/keys", data={"title": "mine", "key": public}).status_code == 201
             urls = [row["ssh_url_to_repo"] for row in http.get("/groups/demo").json()["projects"]]
         assert all(url.startswith(prefix.removesuffix("NAMESPACE/PROJECT.git")) for url in urls)
-        (url,) = (url for url in urls if "handbook" not in url)
+        (url,) = (url for url in urls if not url.endswith(("/handbook.git", "/pipeline.git")))
         (empty,) = (url for url in urls if "handbook" in url)
         identity = tmp_path / "identity"
         identity.write_bytes(KEYS["developer"].export_private_key())

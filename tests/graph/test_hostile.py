@@ -220,7 +220,9 @@ async def examples(attack: Attack) -> tuple[dict[str, str], list[str]]:
 
 
 def is_covered(kind: Any) -> bool:
-    return is_object_type(kind) and not kind.name.startswith("__") and kind is not graphql_schema.mutation_type
+    # What is followed is no query; its arguments are tried where streams are tested.
+    roots = (graphql_schema.mutation_type, graphql_schema.subscription_type)
+    return is_object_type(kind) and not kind.name.startswith("__") and kind not in roots
 
 
 ASKING = [
