@@ -438,7 +438,9 @@ class TestPushing:
         await until(lambda: forge.refs(project).get("refs/heads/alone") == oid)
         await until(lambda: not forge.ssh_door.lines)
         await forge.ssh_door.close()
-        assert (await forge.row(project)).last_activity_at > before
+        async with asyncio.timeout(10):
+            while (await forge.row(project)).last_activity_at <= before:
+                await asyncio.sleep(0.02)
 
 
 EMPTY_PACK = bytes.fromhex("5041434b0000000200000000029d08823bd8a8eab510ad6ac75c823cfd3ed31e")
