@@ -439,7 +439,7 @@ class TestPushing:
         await until(lambda: not forge.ssh_door.lines)
         await forge.ssh_door.close()
         async with asyncio.timeout(10):
-            while (await forge.row(project)).last_activity_at <= before:
+            while (await forge.row(project)).last_activity_at <= before:  # noqa: ASYNC110 - only the row tells
                 await asyncio.sleep(0.02)
 
 
