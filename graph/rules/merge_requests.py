@@ -278,7 +278,7 @@ async def commit_page(context: Context, merge_request: tables.MergeRequest, wind
 
 
 async def holding(context: Context, commit: ProjectCommit, window: Window) -> Page:
-    """The newest merge requests that bring a commit, of all projects whose merge requests the viewer sees."""
+    """The newest merge requests that bring a commit, or that it merged, of all projects whose merge requests the viewer sees."""
     seen = [*visible_projects(context), col(tables.Project.merge_requests_enabled)]
     listing = Listing(tables.MergeRequest, Order(tables.MergeRequest.id, descending=True))
     limit = window.offset + window.size + 1

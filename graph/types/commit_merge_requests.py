@@ -17,7 +17,8 @@ class CommitMergeRequests:
     """The part of a commit that is about merge requests."""
 
     @strawberry.field(
-        description="The merge requests that bring it, or brought it, of all projects whose merge requests the viewer sees; newest first."
+        description="The merge requests that bring it, or brought it, or that it merged, of all projects whose merge requests the viewer"
+        " sees; newest first."
     )
     async def merge_requests(
         self,

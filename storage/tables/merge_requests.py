@@ -5,7 +5,24 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Delete, Index, Select, UniqueConstraint, and_, delete, exists, func, or_, select, text, true
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Delete,
+    Index,
+    Select,
+    Subquery,
+    UniqueConstraint,
+    and_,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    text,
+    true,
+    union,
+)
 from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp, now, words
@@ -67,6 +84,7 @@ class MergeRequest(Dated, table=True):
         Index("ix_merge_requests_project_id_created_at", "project_id", "created_at", "id"),
         Index("ix_merge_requests_project_id_updated_at", "project_id", "updated_at", "id"),
         Index("ix_merge_requests_source", "source_project_id", "source_branch"),
+        Index("ix_merge_requests_merge_commit_oid", "merge_commit_oid"),
         Index(
             "ix_merge_requests_unchecked",
             "id",
@@ -236,13 +254,13 @@ def place_of(merge_request_id: int, oid: str) -> Select[int]:
 
 
 def holding(oids: list[str], limit: int, *seen: ColumnElement[bool]) -> Select[str, MergeRequest]:
-    """(commit id, merge request) for the newest merge requests that hold each of these commits, at most `limit` each, newest first.
+    """(commit id, merge request) for the newest merge requests that brought each of these commits, at most `limit` each, newest first.
 
-    `seen` are conditions on the target project.
+    A merge commit was brought by what it merged. `seen` are conditions on the target project.
     """
-    link = MergeRequestCommit
-    place = func.row_number().over(partition_by=col(link.oid), order_by=col(MergeRequest.id).desc()).label("place")
-    inner = _held(select(col(link.oid).label("oid"), col(MergeRequest.id).label("id"), place), oids, *seen).subquery()
+    brought = _brought(oids)
+    place = func.row_number().over(partition_by=brought.c.oid, order_by=col(MergeRequest.id).desc()).label("place")
+    inner = _seen(select(brought.c.oid, col(MergeRequest.id).label("id"), place), brought, *seen).subquery()
     joined: Select[str, MergeRequest] = select(inner.c.oid, MergeRequest).join(inner, inner.c.id == col(MergeRequest.id))
     return joined.where(inner.c.place <= limit).order_by(inner.c.oid, col(MergeRequest.id).desc())
 
@@ -264,13 +282,20 @@ def open_with_heads(heads: Collection[tuple[int, str, str]], *seen: ColumnElemen
 
 
 def count_holding(oids: list[str], *seen: ColumnElement[bool]) -> Select[str, int]:
-    """(commit id, number of merge requests that hold it); `seen` as in `holding`."""
-    link = MergeRequestCommit
-    statement: Select[str, int] = _held(select(col(link.oid), func.count()), oids, *seen)
-    return statement.group_by(col(link.oid))
+    """(commit id, number of merge requests that brought it); `seen` as in `holding`."""
+    brought = _brought(oids)
+    statement: Select[str, int] = _seen(select(brought.c.oid, func.count()), brought, *seen)
+    return statement.group_by(brought.c.oid)
 
 
-def _held(statement: Any, oids: list[str], *seen: ColumnElement[bool]) -> Any:
-    link = MergeRequestCommit
-    joined = statement.select_from(link).join(MergeRequest, col(MergeRequest.id) == col(link.merge_request_id))
-    return joined.join(Project, col(Project.id) == col(MergeRequest.project_id)).where(col(link.oid).in_(oids), *seen)
+def _brought(oids: list[str]) -> Subquery:
+    """(merge request id, commit id), each pair once: of those that a merge request holds, and of the commits that merged one."""
+    link, row = MergeRequestCommit, MergeRequest
+    held = select(col(link.merge_request_id).label("id"), col(link.oid).label("oid")).where(col(link.oid).in_(oids))
+    merging = select(col(row.id), col(row.merge_commit_oid)).where(col(row.merge_commit_oid).in_(oids))
+    return union(held, merging).subquery()
+
+
+def _seen(statement: Any, brought: Subquery, *seen: ColumnElement[bool]) -> Any:
+    joined = statement.select_from(brought).join(MergeRequest, col(MergeRequest.id) == brought.c.id)
+    return joined.join(Project, col(Project.id) == col(MergeRequest.project_id)).where(*seen)

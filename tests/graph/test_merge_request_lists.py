@@ -186,6 +186,27 @@ class TestVisibility:
         assert found["totalCount"] == len(found["nodes"]) == 2
         assert found["nodes"][-1] == {"projectId": project.id}
 
+    async def test_of_the_one_that_a_commit_merged(self, ask: Ask, make: Make, owner: tables.User) -> None:
+        project = await make.project(owner=owner, history={"commits": 6})
+        oid = await make.services.repositories.read(project.id, lambda repository: repository.resolve("topic"))
+        merged = await make.merge_request(project, state=MergeRequestState.MERGED, merge_commit_oid=oid, head_oid=oid)
+        await hold(make, merged, [oid or ""])
+        query = (
+            """query ($path: String!) { project(path: $path) { commit(rev: "topic") { mergeRequests { totalCount nodes { iid } } } } }"""
+        )
+
+        assert (await ask.data(query, owner, path=str(project.id)))["project"]["commit"]["mergeRequests"] == {
+            "totalCount": 1,
+            "nodes": [{"iid": 1}],
+        }
+        other = await make.merge_request(project, state=MergeRequestState.MERGED, merge_commit_oid=oid)
+        assert [
+            each["iid"] for each in (await ask.data(query, owner, path=str(project.id)))["project"]["commit"]["mergeRequests"]["nodes"]
+        ] == [
+            other.iid,
+            merged.iid,
+        ]
+
     async def test_one_by_its_number_or_id_within_its_project(
         self, ask: Ask, make: Make, owner: tables.User, project: tables.Project
     ) -> None:

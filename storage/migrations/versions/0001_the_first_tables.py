@@ -661,6 +661,7 @@ def upgrade() -> None:
     with op.batch_alter_table("merge_requests", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_merge_requests_assignee_id"), ["assignee_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_merge_requests_author_id"), ["author_id"], unique=False)
+        batch_op.create_index("ix_merge_requests_merge_commit_oid", ["merge_commit_oid"], unique=False)
         batch_op.create_index(batch_op.f("ix_merge_requests_merge_user_id"), ["merge_user_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_merge_requests_milestone_id"), ["milestone_id"], unique=False)
         batch_op.create_index("ix_merge_requests_project_id_created_at", ["project_id", "created_at", "id"], unique=False)
