@@ -4,20 +4,18 @@ A cursor holds the ordering's name and the values of its columns in one row, end
 `offset` beside `first` serves the page numbers of v3.
 """
 
-import base64
-import binascii
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-import orjson
 import strawberry
 from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
 from sqlmodel import col
 
 from graph.context import Context
+from graph.cursors import cursor_of, place_of
 from graph.errors import BadRequest, LimitExceeded
 
 T = TypeVar("T")
@@ -163,17 +161,15 @@ class Listing:
 
     def cursor(self, row: Any) -> str:
         values = [_spell(getattr(row, column.key)) for column in self.order.columns(self.table)]
-        return base64.urlsafe_b64encode(orjson.dumps([self.order.name, *values])).decode().rstrip("=")
+        return cursor_of(self.order.name, *values)
 
     def _position(self, cursor: str) -> list[Any]:
         columns = self.order.columns(self.table)
-        try:
-            name, *values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-            if name != self.order.name or len(values) != len(columns):
-                raise ValueError
+
+        def read(*values: Any) -> list[Any]:
             return [_parse(value, column.type.python_type) for value, column in zip(values, columns, strict=True)]
-        except (ValueError, TypeError, binascii.Error) as error:
-            raise BadRequest("This cursor is not one of this list in this order.") from error
+
+        return place_of(cursor, self.order.name, read, of="this list in this order")
 
     def _beyond(self, cursor: str, *, later: bool) -> ColumnElement[bool]:
         """The condition that a row stands later (or earlier) in the list than the cursor's row."""

@@ -1,17 +1,15 @@
 """Branches and tags: the names that a repository gives to commits."""
 
-import base64
-import binascii
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import orjson
 import structlog
 
 from graph.connections import Page, Window
 from graph.context import Context
-from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, Taken, Unavailable, UserError
+from graph.cursors import cursor_of, place_of
+from graph.errors import Conflict, Forbidden, Invalid, NotFound, Taken, Unavailable, UserError
 from graph.rules import indexing, naming, pushing
 from graph.rules.commits import in_repository
 from graph.rules.indexing import BRANCHES
@@ -19,6 +17,8 @@ from storage import tables
 from storage.git.program import GitFailed
 from storage.git.pushes import Rule, Update
 from storage.git.repository import NotARepository, Ref, RefMoved, Repository
+
+_MARK = "ref"
 
 log = structlog.get_logger("graph")
 
@@ -112,8 +112,8 @@ def _crossed(update: Update) -> UserError:
 
 def _page(project: tables.Project, refs: Sequence[Ref], window: Window) -> Page:
     """A page of refs that are sorted by name; a cursor is a name, so pages stay exact while others come and go."""
-    after = _name(window.after) if window.after is not None else None
-    before = _name(window.before) if window.before is not None else None
+    after = place_of(window.after, _MARK, _bytes) if window.after is not None else None
+    before = place_of(window.before, _MARK, _bytes) if window.before is not None else None
     part = [ref for ref in refs if (after is None or ref.name.encode() > after) and (before is None or ref.name.encode() < before)]
     part = part[window.offset :]
     shown = part[max(len(part) - window.size, 0) :] if window.backward else part[: window.size]
@@ -122,16 +122,10 @@ def _page(project: tables.Project, refs: Sequence[Ref], window: Window) -> Page:
         nodes=[ProjectRef(project.id, ref.name, ref.oid) for ref in shown],
         has_next=before is not None if window.backward else more,
         has_previous=more if window.backward else after is not None or window.offset > 0,
-        cursor=lambda ref: base64.urlsafe_b64encode(orjson.dumps(["ref", ref.name])).decode().rstrip("="),
+        cursor=lambda ref: cursor_of(_MARK, ref.name),
         count=lambda: len(refs),
     )
 
 
-def _name(cursor: str) -> bytes:
-    try:
-        mark, name = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if mark != "ref":
-            raise ValueError
-        return bytes(name.encode())
-    except (ValueError, TypeError, AttributeError, binascii.Error) as error:
-        raise BadRequest("This cursor is not one of this list.") from error
+def _bytes(name: str) -> bytes:
+    return name.encode()

@@ -4,18 +4,16 @@ A repository that is missing or damaged makes the field that needs it Unavailabl
 diff of very large files.
 """
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-import orjson
 import structlog
 
 from graph.connections import MAXIMUM_OFFSET, Page, Window
 from graph.context import Context
+from graph.cursors import cursor_of, place_of
 from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Unavailable
 from graph.loading import Loader
 from graph.rules import policy
@@ -31,6 +29,7 @@ from storage.tables import LineType, commit_comments, users
 T = TypeVar("T")
 
 FULL_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_MARK = "commit"
 
 log = structlog.get_logger("graph")
 
@@ -106,7 +105,7 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
     The page costs the commits up to its end, whatever the length of the history. Raises Unavailable, BadRequest for a foreign
     cursor, LimitExceeded for a page that is too deep.
     """
-    position = _position(window.after) if window.after is not None else None
+    position = place_of(window.after, _MARK, _behind) if window.after is not None else None
 
     def work(repository: Repository) -> tuple[str, int, list[Commit]] | None:
         if position is not None:
@@ -133,7 +132,7 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
         nodes=commits,
         has_next=len(walked) > window.size,
         has_previous=skip > 0,
-        cursor=lambda commit: _cursor(start, places[commit.oid]),
+        cursor=lambda commit: cursor_of(_MARK, start, places[commit.oid]),
     )
 
 
@@ -297,16 +296,8 @@ def _unreadable(context: Context, project_id: int, error: Exception) -> Unavaila
     return Unavailable("The repository cannot be read right now.")
 
 
-def _cursor(start: str, place: int) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps(["commit", start, place])).decode().rstrip("=")
-
-
-def _position(cursor: str) -> tuple[str, int]:
-    """The start of the walk and how many commits to skip, for a page after the cursor."""
-    try:
-        mark, start, place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if mark != "commit" or not FULL_ID.fullmatch(start) or type(place) is not int or not 0 <= place < MAXIMUM_OFFSET:
-            raise ValueError
-    except (ValueError, TypeError, binascii.Error) as error:
-        raise BadRequest("This cursor is not one of this list.") from error
+def _behind(start: str, place: int) -> tuple[str, int]:
+    """The start of the walk and how many commits to skip, for a page after the cursor of these values."""
+    if not FULL_ID.fullmatch(start) or type(place) is not int or not 0 <= place < MAXIMUM_OFFSET:
+        raise ValueError("no place in a walk")
     return start, place + 1

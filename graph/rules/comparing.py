@@ -3,17 +3,15 @@
 Walking is the git program's work, a process a question; each field that is asked for costs one.
 """
 
-import base64
-import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import orjson
 import structlog
 
 from graph.connections import MAXIMUM_OFFSET, Page, Window
 from graph.context import Context
+from graph.cursors import cursor_of, place_of
 from graph.errors import BadRequest, Unavailable
 from graph.loading import Loader
 from graph.rules.commits import FULL_ID, ProjectCommit, diff_between, in_repository, named
@@ -27,6 +25,8 @@ from storage.git.repository import Repository, UnknownCommit
 T = TypeVar("T")
 Ends = tuple[int, str, str]
 """A project, and two commits of it."""
+
+_MARK = "between"
 
 log = structlog.get_logger("graph")
 
@@ -72,7 +72,7 @@ async def commits(context: Context, found: Comparison, window: Window) -> Page:
     """
     start, end, skip = found.start.oid, found.end.oid, window.offset
     if window.after is not None:
-        start, end, skip = _position(window.after)
+        start, end, skip = place_of(window.after, _MARK, _behind)
     try:
         walked = await asked(
             context, found.project_id, lambda repository: merge.commits_between(repository, start, end, limit=window.size + 1, skip=skip)
@@ -89,7 +89,7 @@ async def commits(context: Context, found: Comparison, window: Window) -> Page:
         nodes=shown,
         has_next=len(walked) > window.size,
         has_previous=skip > 0,
-        cursor=lambda commit: _cursor(start, end, places[commit.oid]),
+        cursor=lambda commit: cursor_of(_MARK, start, end, places[commit.oid]),
         count=count,
     )
 
@@ -131,18 +131,8 @@ async def _old(context: Context, found: Comparison) -> str | None:
     return found.start.oid if found.straight else await merge_base(context, found)
 
 
-def _cursor(start: str, end: str, place: int) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps(["between", start, end, place])).decode().rstrip("=")
-
-
-def _position(cursor: str) -> tuple[str, str, int]:
-    """Both ends of the walk and how many commits to skip, for a page after the cursor."""
-    try:
-        mark, start, end, place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if mark != "between" or not FULL_ID.fullmatch(start) or not FULL_ID.fullmatch(end):
-            raise ValueError
-        if type(place) is not int or not 0 <= place < MAXIMUM_OFFSET:
-            raise ValueError
-    except (ValueError, TypeError, binascii.Error) as error:
-        raise BadRequest("This cursor is not one of this list.") from error
+def _behind(start: str, end: str, place: int) -> tuple[str, str, int]:
+    """Both ends of the walk and how many commits to skip, for a page after the cursor of these values."""
+    if not FULL_ID.fullmatch(start) or not FULL_ID.fullmatch(end) or type(place) is not int or not 0 <= place < MAXIMUM_OFFSET:
+        raise ValueError("no place in a walk")
     return start, end, place + 1

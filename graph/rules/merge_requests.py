@@ -1,8 +1,6 @@
 """What a merge request may be, what follows from changing it, and what stands in the way of merging it."""
 
 import asyncio
-import base64
-import binascii
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,6 +9,7 @@ from sqlmodel import col
 
 from graph.connections import Listing, Order, Page, Window
 from graph.context import Context
+from graph.cursors import cursor_of, place_of
 from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotAllowed, NotFound, Required, Unavailable
 from graph.events import object_payloads
 from graph.events.publish import publish
@@ -28,6 +27,8 @@ from storage.tables.merge_requests import OPEN
 SAME = "You can not use same project/branch for source and target"
 UNRELATED = "Source project is not a fork of target project"
 EXISTS = "Cannot Create: This merge request already exists"
+
+_MARK = "brought"
 
 UNDECIDED = (ChecksState.PENDING, ChecksState.RUNNING)
 FAILED = (ChecksState.FAILED, ChecksState.CANCELED)
@@ -252,7 +253,7 @@ async def commit_page(context: Context, merge_request: tables.MergeRequest, wind
     # No further than its end, so that no sum leaves the range of a number of the database.
     skip = min(window.offset, row.commit_count or 0)
     if window.after is not None:
-        place = await context.value(merge_requests.place_of(row.id, _oid_of(window.after)))
+        place = await context.value(merge_requests.place_of(row.id, place_of(window.after, _MARK, _full_id)))
         if place is None:
             raise BadRequest("This cursor is not one of this list, or its commit is not there any more.")
         skip = place + 1
@@ -272,7 +273,7 @@ async def commit_page(context: Context, merge_request: tables.MergeRequest, wind
         nodes=shown,
         has_next=len(oids) > window.size,
         has_previous=skip > 0,
-        cursor=lambda commit: _cursor(commit.oid),
+        cursor=lambda commit: cursor_of(_MARK, commit.oid),
         count=lambda: row.commit_count or 0,
     )
 
@@ -305,15 +306,7 @@ async def holding(context: Context, commit: ProjectCommit, window: Window) -> Pa
     )
 
 
-def _cursor(oid: str) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps(["brought", oid])).decode().rstrip("=")
-
-
-def _oid_of(cursor: str) -> str:
-    try:
-        mark, oid = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if mark != "brought" or not FULL_ID.fullmatch(oid):
-            raise ValueError
-    except (ValueError, TypeError, binascii.Error) as error:
-        raise BadRequest("This cursor is not one of this list.") from error
-    return str(oid)
+def _full_id(oid: str) -> str:
+    if not FULL_ID.fullmatch(oid):
+        raise ValueError("no id of a commit")
+    return oid

@@ -1,0 +1,31 @@
+"""Cursors: opaque text that says where a page goes on. A mark in it tells of what list it is, values tell the place."""
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import orjson
+
+from graph.errors import BadRequest
+
+T = TypeVar("T")
+
+
+def cursor_of(mark: str, *values: Any) -> str:
+    """The cursor of this mark and these values, which JSON can say."""
+    return base64.urlsafe_b64encode(orjson.dumps([mark, *values])).decode().rstrip("=")
+
+
+def place_of(cursor: str, mark: str, read: Callable[..., T], *, of: str = "this list") -> T:
+    """What `read` makes of the values of a cursor of this mark.
+
+    `read` raises ValueError, TypeError or AttributeError for values that no such cursor has. Raises BadRequest for what is no cursor of `of`.
+    """
+    try:
+        found, *values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if found != mark:
+            raise ValueError("a cursor of another list")
+        return read(*values)
+    except (ValueError, TypeError, AttributeError, binascii.Error) as error:
+        raise BadRequest(f"This cursor is not one of {of}.") from error
