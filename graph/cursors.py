@@ -20,7 +20,9 @@ def cursor_of(mark: str, *values: Any) -> str:
 def place_of(cursor: str, mark: str, read: Callable[..., T], *, of: str = "this list") -> T:
     """What `read` makes of the values of a cursor of this mark.
 
-    `read` raises ValueError, TypeError or AttributeError for values that no such cursor has. Raises BadRequest for what is no cursor of `of`.
+    `read` raises ValueError, TypeError or AttributeError for values that no such cursor has.
+
+    Raises BadRequest for text that is no cursor of `of`.
     """
     try:
         found, *values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
