@@ -1,0 +1,1 @@
+"""Pages for people, and the door that serves static files."""
