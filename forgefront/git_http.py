@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from graph.caller import gone
 from graph.errors import Code, Forbidden, OperationError
 from graph.git_access import GitAccess, Granted
 from storage.git.program import GitFailed
@@ -200,22 +201,21 @@ class _Body:
     async def gone(self) -> None:
         """Returns when the client went away after its body."""
         await self._ended.wait()
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        await gone(self._receive)
 
 
 async def _while_there(work: "asyncio.Task[None]", body: _Body) -> None:
     """Waits for the work, and stops it when the client goes away or the server does not wait any longer."""
-    gone = asyncio.create_task(body.gone())
+    leaving = asyncio.create_task(body.gone())
     try:
-        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
             raise ClientDisconnect
         work.result()
     finally:
-        for task in (work, gone):
+        for task in (work, leaving):
             task.cancel()
-        await asyncio.gather(work, gone, return_exceptions=True)
+        await asyncio.gather(work, leaving, return_exceptions=True)
 
 
 async def _unpacked(body: _Body, encoding: str) -> Incoming:

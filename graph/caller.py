@@ -1,4 +1,4 @@
-"""Whether who asked is still there: for the few operations that wait, and would do in the end what nobody hears of."""
+"""Whether who asked is still there: for streams, and for what waits and would do in the end what nobody hears of."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,13 +18,14 @@ async def staying() -> AsyncIterator[Callable[[], bool]]:
     if receive is None:
         yield lambda: False
         return
-    listening = asyncio.create_task(_gone(receive))
+    listening = asyncio.create_task(gone(receive))
     try:
         yield listening.done
     finally:
         listening.cancel()
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Returns when the client of an HTTP request has gone. What else comes, the rest of a body, is thrown away."""
     while (await receive())["type"] != "http.disconnect":
         pass

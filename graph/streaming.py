@@ -16,6 +16,7 @@ import orjson
 from starlette.types import Receive, Send
 
 from graph.answers import result_of
+from graph.caller import gone
 from graph.rules.finding import as_id
 from graph.subscribing import Stream
 
@@ -46,7 +47,7 @@ async def send_once(body: dict[str, Any], send: Send) -> None:
 async def send_events(stream: Stream, request_id: str, receive: Receive, send: Send) -> None:
     """The events of a subscription, until it ends or the client goes."""
     telling = asyncio.create_task(_tell(stream, request_id, send))
-    leaving = asyncio.create_task(_left(receive))
+    leaving = asyncio.create_task(gone(receive))
     try:
         await asyncio.wait((telling, leaving), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -71,11 +72,6 @@ async def _tell(stream: Stream, request_id: str, send: Send) -> None:
         if stream.ended:
             break
     await _write(send, COMPLETE, more=False)
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _begin(send: Send) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from graph.caller import gone
 from rest_v3.bodies import MalformedError, Receive, pairs_of
 from rest_v3.endpoint import BadRowError, Endpoint, Graph, Request, Response
 from rest_v3.errors import Refusal, refusal
@@ -139,20 +140,15 @@ async def send_file(receive: Receive, send: Send, response: FileResponse, *heade
 
 async def _send_pieces(receive: Receive, send: Send, pieces: AsyncIterator[bytes], left: int) -> None:
     # The server takes what is sent to a caller who has gone, and throws it away.
-    gone = asyncio.ensure_future(_disconnected(receive))
+    leaving = asyncio.ensure_future(gone(receive))
     try:
         async for piece in pieces:
             left -= len(piece)
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-            if gone.done():
+            if leaving.done():
                 return
         if left:
             raise OSError(f"a file is shorter than it was: {left} bytes are missing")
         await send({"type": "http.response.body", "body": b""})
     finally:
-        gone.cancel()
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        leaving.cancel()
