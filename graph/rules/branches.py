@@ -1,7 +1,7 @@
 """Branches and tags: the names that a repository gives to commits."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -43,18 +43,28 @@ async def tags(context: Context, project: tables.Project, window: Window) -> Pag
     return _page(project, await in_repository(context, project.id, Repository.tags), window)
 
 
-async def branch(context: Context, project: tables.Project, name: str | None) -> ProjectRef:
-    """The branch of exactly this name, or the default one. Raises NotFound, Unavailable."""
+async def branch(context: Context, project: tables.Project, name: str) -> ProjectRef:
+    """The branch of exactly this name. Raises NotFound, Unavailable."""
+    found = await _found(context, project, lambda refs, _: refs.get(name))
+    if found is None:
+        raise NotFound("Branch")
+    return found
 
+
+async def default_branch(context: Context, project: tables.Project) -> ProjectRef | None:
+    """The branch that the project names, or else the repository; None before the first push. Raises Unavailable."""
+    return await _found(context, project, lambda refs, default: refs.get(project.default_branch or "") or refs.get(default or ""))
+
+
+async def _found(
+    context: Context, project: tables.Project, choose: Callable[[Mapping[str, Ref], str | None], Ref | None]
+) -> ProjectRef | None:
     def work(repository: Repository) -> Ref | None:
-        found = {ref.name: ref for ref in repository.branches()}
-        if name is not None:
-            return found.get(name)
-        return found.get(project.default_branch or "") or found.get(repository.default_branch() or "")
+        return choose({ref.name: ref for ref in repository.branches()}, repository.default_branch())
 
     ref = await in_repository(context, project.id, work)
     if ref is None:
-        raise NotFound("Branch")
+        return None
     await indexing.compare(context, project.id, [(ref.name, ref.oid)])
     return ProjectRef(project.id, ref.name, ref.oid)
 

@@ -100,12 +100,14 @@ class ProjectBranches:
     )
     tags: Connection[Tag] | None = connection_field(_tags, description="The tags of commits, by name; null when there is no repository.")
 
-    @strawberry.field(description="A branch by its exact name.")
+    @strawberry.field(description="A branch by its exact name; without one the default branch, null while the project has none.")
     async def branch(
         self, info: Info, name: Annotated[str | None, strawberry.argument(description="The name; without one, the default branch.")] = None
     ) -> Branch | None:
         project: Any = self
         await require(info.context, Action.READ_CODE, project)
+        if name is None:
+            return await branches.default_branch(info.context, project)  # type: ignore[return-value]
         return await branches.branch(info.context, project, name)  # type: ignore[return-value]
 
 

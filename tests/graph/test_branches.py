@@ -193,3 +193,14 @@ async def test_an_imported_project_is_protected_as_by_its_first_push(ask: Ask, m
 async def test_a_public_project_takes_no_branch_from_others(ask: Ask, make: Make) -> None:
     project = await make.project(history={"commits": 4}, visibility=Visibility.PUBLIC)
     assert await ask.codes(CREATE, await make.user(), input=of(project, "x", ref="master")) == ["FORBIDDEN"]
+
+
+class TestTheDefaultBranch:
+    ONE = "query ($path: String!, $name: String) { project(path: $path) { branch(name: $name) { name } } }"
+
+    async def test_is_null_before_the_first_push_and_another_is_not_found(self, ask: Ask, make: Make) -> None:
+        owner = await make.user()
+        project = await make.project(owner=owner)
+
+        assert await ask.data(self.ONE, owner, path=str(project.id)) == {"project": {"branch": None}}
+        assert await ask.codes(self.ONE, owner, path=str(project.id), name="master") == ["NOT_FOUND"]
