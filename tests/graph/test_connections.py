@@ -1,11 +1,13 @@
 """Keyset connections: pages, cursors, counts, and what happens to them while rows come and go."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from storage import tables
+from storage.tables import AccessLevel
 from tests.forge import Ask
 from tests.make import Make
 from tests.statements import Statements
@@ -14,6 +16,10 @@ MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
 PAGE = """query ($path: String!, $first: Int, $after: String, $last: Int, $before: String, $offset: Int, $order: IssueOrder) {
     project(path: $path) { issues(first: $first, after: $after, last: $last, before: $before, offset: $offset, orderBy: $order) {
         totalCount nodes { title } edges { cursor node { title } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } } }"""
+
+
+CREATE = """mutation ($path: String!, $title: String!) { createIssue(input: {projectPath: $path, title: $title}) {
+    issue { iid } userErrors { code } } }"""
 
 
 async def page(ask: Ask, viewer: tables.User, project: tables.Project, **arguments: Any) -> dict[str, Any]:
@@ -89,6 +95,37 @@ class TestPages:
             cursor = part["pageInfo"]["endCursor"]
 
         assert seen == [str(number) for number in range(9, -1, -1)]
+
+    async def test_walks_ten_pages_while_another_client_inserts(self, ask: Ask, make: Make, owner: tables.User) -> None:
+        project, other = await make.project(owner=owner), await make.user()
+        await make.member(project, other, AccessLevel.MASTER)
+        rows = [{"iid": 1000 + number, "title": str(number), "created_at": MOMENT + timedelta(hours=number // 7)} for number in range(50)]
+        await make.save(*(tables.Issue(project_id=project.id, author_id=owner.id, updated_at=MOMENT, **row) for row in rows))
+        walked = asyncio.Event()
+
+        async def insert() -> int:
+            """Newest rows, and rows between those that are there with the very same instants."""
+            written = 0
+            while not walked.is_set():
+                written += 1
+                await ask.data(CREATE, other, path=str(project.id), title=f"new {written}")
+                await make.issue(project, title="between", created_at=MOMENT + timedelta(hours=written % 8))
+            return written
+
+        inserting = asyncio.create_task(insert())
+        seen, cursor, pages = [], None, 0
+        while True:
+            part = await page(ask, owner, project, first=5, after=cursor)
+            seen += [title for title in titles(part) if title.isdigit()]
+            pages += 1
+            if not part["pageInfo"]["hasNextPage"]:
+                break
+            cursor = part["pageInfo"]["endCursor"]
+        walked.set()
+
+        assert await inserting > 0
+        assert pages >= 10
+        assert seen == [str(number) for number in range(49, -1, -1)]
 
     async def test_is_empty_without_rows(self, ask: Ask, make: Make, owner: tables.User) -> None:
         empty = await page(ask, owner, await make.project(owner=owner))
