@@ -20,6 +20,8 @@ from forgefront.git_http import GitHttp
 from forgefront.health import Readiness, database_answers, folder_is_writable
 from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
+from forgefront.pages.graphiql import ROUTE as GRAPHIQL
+from forgefront.pages.graphiql import GraphiqlDoor
 from forgefront.worker import Worker, every
 from graph import upkeep
 from graph.artifact_access import ArtifactAccess
@@ -56,6 +58,7 @@ class App(Engine):
         }
         if config.metrics:
             self._exact["/-/metrics"] = metrics
+        self._graphiql = GraphiqlDoor(config.base_url)
         self._uploaded = uploads.UploadDoor(self.graph, self.uploads)
         artifact_access = ArtifactAccess(self.graph.services)
         self._artifacts = artifacts.ArtifactDoor(artifact_access)
@@ -143,6 +146,9 @@ class App(Engine):
             scope["state"] |= {"route": artifacts.ROUTE, "secret_path": True}
             await self._artifacts(scope, receive, send)
             return
+        if self._graphiql.serves(scope):
+            await self._graphiql(scope, receive, send)
+            return
         found = self._exact.get(path)
         if found is None and self._git.serves(scope):
             await self._git(scope, receive, send)
@@ -162,6 +168,7 @@ class App(Engine):
             "name": "Forgefront",
             "version": version("forgefront"),
             "graphql": f"{base}/graphql",
+            "graphiql": f"{base}{GRAPHIQL}",
             "rest_v3": f"{base}{REST}",
             "openapi": f"{base}{REST}/openapi.json",
             "health": f"{base}/-/health",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ("bench", "check", "lock", "migration", "schema", "serve", "setup", "test")
+SCRIPTS = ("bench", "check", "graphiql", "lock", "migration", "schema", "serve", "setup", "test")
 TOOLS = ("forgefront", "lint-imports", "mypy", "python", "ruff")
 STAND_IN = """#!/usr/bin/env bash
 name="$(basename "$0")"
@@ -83,9 +83,26 @@ class TestTest:
         assert f"test: FAILED: .venv/bin/{failing.strip()}" in result.stderr
         assert checkout.called() == self.STEPS[:step]
 
-    def test_is_what_continuous_integration_runs(self, checkout: Checkout) -> None:
-        assert checkout.run(".ci/run").returncode == 0
-        assert checkout.called() == self.STEPS
+    @pytest.mark.parametrize("there", [("chromium", "ssh", "npm"), ("ssh",)])
+    def test_is_what_continuous_integration_runs(self, checkout: Checkout, there: tuple[str, ...], tmp_path: Path) -> None:
+        machine = tmp_path / "bin"
+        machine.mkdir()
+        for name in ("bash", "basename", "dirname", "env"):
+            (machine / name).symlink_to(str(shutil.which(name)))
+        for name in (*there, "apt-get", "id"):
+            (machine / name).write_text(STAND_IN + ("echo 0\n" if name == "id" else ""))
+            (machine / name).chmod(0o755)
+
+        result = checkout.run(".ci/run", PATH=str(machine), FAILING="apt-get -qq install")
+
+        assert result.returncode == 0
+        assert [call for call in checkout.called() if call in self.STEPS] == self.STEPS
+        asked = [call for call in checkout.called() if call.startswith("apt-get")]
+        if len(there) == 3:
+            assert asked == []
+        else:
+            assert asked == ["apt-get -qq update", "apt-get -qq install --yes --no-install-recommends chromium npm"]
+            assert "could not install chromium npm" in result.stderr
 
 
 class TestServe:

@@ -1,0 +1,49 @@
+"""GraphiQL at /-/graphiql, offline: the folder `built` that `scripts/graphiql` bundles from the sources beside this file.
+
+Its examples are the dashboard questions, put into the page as it is read, so that they are those of `graph/documents`.
+"""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from starlette.types import Receive, Scope, Send
+
+import graph
+from forgefront.pages.files import INDEX, Files
+
+ROUTE = "/-/graphiql"
+BUILT = Path(__file__).parent / "built"
+EXAMPLES = Path(graph.__file__).parent / "documents" / "dashboards.graphql"
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "worker-src 'self'",
+        # The editor writes its themes into style elements, and its marks are pictures inside its style sheet.
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+
+class GraphiqlDoor:
+    """The page at ROUTE and its files below. `base_url` is the address of the service for browsers, which may have a path."""
+
+    def __init__(self, base_url: str) -> None:
+        values = {"base": urlsplit(base_url).path.rstrip("/"), "examples": EXAMPLES.read_text()}
+        self._files = Files(BUILT, at=f"{ROUTE}/", policy=POLICY, values=values)
+
+    def serves(self, scope: Scope) -> bool:
+        return scope["type"] == "http" and (scope["path"] == ROUTE or self._files.matches(scope["path"]))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["route"] = ROUTE
+        if scope["path"] == ROUTE:
+            await self._files.send(INDEX, scope, receive, send)
+        else:
+            await self._files(scope, receive, send)

@@ -1,0 +1,70 @@
+// The GraphiQL page: the token's field, the dashboard questions as examples, and the way to the graph.
+import { useMemo, useState } from "react";
+import { createRoot } from "react-dom/client";
+import { GraphiQL, HISTORY_PLUGIN } from "graphiql";
+import { Examples } from "./examples.jsx";
+import { BASE, fetcherFor, keptToken, keepToken } from "./fetcher.js";
+import "@graphiql/react/style.css";
+import "@graphiql/plugin-doc-explorer/style.css";
+import "@graphiql/plugin-history/style.css";
+import "graphiql/graphiql.css";
+import "./page.css";
+
+globalThis.MonacoEnvironment = {
+  // The editor's own worker is a part of either; one fewer to load.
+  getWorker: (_id, label) => new Worker(new URL(label === "graphql" ? "graphql.worker.js" : "json.worker.js", BASE)),
+};
+
+const EXAMPLES = { title: "Examples", icon: ExamplesIcon, content: Examples };
+const PLUGINS = [EXAMPLES, HISTORY_PLUGIN];
+const FIRST = `# Examples are in the panel on the left. Ctrl+Enter runs what is here.
+{
+  viewer {
+    username
+  }
+}
+`;
+
+function ExamplesIcon() {
+  return (
+    <svg height="1em" viewBox="0 0 14 14" fill="none" stroke="currentColor" strokeWidth="1.5" aria-hidden="true">
+      <path d="M1 2h2M5.5 2H13M1 7h2m2.5 0H13M1 12h2m2.5 0H13" />
+    </svg>
+  );
+}
+
+function Page() {
+  const [token, setToken] = useState(keptToken);
+  const fetcher = useMemo(() => fetcherFor(token), [token]);
+
+  function signIn(event) {
+    event.preventDefault();
+    setToken(keepToken(new FormData(event.currentTarget).get("token").trim()));
+  }
+
+  // Without a token nothing can be asked, so the schema is not asked for either; a new fetcher asks for it.
+  return (
+    <>
+      <form className="token" onSubmit={signIn} key={token}>
+        <a href={new URL("../../", BASE).pathname}>Forgefront</a>
+        <label htmlFor="token">Private token</label>
+        <input id="token" name="token" type="password" autoComplete="off" spellCheck="false" defaultValue={token} required={!token} />
+        <button>{token ? "Change" : "Sign in"}</button>
+        <span role="status">{token ? "It is sent as PRIVATE-TOKEN, and kept until this tab is closed." : "Paste a token to begin."}</span>
+      </form>
+      <GraphiQL
+        fetcher={fetcher}
+        schema={token ? undefined : null}
+        schemaDescription={true}
+        plugins={PLUGINS}
+        visiblePlugin={EXAMPLES}
+        defaultEditorToolsVisibility="variables"
+        defaultQuery={FIRST}
+        shouldPersistHeaders={false}
+        showPersistHeadersSettings={false}
+      />
+    </>
+  );
+}
+
+createRoot(document.getElementById("graphiql")).render(<Page />);

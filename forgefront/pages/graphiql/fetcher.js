@@ -1,0 +1,83 @@
+// The way to the graph: one answer as JSON, the events of a subscription as text/event-stream, which a page reads with fetch.
+import { GraphQLError, getOperationAST } from "graphql";
+
+export const BASE = document.currentScript.src;
+const GRAPHQL = new URL("../../graphql", BASE);
+const KEY = "forgefront.token";
+const AGAIN_MS = 2000;
+
+export function keptToken() {
+  return sessionStorage.getItem(KEY) ?? "";
+}
+
+/** Keeps the token as the other pages do, for this tab alone; an empty one is forgotten. */
+export function keepToken(token) {
+  if (token) sessionStorage.setItem(KEY, token);
+  else sessionStorage.removeItem(KEY);
+  return token;
+}
+
+export async function ask(token, request, { headers, accept, signal } = {}) {
+  return fetch(GRAPHQL, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", Accept: accept ?? "application/graphql-response+json", "PRIVATE-TOKEN": token, ...headers },
+    body: JSON.stringify(request),
+    signal,
+  });
+}
+
+/** A fetcher as GraphiQL wants it. What stands in its headers editor goes before the token. */
+export function fetcherFor(token) {
+  return (request, { headers, documentAST } = {}) => {
+    const operation = documentAST && getOperationAST(documentAST, request.operationName ?? undefined);
+    if (operation?.operation === "subscription") return { subscribe: (observer) => follow(token, request, headers, observer) };
+    return ask(token, request, { headers }).then((answer) => answer.json());
+  };
+}
+
+/** Tells an observer each event until it unsubscribes or the stream completes; a stream that was cut is taken up where it was. */
+function follow(token, request, headers, observer) {
+  const stopping = new AbortController();
+  let last = null;
+
+  async function once() {
+    const answer = await ask(token, request, {
+      headers: last === null ? headers : { ...headers, "Last-Event-ID": last },
+      accept: "text/event-stream",
+      signal: stopping.signal,
+    });
+    if (!answer.headers.get("Content-Type")?.startsWith("text/event-stream")) {
+      observer.next(await answer.json());
+      return true;
+    }
+    let text = "";
+    for await (const piece of pieces(answer.body.pipeThrough(new TextDecoderStream()))) {
+      text += piece;
+      const blocks = text.split("\n\n");
+      text = blocks.pop();
+      for (const block of blocks) {
+        const fields = Object.fromEntries(block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()]));
+        if (fields.event === "complete") return true;
+        if (fields.id) last = fields.id;
+        if (fields.event === "next") observer.next(JSON.parse(fields.data));
+      }
+    }
+    return false;
+  }
+
+  (async () => {
+    try {
+      while (!(await once())) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      observer.complete();
+    } catch (error) {
+      if (!stopping.signal.aborted) observer.error(new GraphQLError(`The stream ended: ${error.message}`));
+    }
+  })();
+  return { unsubscribe: () => stopping.abort() };
+}
+
+// Not every browser can iterate a stream.
+async function* pieces(stream) {
+  const reader = stream.getReader();
+  for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
+}
