@@ -1,11 +1,11 @@
-"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `check`."""
+"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `client`, `check`."""
 
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from forgefront.commands import checking, demo, groups, members, projects, runner, schema, serving, tokens, users
+from forgefront.commands import checking, client, demo, groups, members, projects, runner, schema, serving, tokens, users
 
 main = typer.Typer(
     name="forgefront",
@@ -28,6 +28,7 @@ main.add_typer(admin, name="admin")
 main.command("runner")(runner.runner)
 main.command("check")(checking.check)
 main.command("schema")(schema.schema)
+main.command("client")(client.client)
 
 
 def _version(wanted: bool) -> None:
