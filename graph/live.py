@@ -1,4 +1,4 @@
-"""Live: one reader of the events for a whole process, and those who follow them.
+"""Live: one reader of the log of changes for a whole process, and those who follow them.
 
 The reader is woken by a bell in this process after a commit, by a notice of another process (PostgreSQL), and looks by itself every
 second. What it reads goes into the queue of each follower that wants it. A queue is bounded: who does not keep up is cut off, and goes
@@ -21,10 +21,10 @@ from graph.wake import Wake
 from storage.database import Database, is_unavailable
 from storage.notices import Notices
 from storage.secrets import digest
-from storage.tables import users
+from storage.tables import ChangeKind, users
 
-CHANNEL = "forgefront_build_events"
-QUEUE = 100
+CHANNEL = "forgefront_changes"
+QUEUE = 1_000
 """So many events wait for one follower; with one more it is cut off."""
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 2.0
@@ -49,17 +49,20 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which events somebody asked for; None: all of them. `after` is the last number that they have seen.
+    """Which changes of a kind somebody asked for; None: all of them. `after` is the last number that they have seen.
 
     What a subscription field gives: the stream is made of it by `graph/subscribing.py`.
     """
 
+    kind: ChangeKind
     projects: frozenset[int] | None
     refs: frozenset[str] | None
     after: int | None
 
     def fits(self, change: Change) -> bool:
-        return (self.projects is None or change.project_id in self.projects) and (self.refs is None or change.ref in self.refs)
+        if change.kind is not self.kind or (self.projects is not None and change.project_id not in self.projects):
+            return False
+        return self.refs is None or change.ref in self.refs
 
     def __aiter__(self) -> Any:
         raise TypeError("this is what a stream is made of")
@@ -157,7 +160,7 @@ class Live:
         return self._closed
 
     def ring(self) -> None:
-        """Says that a build has changed. To be called after the commit."""
+        """Says that something has changed. To be called after the commit."""
         self._rung = True
         self._bell.wake()
 

@@ -17,7 +17,8 @@ from graph.types.groups import GroupMutations, GroupQueries
 from graph.types.hooks import HookMutations, HookQueries
 from graph.types.issues import IssueMutations, IssueQueries
 from graph.types.labels import LabelMutations
-from graph.types.live import LiveSubscriptions
+from graph.types.live_builds import BuildSubscriptions
+from graph.types.live_merge_requests import MergeRequestSubscriptions
 from graph.types.members import MemberMutations
 from graph.types.merge_request_changes import MergeRequestMutations
 from graph.types.merged_history import MergedHistoryMutations
@@ -93,7 +94,7 @@ class Mutation(
     description="What can be followed: by Server-Sent Events at /graphql (`Accept: text/event-stream`), or by a WebSocket that speaks "
     "graphql-transport-ws there. A stream that ends is taken up again with `afterSeq`: nothing is missed, and nothing comes twice."
 )
-class Subscription(LiveSubscriptions):
+class Subscription(BuildSubscriptions, MergeRequestSubscriptions):
     pass
 
 

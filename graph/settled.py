@@ -1,6 +1,6 @@
-"""Reads the events of builds in the order of their sequence numbers, and never past one that is still to come.
+"""Reads the log of changes in the order of their sequence numbers, and never past one that is still to come.
 
-A sequence number is taken when an event is written, and others see the event when its transaction ends. On SQLite one writes at a
+A sequence number is taken when a change is written, and others see the change when its transaction ends. On SQLite one writes at a
 time, so both orders are the same. On PostgreSQL number 6 may be seen before number 5: whoever steps to 6 then has missed 5. So a
 number that is missing holds back all that follow it until it comes, or until it is certain that it never will: every transaction that
 may have taken it holds a lock of the table from before it took the number until after its rows can be seen. The number was taken
@@ -15,7 +15,7 @@ from datetime import datetime
 
 from graph.errors import Unavailable
 from storage.database import Database, Session
-from storage.tables import CheckStatus, builds
+from storage.tables import ChangeKind, changes
 
 PAGE = 500
 RETRY_SECONDS = 0.02
@@ -25,19 +25,20 @@ SETTLE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One event. `was` is None for a new build; `ref` is the branch or tag that the build is for."""
+    """One change, as its row says it. `subject_id` is the build or the merge request; None for a branch, whose name is `ref`."""
 
     seq: int
+    kind: ChangeKind
     project_id: int
-    build_id: int
-    was: CheckStatus | None
-    became: CheckStatus
-    at: datetime
+    subject_id: int | None
     ref: str
+    was: str | None
+    became: str
+    at: datetime
 
 
 class Settled:
-    """`upto` is the largest number up to which every event that will ever be seen can be seen; None before the first look.
+    """`upto` is the largest number up to which every change that will ever be seen can be seen; None before the first look.
 
     For one caller at a time.
     """
@@ -48,9 +49,9 @@ class Settled:
         """The number above a gap → who may yet fill it; None where the gap was seen just now, and nobody was asked after that."""
 
     async def newest(self, database: Database) -> int:
-        """The newest number of which this may be said now. Raises Unavailable when a transaction that writes events does not end."""
+        """The newest number of which this may be said now. Raises Unavailable when a transaction that writes changes does not end."""
         async with database.reading() as session:
-            ((newest,),) = await session.read(builds.newest_event())
+            ((newest,),) = await session.read(changes.newest())
         if database.dialect == "postgresql":
             writers = await _writers(database)
             try:
@@ -74,7 +75,7 @@ class Settled:
         # Before the rows are read: what those who have ended by now wrote is among them.
         writers = await _writers(database) if self._suspects else frozenset()
         async with database.reading() as session:
-            rows = await events(session, self.upto, PAGE)
+            rows = await changes_after(session, self.upto, PAGE)
         settled: list[Change] = []
         suspects: dict[int, frozenset[str] | None] = {}
         previous = self.upto
@@ -94,12 +95,20 @@ class Settled:
         return settled, 0.0 if len(rows) == PAGE else None
 
 
-async def events(
-    session: Session, after: int, most: int, *, until: int | None = None, project_ids: Collection[int] | None = None
+async def changes_after(
+    session: Session,
+    number: int,
+    most: int,
+    *,
+    until: int | None = None,
+    kind: ChangeKind | None = None,
+    project_ids: Collection[int] | None = None,
 ) -> list[Change]:
-    return [Change(*row) for row in await session.read(builds.events_after(after, most, until=until, project_ids=project_ids))]
+    """At most so many changes after this number, of one kind and of these projects where they are given, in their order."""
+    statement = changes.after(number, most, until=until, kind=kind, project_ids=project_ids)
+    return [Change(*row) for row in await session.read(statement)]
 
 
 async def _writers(database: Database) -> frozenset[str]:
     async with database.reading() as session:
-        return frozenset((await session.execute(builds.EVENT_WRITERS)).scalars())
+        return frozenset((await session.execute(changes.WRITERS)).scalars())

@@ -29,11 +29,10 @@ from graph.errors import BadRequest, Code, LimitExceeded, Unauthenticated, Unava
 from graph.execute import Graph, Outcome, Prepared, Problem, all_storable, authenticate, known, of_graphql, problem_of
 from graph.filling import Filler, may_wait
 from graph.live import SHARED_SECONDS, End, Follower, Place, Wanted
-from graph.rules.policy import Action, may
+from graph.rules import following
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
-from graph.settled import Change, events
+from graph.settled import Change, changes_after
 from graph.transaction import session_for
-from storage import tables
 
 PAGE = 100
 """So many events of the past are read at once."""
@@ -141,7 +140,8 @@ class Stream:
         services = self._graph.services
         until = services.live.upto
         async with session_for(services.database, writing=False) as session:
-            found = await events(session, self._position, PAGE, until=until, project_ids=self._follower.wanted.projects)
+            wanted = self._follower.wanted
+            found = await changes_after(session, self._position, PAGE, until=until, kind=wanted.kind, project_ids=wanted.projects)
         self._past = deque(found)
         self._position = found[-1].seq if len(found) == PAGE else max(until, self._position)
         # Nothing is awaited between this look and the following, so no event comes between.
@@ -164,7 +164,7 @@ class Stream:
         return await asyncio.shield(found[0])
 
     async def _answer(self, change: Change) -> Outcome | None:
-        """The answer of now; None where the viewer does not see the build. Raises Unauthenticated, LimitExceeded, Unavailable."""
+        """The answer of now; None where the viewer does not see what has changed. Raises Unauthenticated, LimitExceeded, Unavailable."""
         services = self._graph.services
         try:
             async with (
@@ -176,8 +176,7 @@ class Stream:
                 if viewer is None:
                     raise Unauthenticated
                 context = Context(services, session, viewer, self._request_id)
-                build = await context.rows_by_id(tables.Build).get(change.build_id)
-                if build is None or not await may(context, Action.READ_BUILD, build):
+                if not await following.is_told(context, change):
                     return None
                 result: Any = execute(
                     SCHEMA,

@@ -8,8 +8,9 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Conflict, Forbidden, NotAllowed, NotFound, NotMergeable, NotSet, OperationError, UserError
-from graph.rules import building, merging, system_notes
+from graph.rules import building, changes, merging, system_notes
 from graph.rules.building import ChecksState
+from graph.rules.changes import Shown
 from graph.rules.mergeable import head_of, may_accept, require_acceptable, require_joinable
 from graph.rules.merging import Wish
 from graph.rules.policy import Action, may
@@ -39,10 +40,12 @@ async def accept(context: Context, merge_request: tables.MergeRequest, wish: Wis
     async def wait(own: Context) -> tables.MergeRequest:
         row = await merging.again(own, merge_request.id)
         await require_acceptable(own, row)
+        before = Shown.of(row)
         row.merge_when_build_succeeds, row.merge_user_id, row.updated_at = True, own.viewer.id, own.now()
         row.merge_params = {"message": wish.message, "remove_source_branch": wish.remove_source_branch, "sha": head}
         note = system_notes.note(own, target_of(row), f"Enabled an automatic merge when the build for {head} succeeds")
         await system_notes.write(own, [note])
+        await changes.of_merge_request(own, row, before)
         # The build may have ended since it was looked at.
         own.after_commit.append(own.services.upkeep.wake)
         return row
@@ -66,7 +69,9 @@ async def cancel(context: Context, merge_request: tables.MergeRequest) -> tables
         raise NotAllowed(None, f"The merge request is {row.state} already.")
     if not row.merge_when_build_succeeds:
         raise NotSet(None, "Can't cancel the automatic merge")
+    before = Shown.of(row)
     await stop_waiting(context, row, CANCELED)
+    await changes.of_merge_request(context, row, before)
     return row
 
 
@@ -139,7 +144,9 @@ async def _give_up(context: Context, row: tables.MergeRequest, body: str | None)
                 row.merge_params,
             )
         ):
+            before = Shown.of(now)
             await stop_waiting(own, now, body)
+            await changes.of_merge_request(own, now, before)
 
     await (await steps(context))(stop)
 

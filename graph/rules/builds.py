@@ -14,7 +14,7 @@ from sqlmodel import col
 from graph.connections import Listing, Order, Page, Window
 from graph.context import Context
 from graph.errors import Forbidden, Invalid, NotAllowed, NotFound, Required
-from graph.rules import building, finding, naming, objects, settings
+from graph.rules import building, changes, finding, naming, objects, settings
 from graph.rules.ci import pipelines
 from graph.rules.commits import in_repository
 from graph.rules.policy import visible_projects
@@ -63,10 +63,7 @@ async def after_change(context: Context, build: tables.Build, was: CheckStatus |
     """What follows when a build has come or its status has changed; `was` is None for a new one."""
     build.updated_at = context.now()
     await context.session.flush()
-    context.session.add(
-        tables.BuildEvent(project_id=build.project_id, build_id=build.id, was=was, became=build.status, created_at=build.updated_at)
-    )
-    context.after_commit.append(context.services.live.ring)
+    await changes.of_builds(context, [(build.id, build.project_id, build.ref)], was, build.status)
     building.changed(context, build.project_id, build.sha)
     await pipelines.advance(context, build)
     if build.status is CheckStatus.PENDING and build.queue is not None:

@@ -1,4 +1,4 @@
-"""Following builds: what may be asked for."""
+"""Following builds, merge requests and branches: what may be asked for, and who is told of a change."""
 
 from collections.abc import Sequence
 
@@ -6,32 +6,63 @@ from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded
 from graph.live import Wanted
 from graph.rules import finding
-from graph.rules.policy import Action, require
+from graph.rules.policy import Action, may, require
+from graph.settled import Change
+from storage import tables
+from storage.tables import ChangeKind
 
 MOST_PROJECTS = 50
 MOST_REFS = 100
 
+ACTIONS: dict[ChangeKind, tuple[Action, ...]] = {
+    ChangeKind.BUILD: (Action.READ_BUILD,),
+    ChangeKind.MERGE_REQUEST: (Action.READ_MERGE_REQUEST,),
+    ChangeKind.BRANCH: (Action.READ_CODE, Action.READ_CHECKS),
+}
+"""What one must be allowed to do to hear of changes of a kind."""
 
-async def builds(context: Context, projects: Sequence[str] | None, refs: Sequence[str] | None, after_seq: str | None) -> Wanted:
-    """Raises NotFound and Forbidden for a project whose builds the viewer does not see, BadRequest, LimitExceeded."""
+
+async def wanted(
+    context: Context, kind: ChangeKind, projects: Sequence[str] | None, after_seq: str | None, refs: Sequence[str] | None = None
+) -> Wanted:
+    """Raises NotFound and Forbidden for a project where the viewer does not see what is to be followed, BadRequest, LimitExceeded."""
     for what, names, most in (("projects", projects, MOST_PROJECTS), ("refs", refs, MOST_REFS)):
         if names is not None and len(names) > most:
             raise LimitExceeded(f"At most {most} {what} can be named. Name none to follow all, or open another stream.")
     ids: set[int] | None = None if projects is None else set()
     for path in dict.fromkeys(projects or ()):
         found = await finding.project(context, path)
-        await require(context, Action.READ_BUILD, found)
+        for action in ACTIONS[kind]:
+            await require(context, action, found)
         assert ids is not None  # noqa: S101
         ids.add(found.id)
     return Wanted(
+        kind,
         frozenset(ids) if ids is not None else None,
         frozenset(refs) if refs is not None else None,
         sequence_number(after_seq) if after_seq is not None else None,
     )
 
 
+async def is_told(context: Context, change: Change) -> bool:
+    """Whether the viewer hears of a change: what has changed is still there, and the viewer sees it now."""
+    subject = await _subject(context, change)
+    if subject is None:
+        return False
+    for action in ACTIONS[change.kind]:
+        if not await may(context, action, subject):
+            return False
+    return True
+
+
+async def _subject(context: Context, change: Change) -> tables.Build | tables.MergeRequest | None:
+    if change.kind is ChangeKind.BUILD:
+        return await context.rows_by_id(tables.Build).get(change.subject_id or 0)
+    return await context.rows_by_id(tables.MergeRequest).get(change.subject_id or 0)
+
+
 def sequence_number(text: str) -> int:
-    """Raises BadRequest for what no event has as its `seq`."""
+    """Raises BadRequest for what no change has as its `seq`."""
     number = 0 if text == "0" else finding.as_id(text)
     if number is None:
         raise BadRequest("`afterSeq` is the `seq` of an event that you were sent, or 0.")

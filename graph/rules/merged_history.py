@@ -1,6 +1,7 @@
 """Merge requests of the past: what an imported history tells was merged, written down as merged merge requests.
 
-Nobody is told of them: no note, no event, no issue closes. They have the numbers that the messages give, where those are free.
+No hook is told of them, they get no note, and close no issue; who follows merge requests hears that they are there. They have the
+numbers that the messages give, where those are free.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import insert
 
 from graph.context import Context
-from graph.rules import naming
+from graph.rules import changes, naming
 from graph.rules.commits import in_repository
 from storage import tables
 from storage.git.merge import DiffStat, diff_stat
@@ -72,6 +73,7 @@ async def write(context: Context, project: tables.Project, past: list[Past]) -> 
     if rows:
         raise_to = counters.at_least(context.services.database.dialect, project.id, CounterKind.MERGE_REQUEST, max(taken))
         await context.session.execute(raise_to)
+        await changes.of_merge_requests(context, [(row.id, row.project_id, row.target_branch, None, row.state) for row in rows])
     return rows
 
 

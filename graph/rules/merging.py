@@ -30,7 +30,8 @@ from graph.context import Context, Services
 from graph.errors import Conflict, NotFound, NotMergeable, OperationError, Unavailable
 from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publish import publish
-from graph.rules import closing, indexing, pushing, refreshing, system_notes
+from graph.rules import changes, closing, indexing, pushing, refreshing, system_notes
+from graph.rules.changes import Shown
 from graph.rules.commits import in_repository
 from graph.rules.indexing import News
 from graph.rules.mergeable import CANNOT, head_of, join, require_acceptable
@@ -208,7 +209,9 @@ async def _intend(plan: Plan, own: Context) -> tables.MergeIntent | None:
     if (row.source_project_id, row.source_branch, row.target_branch) != (then.source_project_id, then.source_branch, then.target_branch):
         return None
     if plan.comparison is not None and plan.comparison.head_oid == plan.source and row.head_oid in (then.head_oid, plan.source):
+        shown = Shown.of(row)
         await refreshing.apply(own, row, plan.comparison)
+        await changes.of_merge_request(own, row, shown)
     if row.head_oid != plan.source:
         # The source was pushed to since.
         return None
@@ -276,13 +279,14 @@ async def _record(intent: tables.MergeIntent, project_id: int, news: list[News],
         raise NotFound("Project")
     row = await again(own, intent.merge_request_id)
     if row.state is not MergeRequestState.MERGED:
-        before, moment = Facts.of(row), own.now()
+        before, shown, moment = Facts.of(row), Shown.of(row), own.now()
         row.state, row.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
         row.target_branch, row.head_oid, row.merge_commit_oid = intent.target_branch, intent.params["source"], intent.new_oid
         row.merge_user_id, row.merge_params = intent.user_id, None
         row.merged_at = row.updated_at = moment
         row.closed_at = None
         await own.session.flush()
+        await changes.of_merge_request(own, row, shown)
         await system_notes.write_changes(own, row, before)
         await publish(own, MergeRequestChanged, row, "merge")
         await closing.after_merge(own, row)

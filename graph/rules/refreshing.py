@@ -24,7 +24,8 @@ from graph.context import Context, Services
 from graph.errors import OperationError
 from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publish import publish
-from graph.rules import closing
+from graph.rules import changes, closing
+from graph.rules.changes import Shown
 from graph.rules.naming import storable
 from graph.rules.proposing import Comparison, changes_of, compare
 from graph.transaction import keep, session_for
@@ -124,15 +125,20 @@ async def keep_head(services: Services, project_id: int, iid: int, oid: str) -> 
 async def moved(context: Context, project: tables.Project, updates: Iterable[Update]) -> None:
     """Marks the open merge requests from and into branches that moved, in the transaction that records it; they are looked at after it.
 
-    What waited for the builds of a source that moved waits no longer. Four statements at most, whatever their number.
+    What waited for the builds of a source that moved waits no longer. Five statements at most, whatever their number.
     """
     updates = [update for update in updates if update.ref.startswith(BRANCHES) and storable(update.ref)]
     names = [update.ref.removeprefix(BRANCHES) for update in updates]
     # Held in one order, so that the pushes to two projects do not wait for each other for ever.
-    if not names or not await context.tuples(branched.hold_of_branches(project.id, names)):
+    if not names:
+        return
+    held = await context.tuples(branched.hold_of_branches(project.id, names))
+    if not held:
         return
     for statement in branched.mark_moved(project.id, names):
         await context.session.execute(statement)
+    # What is new of the others is told once they are looked at.
+    await changes.of_merge_requests(context, [(key, into, name, state, state) for key, into, name, state, noticed in held if noticed])
     viewer_id = context.viewer_or_none.id if context.viewer_or_none else None
     context.after_commit.append(partial(refresh_moved, context.services, viewer_id, project.id, updates, context.request_id))
 
@@ -226,9 +232,11 @@ class _Refresher:
             context, held = await self._hold(session, row)
             if held is None or not comparison.is_of(held) or not await self._still(comparison, target_was):
                 return False
+            shown = Shown.of(held)
             await apply(context, held, comparison)
             if target_was is not None:
                 held.merge_status = MergeStatus.UNCHECKED
+            await changes.of_merge_request(context, held, shown)
             await keep(context)
         return True
 
@@ -251,12 +259,13 @@ class _Refresher:
             context, held = await self._hold(session, row)
             if held is None or (held.head_oid, held.target_branch) != (row.head_oid, row.target_branch):
                 return False
-            moment = context.now()
+            shown, moment = Shown.of(held), context.now()
             _stop_waiting(held)
             held.state, held.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
             held.merge_commit_oid, held.merged_at, held.updated_at = landed, moment, moment
             held.merge_user_id = context.viewer.id if context.viewer.id == self.viewer_id else None
             await session.flush()
+            await changes.of_merge_request(context, held, shown)
             await _write_note(context, held, "Status changed to merged")
             await publish(context, MergeRequestChanged, held, "merge")
             await closing.after_merge(context, held)

@@ -23,7 +23,7 @@ from graph.rules.policy import Action, may, require
 from graph.transaction import keep, session_for
 from storage import tables
 from storage.secrets import digest
-from storage.tables import CheckStatus, runners
+from storage.tables import CheckStatus, changes, runners
 from storage.tables.commit_statuses import FINISHED
 
 LONGEST_WAIT = 20
@@ -317,11 +317,10 @@ async def report(context: Context, machine: Machine, build_id: int | None, statu
 
 async def give_back(context: Context, build: tables.Build, why: str) -> None:
     """Has a running build, which is held, wait for another runner, as the same attempt; after some times it has failed."""
-    changes = await context.tuples(runners.changes_newest_first(build.id, 2 * MOST_STARTS + 1))
     starts = 0
-    for was, became in changes:
-        if became is CheckStatus.PENDING:
-            if was is not CheckStatus.RUNNING:
+    for was, became in await context.tuples(changes.of_build(build.id, 2 * MOST_STARTS + 1)):
+        if became == CheckStatus.PENDING:
+            if was != CheckStatus.RUNNING:
                 break
             starts += 1
     if starts >= MOST_STARTS:

@@ -10,7 +10,7 @@ from graph.errors import Conflict, Forbidden, Invalid
 from graph.events import object_payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
-from graph.rules import issues, merge_requests, mergeable, merging, naming, refreshing, system_notes
+from graph.rules import changes, issues, merge_requests, mergeable, merging, naming, refreshing, system_notes
 from graph.rules.policy import Action, may, require
 from graph.rules.proposing import Comparison
 from graph.rules.states import MergeRequestEvent
@@ -102,6 +102,7 @@ async def create_merge_request(info: Info, input: CreateMergeRequestInput) -> ta
         await issues.set_labels(context, row, value_or(input.labels, []))
     await refreshing.apply(context, row, comparison)
     await system_notes.write_mentions(context, row, row.description)
+    await changes.of_merge_request(context, row, None)
     await publish(context, object_payloads.MergeRequestChanged, row, "open")
     return row
 
@@ -158,7 +159,7 @@ async def _change(context: Context, input: UpdateMergeRequestInput, comparison: 
     await require(context, Action.UPDATE_MERGE_REQUEST, row)
     row = await merge_requests.hold(context, row)
     _require_same_source(input, row)
-    before, labeled, anew = system_notes.Facts.of(row), False, False
+    before, shown, labeled, anew = system_notes.Facts.of(row), changes.Shown.of(row), False, False
     branch = value_or(input.target_branch, row.target_branch)
     if branch != row.target_branch:
         await merge_requests.change_target(context, row, branch)
@@ -181,6 +182,7 @@ async def _change(context: Context, input: UpdateMergeRequestInput, comparison: 
     row.updated_at = context.now()
     if anew:
         await merge_requests.look_anew(context, row, comparison)
+    await changes.of_merge_request(context, row, shown, labeled=labeled)
     await merge_requests.tell(context, row, before, labeled=labeled)
     return row
 

@@ -4,7 +4,8 @@ from storage.database import metadata
 from storage.tables.artifacts import Artifact, TracePart
 from storage.tables.base import all_rows, any_row, lock
 from storage.tables.branches import Branch
-from storage.tables.builds import Build, BuildEvent, RunWhen
+from storage.tables.builds import Build, RunWhen
+from storage.tables.changes import Change, ChangeKind
 from storage.tables.closings import Closing
 from storage.tables.commit_comments import CommitComment, LineType
 from storage.tables.commit_statuses import CheckStatus, CommitStatus
@@ -38,7 +39,8 @@ __all__ = [
     "Branch",
     "BranchProtection",
     "Build",
-    "BuildEvent",
+    "Change",
+    "ChangeKind",
     "CheckStatus",
     "Closing",
     "Commit",

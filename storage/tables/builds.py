@@ -1,6 +1,5 @@
 """Builds: what is run for a commit, by a runner of this service or by a system outside."""
 
-from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -82,47 +81,6 @@ class Build(Row, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
     erased_at: datetime | None = Field(default=None, sa_type=Timestamp)
     erased_by_id: int | None = refers("users.id", on_delete="SET NULL", optional=True)
-
-
-class BuildEvent(Row, table=True):
-    """A change of a build's status, in the order in which they were made: the id is its sequence number. `was` is null for a new build."""
-
-    __tablename__ = "build_events"
-    __table_args__: Any = (Index("ix_build_events_project_id_id", "project_id", "id"), {"sqlite_autoincrement": True})
-
-    project_id: int = refers("projects.id")
-    build_id: int = refers("builds.id", index=True)
-    was: CheckStatus | None = Field(default=None, sa_type=words(CheckStatus))
-    became: CheckStatus = Field(sa_type=words(CheckStatus))
-    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
-
-
-EVENT_WRITERS = text(
-    "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = 'build_events'::regclass"
-    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-    " AND mode = 'RowExclusiveLock' AND granted"
-)
-"""The transactions that have written, or are about to write, events and have not ended; PostgreSQL only.
-
-An INSERT takes this lock before it takes an id, keeps it to the end of its transaction, and lets go of it after its rows can be seen.
-"""
-
-
-def newest_event() -> Select[int]:
-    """The largest sequence number that can be seen; null where there is none."""
-    return select(func.max(col(BuildEvent.id)))
-
-
-def events_after(after: int, most: int, *, until: int | None = None, project_ids: Collection[int] | None = None) -> Select[Any]:
-    """(sequence number, project, build, what it was, what it became, when, the build's branch or tag) of events, in their order."""
-    event: Any = BuildEvent
-    columns = (event.id, event.project_id, event.build_id, event.was, event.became, event.created_at, col(Build.ref))
-    found: Select[Any] = select(*columns).join(Build, col(Build.id) == event.build_id).where(event.id > after)
-    if until is not None:
-        found = found.where(event.id <= until)
-    if project_ids is not None:
-        found = found.where(event.project_id.in_(sorted(project_ids)))
-    return found.order_by(event.id).limit(most)
 
 
 def is_current() -> Any:

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, delete, insert, null, or_, select, update
+from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, delete, false, insert, null, or_, select, update
 from sqlmodel import col
 
-from storage.tables.merge_requests import OPEN, UNCHECKED, MergeRequest, MergeRequestCommit, MergeStatus
+from storage.tables.merge_requests import OPEN, UNCHECKED, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 
 MOST_NAMES = 1000
 """Beyond so many names of branches in one statement, all branches of the project are meant."""
@@ -22,10 +22,15 @@ def _open_of_branches(project_id: int, names: Collection[str]) -> tuple[ColumnEl
     return is_open & source & col(MergeRequest.source_branch).in_(names), is_open & target & col(MergeRequest.target_branch).in_(names)
 
 
-def hold_of_branches(project_id: int, names: Collection[str]) -> Select[int]:
-    """The ids of the open ones from or into these branches, held in the order of their ids."""
-    statement = select(col(MergeRequest.id)).where(or_(*_open_of_branches(project_id, names)))
-    return statement.order_by(col(MergeRequest.id)).with_for_update(key_share=True)
+def hold_of_branches(project_id: int, names: Collection[str]) -> Select[int, int, str, MergeRequestState, bool]:
+    """(id, target project, target branch, state, whether `mark_moved` makes more than a check of it new) of the open ones from or into
+    these branches, held in the order of their ids."""
+    row = MergeRequest
+    source, target = _open_of_branches(project_id, names)
+    waits_no_more = source & col(row.merge_when_build_succeeds) if len(names) <= MOST_NAMES else false()
+    noticed = or_(col(row.merge_status) == MergeStatus.CANNOT_BE_MERGED, waits_no_more)
+    statement = select(col(row.id), col(row.project_id), col(row.target_branch), col(row.state), noticed).where(or_(source, target))
+    return statement.order_by(col(row.id)).with_for_update(key_share=True)
 
 
 def mark_moved(project_id: int, names: Collection[str]) -> tuple[Update, Update]:

@@ -9,7 +9,7 @@ from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp
 from storage.tables.base import Dated, refers
-from storage.tables.builds import Build, BuildEvent
+from storage.tables.builds import Build
 from storage.tables.commit_statuses import CheckStatus
 from storage.tables.projects import Project
 
@@ -142,12 +142,6 @@ def at_work(since: datetime) -> Select[Build]:
     """The builds that runners have had since before this moment."""
     row: Any = Build
     return select(Build).where(row.status == literal_column("'running'"), row.lease_until.is_not(None), row.started_at < since)
-
-
-def changes_newest_first(build_id: int, most: int) -> Select[CheckStatus, CheckStatus]:
-    """(what it was, what it became) of the last changes of a build."""
-    event: Any = BuildEvent
-    return select(event.was, event.became).where(event.build_id == build_id).order_by(event.id.desc()).limit(most)
 
 
 def unfinished_of(project_id: int) -> Select[int, Any]:

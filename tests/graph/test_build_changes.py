@@ -80,7 +80,7 @@ def of(build: tables.Build) -> dict[str, Any]:
 
 
 async def events(services: Services, build_id: int) -> list[tuple[str | None, str]]:
-    row = tables.BuildEvent
+    row = tables.Change
     async with services.database.reading() as session:
         found = await session.execute(select(row).where(col(row.build_id) == build_id).order_by(col(row.id)))
         return [(event.was, event.became) for event in found.scalars()]

@@ -137,7 +137,7 @@ class TestPush:
     async def test_what_came_is_an_event(self, pushes: Pushes) -> None:
         await pushes(STAGES)
         async with pushes.services.database.reading() as session:
-            (event,) = list(await session.scalars(select(tables.BuildEvent)))
+            (event,) = list(await session.scalars(select(tables.Change)))
         assert (event.was, event.became, event.build_id) == (None, PENDING, (await pushes.builds())["compile"].id)
 
     async def test_rings_for_the_runners_that_wait(self, pushes: Pushes) -> None:
@@ -431,8 +431,8 @@ class TestStages:
 
 async def _events(pushes: Pushes, became: CheckStatus) -> list[tables.Build]:
     async with pushes.services.database.reading() as session:
-        of = select(tables.Build).join(tables.BuildEvent, col(tables.BuildEvent.build_id) == col(tables.Build.id))
-        return list(await session.scalars(of.where(col(tables.BuildEvent.became) == became)))
+        of = select(tables.Build).join(tables.Change, col(tables.Change.build_id) == col(tables.Build.id))
+        return list(await session.scalars(of.where(col(tables.Change.became) == became)))
 
 
 class TestGraph:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +12,16 @@ from sqlmodel import col
 from graph import live as living
 from graph.context import Context, Services
 from graph.errors import Code
-from graph.execute import Graph, Outcome, prepare
+from graph.execute import Graph, prepare
 from graph.live import Live
 from graph.rules import builds
 from graph.settled import Settled
-from graph.subscribing import Stream, subscribe
+from graph.subscribing import Stream
 from graph.transaction import keep, session_for
 from storage import tables
 from storage.database import Database
-from storage.tables import AccessLevel, CheckStatus, Visibility
+from storage.tables import AccessLevel, ChangeKind, CheckStatus, Visibility
+from tests.followed import code, ends, following, opened, told
 from tests.forge import Ask
 from tests.make import Make, token_of
 from tests.statements import Statements
@@ -66,49 +66,13 @@ async def reader(services: Services) -> AsyncIterator[None]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def opened(graph: Graph, viewer: tables.User | None, query: str = CHANGED, **variables: Any) -> Stream | Outcome:
-    return await subscribe(graph, query, variables, None, token_of(viewer) if viewer else None, request_id="test")
-
-
-@asynccontextmanager
-async def following(graph: Graph, viewer: tables.User, query: str = CHANGED, **variables: Any) -> AsyncIterator[Stream]:
-    stream = await opened(graph, viewer, query, **variables)
-    assert isinstance(stream, Stream), stream.errors
-    yield stream
-    stream.close()
-
-
-async def code(graph: Graph, viewer: tables.User | None, query: str = CHANGED, **variables: Any) -> str:
-    outcome = await opened(graph, viewer, query, **variables)
-    assert isinstance(outcome, Outcome)
-    return str(outcome.errors[0].code)
-
-
-async def told(stream: Stream, seconds: float = 5) -> dict[str, Any]:
-    """The next event."""
-    found = await stream.next(seconds)
-    assert found is not None
-    assert found.outcome.errors == []
-    assert found.outcome.data is not None
-    event: dict[str, Any] = found.outcome.data["buildChanged"]
-    assert event["seq"] == str(found.seq)
-    return event
-
-
-async def ends(stream: Stream, seconds: float = 5) -> str | None:
-    """The code with which the stream ends."""
-    found = await stream.next(seconds)
-    assert stream.ended
-    return None if found is None else str(found.outcome.errors[0].code)
-
-
 class TestTelling:
     @pytest.mark.usefixtures("reader")
     async def test_what_changes_is_told_in_order(
         self, graph: Graph, make: Make, owner: tables.User, project: tables.Project, change: Change
     ) -> None:
         build = await make.build(project, SHA)
-        async with following(graph, owner) as stream:
+        async with following(graph, owner, CHANGED) as stream:
             await change(build, CheckStatus.RUNNING)
             first = await told(stream)
             await change(build, CheckStatus.FAILED)
@@ -121,7 +85,7 @@ class TestTelling:
     @pytest.mark.usefixtures("reader")
     async def test_a_new_build_was_nothing(self, graph: Graph, ask: Ask, owner: tables.User, make: Make) -> None:
         project = await make.project(owner=owner, history={}, builds_enabled=True)
-        async with following(graph, owner, projects=[str(project.id)]) as stream:
+        async with following(graph, owner, CHANGED, projects=[str(project.id)]) as stream:
             create = "mutation($i: CreateBuildInput!) { createBuild(input: $i) { build { databaseId } userErrors { code message field } } }"
             sent = {"projectPath": str(project.id), "sha": "master", "name": "lint", "status": "PENDING"}
             made = await ask.data(create, owner, i=sent)
@@ -133,7 +97,7 @@ class TestTelling:
         self, graph: Graph, services: Services, make: Make, owner: tables.User, project: tables.Project, change: Change
     ) -> None:
         await change(await make.build(project, SHA), CheckStatus.RUNNING)
-        async with following(graph, owner) as stream:
+        async with following(graph, owner, CHANGED) as stream:
             await services.live.settle(services.database)
             assert await stream.next(0.05) is None
             assert not stream.ended
@@ -145,7 +109,7 @@ class TestTelling:
         group = await make.fetch(tables.Namespace, project.namespace_id)
         assert group is not None
         wanted = await make.build(project, SHA, ref="release")
-        async with following(graph, owner, projects=[f"{group.path}/{project.path}"], refs=["release", "next"]) as stream:
+        async with following(graph, owner, CHANGED, projects=[f"{group.path}/{project.path}"], refs=["release", "next"]) as stream:
             for build in (await make.build(other, SHA, ref="release"), await make.build(project, SHA), wanted):
                 await change(build, CheckStatus.RUNNING)
             await services.live.settle(services.database)
@@ -163,7 +127,7 @@ class TestTelling:
         statements: Statements,
     ) -> None:
         build = await make.build(project, SHA)
-        streams = [await opened(graph, owner, after=None if number else "0") for number in range(20)]
+        streams = [await opened(graph, owner, CHANGED, after=None if number else "0") for number in range(20)]
         await change(build, CheckStatus.RUNNING)
         await services.live.settle(services.database)
         assert all(isinstance(stream, Stream) for stream in streams)
@@ -195,12 +159,12 @@ class TestResuming:
         seen: list[int] = []
         last = "0"
         for _ in range(3):
-            async with following(graph, owner, after=last) as stream:
+            async with following(graph, owner, CHANGED, after=last) as stream:
                 for _ in range(2):
                     event = await told(stream)
                     seen.append(event["build"]["databaseId"])
                     last = event["seq"]
-        async with following(graph, owner, after=last) as stream:
+        async with following(graph, owner, CHANGED, after=last) as stream:
             seen += [(await told(stream))["build"]["databaseId"] for _ in range(2)]
             later = await make.build(project, SHA)
             await change(later, CheckStatus.RUNNING)
@@ -225,7 +189,7 @@ class TestResuming:
                 await change(build, CheckStatus.RUNNING)
 
         writing = asyncio.gather(write(made[10:20]), write(made[20:]))
-        async with following(graph, owner, after="0") as stream:
+        async with following(graph, owner, CHANGED, after="0") as stream:
             seen = [await told(stream) for _ in made]
             assert await stream.next(0.02) is None
         await writing
@@ -235,7 +199,7 @@ class TestResuming:
 
     @pytest.mark.parametrize("after", ["", "-1", "1.5", "x", "99999999999", "2147483648", "é"])
     async def test_what_is_no_number(self, graph: Graph, owner: tables.User, after: str) -> None:
-        assert await code(graph, owner, after=after) == Code.BAD_REQUEST
+        assert await code(graph, owner, CHANGED, after=after) == Code.BAD_REQUEST
 
 
 class TestOrder:
@@ -244,7 +208,8 @@ class TestOrder:
     @pytest.fixture
     def rows(self, make: Make, project: tables.Project) -> Any:
         async def row(build: tables.Build) -> dict[str, Any]:
-            return {"project_id": project.id, "build_id": build.id, "became": CheckStatus.RUNNING, "created_at": build.created_at}
+            common = {"kind": ChangeKind.BUILD, "became": CheckStatus.RUNNING, "ref": build.ref, "created_at": build.created_at}
+            return {**common, "project_id": project.id, "build_id": build.id}
 
         return row
 
@@ -258,15 +223,15 @@ class TestOrder:
         settled = Settled()
         settled.begin(await settled.newest(database))
         async with database.writing() as early, database.writing() as late:
-            await early.execute(insert(tables.BuildEvent), [await rows(build)])
-            await late.execute(insert(tables.BuildEvent), [await rows(build)])
+            await early.execute(insert(tables.Change), [await rows(build)])
+            await late.execute(insert(tables.Change), [await rows(build)])
             await late.commit()
             for _ in range(3):
                 assert (await settled.read(database))[0] == []
             assert settled.upto == 0
             # One that begins now cannot have the missing number, so nobody waits for it.
             async with database.writing() as unrelated:
-                await unrelated.execute(insert(tables.BuildEvent), [await rows(build)])
+                await unrelated.execute(insert(tables.Change), [await rows(build)])
                 await early.commit()
                 found, _ = await settled.read(database)
                 assert [event.seq for event in found] == [1, 2]
@@ -278,8 +243,8 @@ class TestOrder:
         settled = Settled()
         settled.begin(await settled.newest(database))
         async with database.writing() as early, database.writing() as late:
-            await early.execute(insert(tables.BuildEvent), [await rows(build)])
-            await late.execute(insert(tables.BuildEvent), [await rows(build)])
+            await early.execute(insert(tables.Change), [await rows(build)])
+            await late.execute(insert(tables.Change), [await rows(build)])
             await late.commit()
             assert await settled.read(database) == ([], 0.0)
             assert (await settled.read(database))[0] == []
@@ -292,10 +257,10 @@ class TestOrder:
         """The past that is read at once must be all there, up to the number that it is read to."""
         build = await make.build(project, SHA)
         async with database.writing() as early, database.writing() as late:
-            await early.execute(insert(tables.BuildEvent), [await rows(build)])
-            await late.execute(insert(tables.BuildEvent), [await rows(build)])
+            await early.execute(insert(tables.Change), [await rows(build)])
+            await late.execute(insert(tables.Change), [await rows(build)])
             await late.commit()
-            opening = asyncio.create_task(opened(graph, owner, after="0"))
+            opening = asyncio.create_task(opened(graph, owner, CHANGED, after="0"))
             await asyncio.sleep(0.1)
             assert not opening.done()
             await early.commit()
@@ -312,7 +277,7 @@ class TestNotices:
         project = await make.project(owner=owner, builds_enabled=True)
         build = await make.build(project, SHA)
         tasks = [asyncio.create_task(each.run(services.database)) for each in (services.live, other)]
-        async with following(Graph(replace(services, live=other)), owner) as stream:
+        async with following(Graph(replace(services, live=other)), owner, CHANGED) as stream:
             await asyncio.sleep(0.2)
             started = asyncio.get_running_loop().time()
             await change(build, CheckStatus.RUNNING)
@@ -330,7 +295,7 @@ class TestRights:
     ) -> None:
         stranger = await make.user()
         public = await make.project(visibility=Visibility.PUBLIC, builds_enabled=True)
-        async with following(graph, stranger) as stream:
+        async with following(graph, stranger, CHANGED) as stream:
             await change(await make.build(project, SHA), CheckStatus.RUNNING)
             seen = await make.build(public, SHA)
             await change(seen, CheckStatus.RUNNING)
@@ -344,7 +309,7 @@ class TestRights:
         member = await make.user()
         project = await make.project(owner=owner, members=[(member, AccessLevel.REPORTER)], builds_enabled=True)
         build = await make.build(project, SHA)
-        async with following(graph, member, projects=[str(project.id)]) as stream:
+        async with following(graph, member, CHANGED, projects=[str(project.id)]) as stream:
             await change(build, CheckStatus.RUNNING)
             await services.live.settle(services.database)
             await told(stream)
@@ -360,7 +325,7 @@ class TestRights:
         self, graph: Graph, services: Services, make: Make, owner: tables.User, how: str
     ) -> None:
         stays = await make.user()
-        async with following(graph, owner) as stream, following(graph, stays) as other:
+        async with following(graph, owner, CHANGED) as stream, following(graph, stays, CHANGED) as other:
             async with services.database.writing() as session:
                 if how == "blocked":
                     await session.execute(update(tables.User).where(col(tables.User.id) == owner.id).values(state=tables.UserState.BLOCKED))
@@ -379,7 +344,7 @@ class TestRights:
         monkeypatch.setattr(living, "CHECK_SECONDS", 0.05)
         monkeypatch.setattr(living, "POLL_SECONDS", 0.05)
         task = asyncio.create_task(services.live.run(services.database))
-        async with following(graph, owner) as stream:
+        async with following(graph, owner, CHANGED) as stream:
             owner.state = tables.UserState.BLOCKED
             async with services.database.writing() as session:
                 await session.execute(update(tables.User).where(col(tables.User.id) == owner.id).values(state=tables.UserState.BLOCKED))
@@ -393,7 +358,7 @@ class TestRights:
     ) -> None:
         member = await make.user(admin=True)
         build = await make.build(project, SHA)
-        async with following(graph, member) as stream:
+        async with following(graph, member, CHANGED) as stream:
             async with services.database.writing() as session:
                 await session.execute(update(tables.User).where(col(tables.User.id) == member.id).values(state=tables.UserState.BLOCKED))
                 await session.commit()
@@ -405,19 +370,19 @@ class TestRights:
         stranger, blocked = await make.user(), await make.user(state=tables.UserState.BLOCKED)
         reporterless = await make.user()
         quiet = await make.project(owner=owner, members=[(reporterless, AccessLevel.GUEST)], builds_enabled=True)
-        assert await code(graph, None) == Code.UNAUTHENTICATED
-        assert await code(graph, blocked) == Code.UNAUTHENTICATED
-        assert await code(graph, stranger, projects=[str(project.id)]) == Code.NOT_FOUND
-        assert await code(graph, stranger, projects=["no/where"]) == Code.NOT_FOUND
-        assert await code(graph, reporterless, projects=[str(quiet.id)]) == Code.FORBIDDEN
-        assert await code(graph, owner, projects=["1"] * 51) == Code.LIMIT_EXCEEDED
-        assert await code(graph, owner, refs=["a\0b"]) == Code.BAD_REQUEST
+        assert await code(graph, None, CHANGED) == Code.UNAUTHENTICATED
+        assert await code(graph, blocked, CHANGED) == Code.UNAUTHENTICATED
+        assert await code(graph, stranger, CHANGED, projects=[str(project.id)]) == Code.NOT_FOUND
+        assert await code(graph, stranger, CHANGED, projects=["no/where"]) == Code.NOT_FOUND
+        assert await code(graph, reporterless, CHANGED, projects=[str(quiet.id)]) == Code.FORBIDDEN
+        assert await code(graph, owner, CHANGED, projects=["1"] * 51) == Code.LIMIT_EXCEEDED
+        assert await code(graph, owner, CHANGED, refs=["a\0b"]) == Code.BAD_REQUEST
         assert await code(graph, owner, "{ viewer { username } }") == Code.BAD_REQUEST
         assert await code(graph, owner, "subscription { nothing }") == Code.BAD_REQUEST
         nodes = "project { builds(first: 100) { nodes { attempts(first: 100) { nodes { user { id } } } } } }"
         dear = f"subscription {{ buildChanged {{ build {{ {nodes} }} }} }}"
         assert await code(graph, owner, dear) == Code.LIMIT_EXCEEDED
-        assert await code(graph, owner, refs=3) == Code.BAD_REQUEST
+        assert await code(graph, owner, CHANGED, refs=3) == Code.BAD_REQUEST
 
 
 class TestBounds:
@@ -433,7 +398,7 @@ class TestBounds:
     ) -> None:
         monkeypatch.setattr(living, "QUEUE", 3)
         made = [await make.build(project, SHA) for _ in range(6)]
-        async with following(graph, owner) as slow:
+        async with following(graph, owner, CHANGED) as slow:
             await change(made[0], CheckStatus.RUNNING)
             await services.live.settle(services.database)
             last = (await told(slow))["seq"]
@@ -445,7 +410,7 @@ class TestBounds:
             assert found.outcome.errors[0].code is Code.LIMIT_EXCEEDED
             assert "afterSeq" in found.outcome.errors[0].message
             assert slow.ended
-        async with following(graph, owner, after=last) as again:
+        async with following(graph, owner, CHANGED, after=last) as again:
             assert [(await told(again))["build"]["databaseId"] for _ in made[1:]] == [build.id for build in made[1:]]
 
     async def test_so_many_and_no_more(self, services: Services, owner: tables.User) -> None:
@@ -453,17 +418,17 @@ class TestBounds:
         few = replace(services, live=Live(most=2))
         few.live.counted = counts.append
         graph = Graph(few)
-        async with following(graph, owner), following(graph, owner):
-            assert await code(graph, owner) == Code.UNAVAILABLE
-        async with following(graph, owner):
+        async with following(graph, owner, CHANGED), following(graph, owner, CHANGED):
+            assert await code(graph, owner, CHANGED) == Code.UNAVAILABLE
+        async with following(graph, owner, CHANGED):
             pass
         assert counts == [1, 2, 1, 0, 1, 0]
 
     async def test_a_stop_ends_streams_and_lets_none_in(self, graph: Graph, services: Services, owner: tables.User) -> None:
-        async with following(graph, owner) as stream:
+        async with following(graph, owner, CHANGED) as stream:
             services.live.close()
             assert await ends(stream) is None
-        assert await code(graph, owner) == Code.UNAVAILABLE
+        assert await code(graph, owner, CHANGED) == Code.UNAVAILABLE
 
     async def test_never_as_a_query(self, ask: Ask, graph: Graph, owner: tables.User) -> None:
         outcome = await ask(CHANGED, owner)

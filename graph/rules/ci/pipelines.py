@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from sqlmodel import col
 
 from graph.context import Context
-from graph.rules import building
+from graph.rules import building, changes
 from graph.rules.building import ChecksState
 from graph.rules.ci.planning import Plan
 from graph.rules.ci.reading import FILE
@@ -153,14 +153,10 @@ async def _create(context: Context, wanted: Sequence[Mapping[str, Any]]) -> None
         }
         for each in wanted
     ]
-    statement = insert(tables.Build).returning(col(tables.Build.id), col(tables.Build.project_id))
+    statement = insert(tables.Build).returning(col(tables.Build.id), col(tables.Build.project_id), col(tables.Build.ref))
     made = sorted(map(tuple, await context.session.execute(statement, rows)))
-    events = [
-        {"project_id": project_id, "build_id": build_id, "became": CheckStatus.PENDING, "created_at": moment}
-        for build_id, project_id in made
-    ]
-    await context.session.execute(insert(tables.BuildEvent), events)
-    context.after_commit += [context.services.line.ring, context.services.live.ring]
+    await changes.of_builds(context, made, None, CheckStatus.PENDING)
+    context.after_commit.append(context.services.line.ring)
 
 
 async def _tell_errors(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:

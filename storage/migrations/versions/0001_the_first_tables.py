@@ -709,21 +709,26 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_artifacts_project_id"), ["project_id"], unique=False)
 
     op.create_table(
-        "build_events",
+        "changes",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(length=32), nullable=False),
         sa.Column("project_id", sa.Integer(), nullable=False),
-        sa.Column("build_id", sa.Integer(), nullable=False),
+        sa.Column("build_id", sa.Integer(), nullable=True),
+        sa.Column("merge_request_id", sa.Integer(), nullable=True),
+        sa.Column("ref", sa.String(length=255), nullable=False),
         sa.Column("was", sa.String(length=32), nullable=True),
         sa.Column("became", sa.String(length=32), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(["build_id"], ["builds.id"], name=op.f("fk_build_events_build_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_build_events_project_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_build_events")),
+        sa.ForeignKeyConstraint(["build_id"], ["builds.id"], name=op.f("fk_changes_build_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["merge_request_id"], ["merge_requests.id"], name=op.f("fk_changes_merge_request_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_changes_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_changes")),
         sqlite_autoincrement=True,
     )
-    with op.batch_alter_table("build_events", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_build_events_build_id"), ["build_id"], unique=False)
-        batch_op.create_index("ix_build_events_project_id_id", ["project_id", "id"], unique=False)
+    with op.batch_alter_table("changes", schema=None) as batch_op:
+        batch_op.create_index("ix_changes_build_id_id", ["build_id", "id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_changes_merge_request_id"), ["merge_request_id"], unique=False)
+        batch_op.create_index("ix_changes_project_id_id", ["project_id", "id"], unique=False)
 
     op.create_table(
         "closings",

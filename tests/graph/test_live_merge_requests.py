@@ -1,0 +1,185 @@
+"""Following merge requests: each change that a list would show is told, by whatever way it came, and nothing else is."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, update
+from sqlmodel import col
+
+from graph import upkeep
+from graph.execute import Graph
+from graph.git_access import GitAccess, Granted
+from graph.subscribing import Stream
+from storage import tables
+from storage.git.pushes import Update
+from storage.tables import AccessLevel, CheckStatus, MergeStatus
+from tests.followed import code, following, opened, told
+from tests.forge import Ask
+from tests.make import Make
+from tests.merges import Merges
+from tests.statements import Statements
+
+CHANGED = """subscription ($projects: [String!], $after: String) { mergeRequestChanged(projects: $projects, afterSeq: $after) {
+    seq from to at mergeRequest { databaseId title state project { path } } } }"""
+UPDATE = "mutation ($i: UpdateMergeRequestInput!) { updateMergeRequest(input: $i) { userErrors { message } } }"
+CREATE = "mutation ($i: CreateMergeRequestInput!) { createMergeRequest(input: $i) { mergeRequest { databaseId } userErrors { message } } }"
+ACCEPT = "mutation ($i: AcceptMergeRequestInput!) { acceptMergeRequest(input: $i) { userErrors { message } } }"
+CANCEL = "mutation ($i: CancelMergeWhenBuildSucceedsInput!) { cancelMergeWhenBuildSucceeds(input: $i) { userErrors { message } } }"
+
+
+@pytest.fixture
+async def master(make: Make) -> tables.User:
+    return await make.user("max")
+
+
+@pytest.fixture
+async def project(make: Make, master: tables.User) -> tables.Project:
+    return await make.project(history={"commits": 3}, members=[(master, AccessLevel.MASTER)])
+
+
+@pytest.fixture
+def merges(make: Make, project: tables.Project, master: tables.User) -> Merges:
+    return Merges(make, project, master)
+
+
+class Watched:
+    """What a stream told since it was last asked, as (from, to)."""
+
+    def __init__(self, stream: Stream, merges: Merges) -> None:
+        self._stream = stream
+        self._services = merges.services
+
+    async def __call__(self) -> list[tuple[str | None, str]]:
+        await self._services.live.settle(self._services.database)
+        found = []
+        while (next_one := await self._stream.next(0.02)) is not None:
+            assert next_one.outcome.errors == []
+            event = (next_one.outcome.data or {})["mergeRequestChanged"]
+            found.append((event["from"], event["to"]))
+        return found
+
+
+SAME = [("OPENED", "OPENED")]
+
+
+class TestTelling:
+    async def test_what_its_people_do(self, graph: Graph, ask: Ask, make: Make, merges: Merges, master: tables.User) -> None:
+        milestone = await make.milestone(merges.project)
+        await merges.commit("feature")
+        await merges.commit("next", start="master")
+        async with following(graph, master, CHANGED) as stream:
+            watched = Watched(stream, merges)
+            new = {"projectPath": str(merges.project.id), "sourceBranch": "feature", "targetBranch": "master", "title": "A"}
+            made = await ask.data(CREATE, master, i=new)
+            assert await watched() == [(None, "OPENED")]
+            named = {"projectPath": str(merges.project.id), "databaseId": made["createMergeRequest"]["mergeRequest"]["databaseId"]}
+
+            async def change(**said: Any) -> list[tuple[str | None, str]]:
+                done = await ask.data(UPDATE, master, i={**named, **said})
+                assert done["updateMergeRequest"]["userErrors"] == []
+                return await watched()
+
+            for said in (
+                {"title": "B"},
+                {"description": "At length"},
+                {"assigneeId": master.id},
+                {"milestoneId": milestone.id},
+                {"labels": ["bug"]},
+                {"targetBranch": "next"},
+                {"targetBranch": "master", "title": "C"},
+            ):
+                assert await change(**said) == SAME
+                assert await change(**said) == []
+            assert await change(stateEvent="CLOSE") == [("OPENED", "CLOSED")]
+            assert await change(stateEvent="CLOSE") == []
+            assert await change(stateEvent="REOPEN") == [("CLOSED", "REOPENED")]
+            assert (await ask.data(ACCEPT, master, i=named))["acceptMergeRequest"]["userErrors"] == []
+            assert await watched() == [("REOPENED", "MERGED")]
+
+    async def test_what_waits_for_its_builds(self, graph: Graph, ask: Ask, merges: Merges, master: tables.User) -> None:
+        proposal = await merges.proposal("feature", merge_status=MergeStatus.CAN_BE_MERGED)
+        await merges.make.commit_status(merges.project, proposal.head, status=CheckStatus.PENDING)
+        named = {"projectPath": str(merges.project.id), "databaseId": proposal.row.id}
+        async with following(graph, master, CHANGED) as stream:
+            watched = Watched(stream, merges)
+            for mutation, said in ((ACCEPT, {"mergeWhenBuildSucceeds": True}), (CANCEL, {}), (ACCEPT, {"mergeWhenBuildSucceeds": True})):
+                await ask.data(mutation, master, i={**named, **said})
+                assert await watched() == SAME
+            async with merges.services.database.writing() as session:
+                await session.execute(update(tables.CommitStatus).values(status=CheckStatus.SUCCESS))
+                await session.commit()
+            await upkeep.once(merges.services)
+            assert (await watched())[-1] == ("OPENED", "MERGED")
+
+    async def test_what_pushes_do(
+        self, graph: Graph, merges: Merges, project: tables.Project, master: tables.User, statements: Statements
+    ) -> None:
+        """A new head, conflicts that come and go, and a push of the target that brings the source with it."""
+        old = await merges.tip()
+        one, other, third = [await merges.proposal(name, {"same.txt": name}) for name in ("one", "other", "third")]
+        access, path = GitAccess(merges.services), merges.services.repositories.path_of(project.id)
+
+        async def push(branch: str, old: str | None, new: str | None) -> None:
+            await access.pushed(Granted(project.id, path, master.id), [Update(f"refs/heads/{branch}", old, new)], "test")
+            await upkeep.once(merges.services)
+
+        await push("master", None, old)
+        async with following(graph, master, CHANGED) as stream:
+            watched = Watched(stream, merges)
+            for name in ("one", "other", "third"):
+                before = await merges.tip(name)
+                await push(name, before, await merges.commit(name, {f"{name}.txt": "more"}))
+            assert await watched() == 3 * SAME
+            head = (await merges.now(one)).head_oid
+            await merges.services.repositories.read(project.id, lambda repository: repository.move_ref("refs/heads/master", head, old))
+            await push("master", old, head)
+            seen = await watched()
+            # The others conflict with it from now on.
+            assert sorted(seen) == [("OPENED", "MERGED"), *SAME, *SAME]
+            assert {(await merges.now(each)).merge_status for each in (other, third)} == {MergeStatus.CANNOT_BE_MERGED}
+            with statements.counted() as sent:
+                await push("master", head, await merges.commit("master", {"more.txt": "more"}))
+            assert sum("INSERT INTO changes" in text for text in sent) <= 3
+            # They were looked at anew, and are as they were: nobody knew for a moment.
+            assert await watched() == 4 * SAME
+
+
+class TestRights:
+    async def test_nothing_of_what_is_not_seen(self, graph: Graph, ask: Ask, make: Make, merges: Merges, master: tables.User) -> None:
+        member, stranger = await make.user(), await make.user()
+        await make.save(tables.ProjectMember(project_id=merges.project.id, user_id=member.id, access_level=AccessLevel.GUEST))
+        row = (await merges.proposal("feature")).row
+        title = {"projectPath": str(row.project_id), "databaseId": row.id}
+        live, database = merges.services.live, merges.services.database
+        async with following(graph, member, CHANGED, projects=[str(row.project_id)]) as one, following(graph, stranger, CHANGED) as other:
+            await ask.data(UPDATE, master, i={**title, "title": "Seen"})
+            await live.settle(database)
+            assert (await told(one))["mergeRequest"]["title"] == "Seen"
+            async with database.writing() as session:
+                await session.execute(delete(tables.ProjectMember).where(col(tables.ProjectMember.user_id) == member.id))
+                await session.commit()
+            await ask.data(UPDATE, master, i={**title, "title": "Hidden"})
+            await live.settle(database)
+            assert await one.next(0.02) is None
+            assert await other.next(0.02) is None
+        assert await code(graph, stranger, CHANGED, projects=[str(row.project_id)]) == "NOT_FOUND"
+        off = await make.project(owner=master, merge_requests_enabled=False)
+        assert await code(graph, master, CHANGED, projects=[str(off.id)]) == "FORBIDDEN"
+        assert await code(graph, master, CHANGED, after="x") == "BAD_REQUEST"
+
+
+class TestResuming:
+    async def test_goes_on_behind_the_last_number(
+        self, graph: Graph, ask: Ask, make: Make, merges: Merges, master: tables.User, project: tables.Project
+    ) -> None:
+        """What else is in the log, as changes of builds, is not this stream's."""
+        row = (await merges.proposal("feature")).row
+        build = await make.build(project, "f" * 40)
+        await make.save(tables.Change(kind="build", project_id=project.id, build_id=build.id, ref="master", became="pending"))
+        for title in "abc":
+            await ask.data(UPDATE, master, i={"projectPath": str(row.project_id), "databaseId": row.id, "title": title})
+        stream = await opened(graph, master, CHANGED, after="2")
+        assert isinstance(stream, Stream)
+        assert [(await told(stream))["seq"] for _ in range(2)] == ["3", "4"]
+        assert await stream.next(0.02) is None
+        stream.close()
