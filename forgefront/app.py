@@ -22,6 +22,8 @@ from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
 from forgefront.pages.graphiql import ROUTE as GRAPHIQL
 from forgefront.pages.graphiql import GraphiqlDoor
+from forgefront.pages.reference import ROUTE as REFERENCE
+from forgefront.pages.reference import ReferenceDoor
 from forgefront.worker import Worker, every
 from graph import upkeep
 from graph.artifact_access import ArtifactAccess
@@ -59,6 +61,7 @@ class App(Engine):
         if config.metrics:
             self._exact["/-/metrics"] = metrics
         self._graphiql = GraphiqlDoor(config.base_url)
+        self._reference = ReferenceDoor(config.base_url)
         self._uploaded = uploads.UploadDoor(self.graph, self.uploads)
         artifact_access = ArtifactAccess(self.graph.services)
         self._artifacts = artifacts.ArtifactDoor(artifact_access)
@@ -149,6 +152,9 @@ class App(Engine):
         if self._graphiql.serves(scope):
             await self._graphiql(scope, receive, send)
             return
+        if self._reference.serves(scope):
+            await self._reference(scope, receive, send)
+            return
         found = self._exact.get(path)
         if found is None and self._git.serves(scope):
             await self._git(scope, receive, send)
@@ -169,6 +175,7 @@ class App(Engine):
             "version": version("forgefront"),
             "graphql": f"{base}/graphql",
             "graphiql": f"{base}{GRAPHIQL}",
+            "reference": f"{base}{REFERENCE}",
             "rest_v3": f"{base}{REST}",
             "openapi": f"{base}{REST}/openapi.json",
             "health": f"{base}/-/health",

@@ -75,6 +75,10 @@ class Files:
     def __contains__(self, name: str) -> bool:
         return name in self._files
 
+    def put(self, name: str, body: bytes) -> None:
+        """Serves what was made, not read, under this name."""
+        self._files[name] = _File(Path(name), body, len(body), TYPES[Path(name).suffix], _tag(body))
+
     def matches(self, path: str) -> bool:
         """Whether a path, as the scope has it, is below `at`."""
         return path.startswith(self._at)
@@ -112,8 +116,11 @@ def _read(path: Path, values: Mapping[str, str]) -> _File:
     if path.suffix == ".html" and values:
         shown = {name: escape(value) for name, value in values.items()}
         body = Template(body.decode()).substitute(shown).encode()
-    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    return _File(path, body if len(body) <= KEPT_BYTES or path.suffix == ".html" else None, len(body), TYPES[path.suffix], tag)
+    return _File(path, body if len(body) <= KEPT_BYTES or path.suffix == ".html" else None, len(body), TYPES[path.suffix], _tag(body))
+
+
+def _tag(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
 def _known(header: str | None, tag: str) -> bool:
