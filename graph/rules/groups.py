@@ -43,7 +43,16 @@ async def hold(context: Context, group: tables.Namespace) -> tables.Namespace:
 async def projects_where(context: Context, group: tables.Namespace, actions: Collection[Action]) -> list[int]:
     """The ids of the group's projects in which the viewer may do all of this, without archived ones. A few statements, whatever their
     number."""
-    kept = project_statements.ids_in_namespace(group.id).where(~col(tables.Project.archived))
+    return (await projects_of(context, [group.id], actions))[group.id]
+
+
+async def projects_of(context: Context, group_ids: list[int], actions: Collection[Action]) -> dict[int, list[int]]:
+    """As `projects_where`, by group."""
+    kept = project_statements.ids_in_namespaces(group_ids).where(~col(tables.Project.archived))
     seen = await seen_projects(context, await context.all(kept))
     projects = await context.rows_by_id(tables.Project).get_many(sorted(seen))
-    return [key for key, project in projects.items() if all([await may(context, action, project) for action in actions])]
+    found: dict[int, list[int]] = {key: [] for key in group_ids}
+    for key, project in projects.items():
+        if project is not None and all([await may(context, action, project) for action in actions]):
+            found[project.namespace_id].append(key)
+    return found

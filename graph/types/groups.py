@@ -17,6 +17,7 @@ from graph.mutations import mutation
 from graph.rules import finding, groups, naming, objects, projects
 from graph.rules import members as member_rules
 from graph.rules.policy import Action, group_level, may, require, visible_groups
+from graph.types.build_stats import GroupBuildStats
 from graph.types.inputs import given, sent, value_or
 from graph.types.members import AccessLevel, GroupMember
 from graph.types.merge_requests import GroupMergeRequests
@@ -45,7 +46,7 @@ class GroupAbilities:
 
 
 @entity(tables.Namespace, name="Group", description="People with common projects.")
-class Group(Node, GroupMergeRequests):
+class Group(Node, GroupMergeRequests, GroupBuildStats):
     database_id: int = column(tables.Namespace.id, description="The v3 id.")
     name: str = column(description="The name, in words.")
     path: str = column(description="The first segment of its projects' full paths.")
@@ -253,7 +254,7 @@ async def delete_group(info: Info, input: DeleteGroupInput) -> tables.Namespace:
     await require(context, Action.DELETE_GROUP, group)
     group = await groups.hold(context, group)
     await _publish_end(context, group)
-    project_ids = await context.all(project_statements.ids_in_namespace(group.id))
+    project_ids = await context.all(project_statements.ids_in_namespaces([group.id]))
     await objects.erase_with_projects(context, project_ids)
     await context.session.delete(group)
     await context.session.flush()

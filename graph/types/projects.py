@@ -16,6 +16,7 @@ from graph.rules import finding
 from graph.rules.policy import Action, may, project_level, visible_projects
 from graph.types.artifacts import ProjectArtifacts
 from graph.types.branches import ProjectBranches
+from graph.types.build_stats import ProjectBuildStats
 from graph.types.builds import ProjectBuilds
 from graph.types.commits import ProjectCommits
 from graph.types.comparisons import ProjectComparisons
@@ -68,6 +69,7 @@ class Project(
     ProjectIssues,
     ProjectMergeRequests,
     ProjectBuilds,
+    ProjectBuildStats,
     ProjectRunners,
     ProjectArtifacts,
     ProjectLabels,

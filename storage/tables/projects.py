@@ -1,6 +1,6 @@
 """Projects: a repository and what is kept around it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
@@ -86,8 +86,8 @@ def kept(ids: list[int]) -> Select[int]:
     return select(col(Project.id)).where(col(Project.id).in_(ids)).order_by(col(Project.id)).with_for_update(read=True, key_share=True)
 
 
-def ids_in_namespace(namespace_id: int) -> Select[int]:
-    return select(col(Project.id)).where(col(Project.namespace_id) == namespace_id)
+def ids_in_namespaces(namespace_ids: Collection[int]) -> Select[int]:
+    return select(col(Project.id)).where(col(Project.namespace_id).in_(namespace_ids))
 
 
 def matching(text: str) -> ColumnElement[bool]:

@@ -1,0 +1,141 @@
+"""Builds counted and measured in groups: one statement, whatever their number."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import BigInteger, Select, Subquery, case, cast, func, literal, null, select
+from sqlmodel import col
+
+from storage import dialects
+from storage.tables import quantiles
+from storage.tables.buckets import Buckets
+from storage.tables.builds import Build
+from storage.tables.commit_statuses import CheckStatus
+from storage.tables.namespaces import Namespace
+from storage.tables.projects import Project
+from storage.tables.users import User
+
+
+class BuildDimension(StrEnum):
+    """What builds are grouped by."""
+
+    PROJECT = "project"
+    NAME = "name"
+    STAGE = "stage"
+    REF = "ref"
+    AUTHOR = "author"
+    STATUS = "status"
+
+
+class Measure(StrEnum):
+    """What is measured of builds, in millionths: of seconds, and of a per cent for the coverage."""
+
+    DURATION = "duration"
+    QUEUED = "queued"
+    COVERAGE = "coverage"
+
+
+KEYS: dict[BuildDimension, Any] = {
+    BuildDimension.PROJECT: col(Build.project_id),
+    BuildDimension.NAME: dialects.by_code_point(col(Build.name)),
+    BuildDimension.STAGE: dialects.by_code_point(col(Build.stage)),
+    BuildDimension.REF: dialects.by_code_point(col(Build.ref)),
+    BuildDimension.AUTHOR: col(Build.user_id),
+    BuildDimension.STATUS: dialects.by_code_point(col(Build.status)),
+}
+"""What tells the groups apart; of projects and users what they are called is looked up once the groups are made."""
+
+COUNTED = (CheckStatus.PENDING, CheckStatus.RUNNING, CheckStatus.FAILED, CheckStatus.SUCCESS, CheckStatus.CANCELED)
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How builds are grouped. `moment` is the column by which they are put into `buckets`.
+
+    `superseded`: attempts that a retry superseded are among the builds, and are counted as what was retried; else the attempts before
+    the newest are.
+    """
+
+    dimensions: Sequence[BuildDimension]
+    measures: Sequence[Measure]
+    buckets: Buckets | None
+    moment: Any
+    superseded: bool
+    limit: int
+
+
+def groups(conditions: Collection[Any], grouping: Grouping, now: datetime, owner: Any = None) -> Select[Any]:
+    """(owner, key of the bucket, what each dimension is, in the order of the grouping; all builds, those of each of COUNTED, how many
+    were retried; `quantiles.columns` of each measure) of the first groups, by bucket and then by the dimensions, what is null first.
+
+    `owner` is a column of `Build` or `Project`: with it there are so many groups of each owner. What still runs or waits is measured
+    as it is `now`.
+    """
+    rows = _rows(conditions, grouping, now, owner)
+    keys = [*(("owner",) if owner is not None else ()), *(("bucket",) if grouping.buckets is not None else ()), *grouping.dimensions]
+    placed = quantiles.placed(rows, keys, grouping.measures)
+    columns = [
+        func.count().label("total"),
+        *(func.count(case((placed.c.state == status, 1), else_=null())).label(f"count_{status}") for status in COUNTED),
+        func.coalesce(func.sum(placed.c.retried), 0).label("retried"),
+    ]
+    for measure in grouping.measures:
+        columns += [column.label(f"{measure}_{place}") for place, column in enumerate(quantiles.columns(placed, measure))]
+    grouped = select(*(placed.c[key] for key in keys), *columns).select_from(placed).group_by(*(placed.c[key] for key in keys)).subquery()
+    return _first(grouped, grouping, [column.name for column in columns], owner is not None)
+
+
+def _rows(conditions: Collection[Any], grouping: Grouping, now: datetime, owner: Any) -> Subquery:
+    row = Build
+    moment = dialects.instant(now)
+    ended = func.coalesce(col(row.finished_at), moment)
+    measured = {
+        Measure.DURATION: _not_negative(dialects.microseconds(col(row.started_at), ended)),
+        Measure.QUEUED: _not_negative(dialects.microseconds(col(row.created_at), func.coalesce(col(row.started_at), ended))),
+        Measure.COVERAGE: dialects.millionths(col(row.coverage)),
+    }
+    again = case((col(row.current_id).is_not(None), 1), else_=0) if grouping.superseded else col(row.attempt) - 1
+    columns = [again.label("retried"), col(row.status).label("state")]
+    columns += [KEYS[each].label(each) for each in grouping.dimensions]
+    columns += [measured[each].label(each) for each in grouping.measures]
+    if grouping.buckets is not None:
+        columns.append(grouping.buckets.key(grouping.moment).label("bucket"))
+    if owner is None:
+        return select(*columns).where(*conditions).subquery()
+    joined = select(*columns, owner.label("owner")).join(Project, col(Project.id) == col(row.project_id))
+    return joined.where(*conditions).subquery()
+
+
+def _first(grouped: Subquery, grouping: Grouping, columns: Sequence[str], owned: bool) -> Select[Any]:
+    shown = {each: grouped.c[each] for each in grouping.dimensions}
+    tables: Any = grouped
+    if BuildDimension.PROJECT in shown:
+        tables = tables.join(Project, col(Project.id) == shown[BuildDimension.PROJECT])
+        tables = tables.join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        shown[BuildDimension.PROJECT] = dialects.by_code_point(col(Namespace.path) + literal("/") + col(Project.path))
+    if BuildDimension.AUTHOR in shown:
+        tables = tables.outerjoin(User, col(User.id) == shown[BuildDimension.AUTHOR])
+        shown[BuildDimension.AUTHOR] = dialects.by_code_point(col(User.username))
+    bucket = [] if grouping.buckets is None else [grouped.c.bucket]
+    order = [key.asc().nulls_first() for key in (*bucket, *shown.values())]
+    values = [
+        (grouped.c.owner if owned else null()).label("owner"),
+        (bucket[0] if bucket else null()).label("bucket"),
+        *(key.label(each) for each, key in shown.items()),
+        *(grouped.c[column] for column in columns),
+    ]
+    statement: Select[Any] = select(*values).select_from(tables)
+    if not owned:
+        return statement.order_by(*order).limit(grouping.limit)
+    place = func.row_number().over(partition_by=grouped.c.owner, order_by=order or None).label("place")
+    inner = statement.add_columns(place).subquery()
+    wanted = select(*(column for column in inner.c if column.name != "place"))
+    return wanted.where(inner.c.place <= grouping.limit).order_by(inner.c.owner, inner.c.place)
+
+
+def _not_negative(number: Any) -> Any:
+    """A clock that was set back makes no negative time."""
+    return case((number < 0, cast(literal(0), BigInteger)), else_=number)

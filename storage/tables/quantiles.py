@@ -1,0 +1,41 @@
+"""Quantiles by nearest rank: the smallest value that at least so many per cent of the values do not exceed.
+
+A measure is a column of whole numbers, or null where there is nothing to measure.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, Subquery, case, cast, func, select
+
+RANKS = (50, 90, 95)
+"""In per cent; beside them the largest value is asked."""
+PART = 1_000_000
+
+
+def placed(rows: Subquery, keys: Sequence[str], measures: Sequence[str]) -> Subquery:
+    """The rows with the place of each measure's value among those of the group that the columns `keys` make, and how many there are."""
+    if not measures:
+        return rows
+    group = [rows.c[key] for key in keys]
+    columns = []
+    for measure in measures:
+        value = rows.c[measure]
+        columns.append(func.row_number().over(partition_by=group, order_by=value.asc().nulls_last()).label(f"{measure}_place"))
+        columns.append(func.count(value).over(partition_by=group).label(f"{measure}_count"))
+    return select(rows, *columns).subquery()
+
+
+def columns(rows: Subquery, measure: str) -> list[Any]:
+    """Of each group of `placed` rows: how many values, the sums of their millions and of what is left, the RANKS, the largest value.
+
+    The sum is in two parts, since that of very long times goes beyond what either database counts.
+    """
+    value, place, count = (rows.c[name] for name in (measure, f"{measure}_place", f"{measure}_count"))
+    sums = [cast(func.sum(part), BigInteger) for part in (value // PART, value % PART)]
+    ranks = [func.max(case((place == (count * rank + 99) // 100, value))) for rank in RANKS]
+    return [func.count(value), *sums, *ranks, func.max(value)]
+
+
+COLUMNS = len(RANKS) + 4
+"""How many columns a measure has."""
