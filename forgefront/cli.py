@@ -1,11 +1,11 @@
-"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `client`, `check`."""
+"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `client`, `translate`, `check`."""
 
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from forgefront.commands import checking, client, demo, groups, members, projects, runner, schema, serving, tokens, users
+from forgefront.commands import checking, client, demo, groups, members, projects, runner, schema, serving, tokens, translate, users
 
 main = typer.Typer(
     name="forgefront",
@@ -29,6 +29,7 @@ main.command("runner")(runner.runner)
 main.command("check")(checking.check)
 main.command("schema")(schema.schema)
 main.command("client")(client.client)
+main.command("translate")(translate.translate)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,99 @@
+"""`forgefront translate`."""
+
+import asyncio
+import shlex
+from functools import cache
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+
+from forgefront.commands.operating import FAILED, WRONG, Json, fail
+from forgefront.commands.printing import show
+
+if TYPE_CHECKING:
+    from rest_v3.translating import Translator
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
+
+Call = Annotated[
+    str, typer.Argument(metavar="CALL", help="The method and the path below /api/v3, with its query, or a whole URL.", show_default=False)
+]
+Sent = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-d", "--data", metavar="NAME=VALUE", help="A parameter of the body, as curl sends it; or one JSON object.", show_default=False
+    ),
+]
+Curl = Annotated[bool, typer.Option("--curl", help="Print a curl that asks /graphql the same; it takes the token from $TOKEN.")]
+Url = Annotated[str, typer.Option("--url", envvar="FORGEFRONT_EXTERNAL_URL", help="The address in it.")]
+Profile = Annotated[str, typer.Option("--profile", envvar="FORGEFRONT_V3_PROFILE", help="The v3 profile.")]
+
+
+def translate(
+    call: Call,
+    sent: Sent = None,
+    as_json: Json = False,
+    curl: Curl = False,
+    url: Url = "http://127.0.0.1:8080",
+    profile: Profile = "document",
+) -> None:
+    """Print the GraphQL operation that answers a v3 call, and its variables.
+
+    The call goes through the rows of the v3 layer itself, so this is what the
+    service runs for it; neither a server nor a database is needed.
+
+        forgefront translate 'GET /projects/3/builds?scope=failed'
+
+        forgefront translate 'PUT /projects/3/issues/41' -d state_event=close
+
+        forgefront translate 'GET /projects/3/issues' --curl | sh
+
+    Where the door does more than to run one operation, it is said below. A
+    call that no row answers, and one whose parameters v3 refuses, with the
+    status and the body that it answers, end with exit code 1.
+    """
+    # Here, since the other commands need not load the whole schema to be listed.
+    from rest_v3.profiles import UnknownProfileError
+    from rest_v3.translating import RefusedError, UnknownCallError
+
+    method, _, path = call.strip().partition(" ")
+    if method.upper() not in METHODS or not path.strip() or not path.isprintable():
+        fail(f"{call!r} is no call: write the method and the path, as in 'GET /projects/3/builds'", WRONG)
+    if sent and method.upper() in ("GET", "HEAD"):
+        fail(f"{method} sends no body: put the parameters behind the path, as in '?scope=failed'", WRONG)
+    try:
+        found = asyncio.run(translator_of(profile).translate(method, path.strip(), "&".join(sent or ())))
+    except UnknownProfileError as error:
+        fail(str(error), WRONG)
+    except UnknownCallError as error:
+        if as_json:
+            show({"error": str(error), "nearest": list(error.nearest)}, True)
+            raise typer.Exit(FAILED) from None
+        fail("\n".join((f"{error}; the nearest rows are", *(f"  {nearest}" for nearest in error.nearest))))
+    except RefusedError as error:
+        if as_json:
+            show({"status": error.status, "body": error.body}, True)
+            raise typer.Exit(FAILED) from None
+        fail(f"v3 answers this with {error}")
+    if curl:
+        if not found.by_hand:
+            fail(f"{found.call} takes a file, which /graphql does not: call v3")
+        body = orjson.dumps({"query": found.query, "variables": found.variables}).decode()
+        headers = "-H \"PRIVATE-TOKEN: $TOKEN\" -H 'Content-Type: application/json'"
+        typer.echo(f"curl {headers} {shlex.quote(url.rstrip('/') + '/graphql')} -d {shlex.quote(body)}")
+    elif as_json:
+        told = {"call": found.call, "operation": found.operation, "query": found.query, "variables": found.variables}
+        show({**told, "notes": found.notes}, True)
+    else:
+        typer.echo(f"# {found.call}\n{found.query}\n\n# Variables\n{orjson.dumps(found.variables, option=orjson.OPT_INDENT_2).decode()}")
+        for note in found.notes:
+            typer.echo(f"# {note}")
+
+
+@cache
+def translator_of(profile: str) -> "Translator":
+    """Raises UnknownProfileError."""
+    from rest_v3.translating import Translator
+
+    return Translator(profile)
