@@ -20,6 +20,7 @@ from forgefront.git_http import GitHttp
 from forgefront.health import Readiness, database_answers, folder_is_writable
 from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
+from forgefront.pages import Pages
 from forgefront.pages.graphiql import ROUTE as GRAPHIQL
 from forgefront.pages.graphiql import GraphiqlDoor
 from forgefront.pages.reference import ROUTE as REFERENCE
@@ -62,6 +63,7 @@ class App(Engine):
             self._exact["/-/metrics"] = metrics
         self._graphiql = GraphiqlDoor(config.base_url)
         self._reference = ReferenceDoor(config.base_url)
+        self._pages = Pages(config.base_url)
         self._uploaded = uploads.UploadDoor(self.graph, self.uploads)
         artifact_access = ArtifactAccess(self.graph.services)
         self._artifacts = artifacts.ArtifactDoor(artifact_access)
@@ -159,6 +161,9 @@ class App(Engine):
         if found is None and self._git.serves(scope):
             await self._git(scope, receive, send)
             return
+        if self._pages.serves(scope):
+            await self._pages(scope, receive, send)
+            return
         if found is None:
             await _not_found(scope, receive, send)
             return
@@ -183,7 +188,7 @@ class App(Engine):
         }
         if self.config.metrics:
             addresses["metrics"] = f"{base}/-/metrics"
-        await JSONResponse(addresses)(scope, receive, send)
+        await JSONResponse(addresses, headers={"Vary": "Accept"})(scope, receive, send)
 
 
 def build(config: Config, *, ssh_listener: socket.socket | None = None) -> App:

@@ -43,7 +43,7 @@ from storage.secrets import digest
 from storage.tables import users
 from storage.uploads import Incoming
 
-OPEN_FIELDS = frozenset({"signIn", "signUp", "registerRunner", "unregisterRunner"})
+OPEN_FIELDS = frozenset({"signIn", "signUp", "registerRunner", "unregisterRunner", "frontPage"})
 """The root fields that need no viewer, each only where it stands alone."""
 MACHINE_FIELDS = frozenset(
     {"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload", "deleteArtifact", "job", "jobArtifact"}

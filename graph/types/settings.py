@@ -98,6 +98,14 @@ class Instance:
     )
 
 
+@strawberry.type(description="What pages tell who is not signed in, and where they send them.")
+class FrontPage:
+    sign_in_text: str | None = column(description="What the page for signing in says.")
+    home_page_url: str | None = column(description="Where the front page sends who is not signed in.")
+    after_sign_out_path: str | None = column(description="Where pages send who signs out.")
+    signin_enabled: bool = column(description="Whether users sign in with a password; administrators always do.")
+
+
 @strawberry.type
 class SettingsQueries:
     @strawberry.field(description="How the instance behaves; for administrators.")
@@ -107,6 +115,10 @@ class SettingsQueries:
 
     @strawberry.field(description="What everybody who is signed in may know of the settings.")
     async def instance(self, info: Info) -> Instance:
+        return await settings.current(info.context)  # type: ignore[return-value]
+
+    @strawberry.field(description="What pages tell who is not signed in; for everybody, where it stands alone.")
+    async def front_page(self, info: Info) -> FrontPage:
         return await settings.current(info.context)  # type: ignore[return-value]
 
 

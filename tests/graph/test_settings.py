@@ -106,6 +106,18 @@ class TestSettings:
         }
         assert await ask.codes(INSTANCE) == ["UNAUTHENTICATED"]
 
+    async def test_tell_who_is_not_signed_in_what_the_front_page_needs_alone(self, ask: Ask, make: Make) -> None:
+        await make.settings(sign_in_text="Hello", home_page_url="https://example.org", after_sign_out_path="/bye")
+        front = "frontPage { signInText homePageUrl afterSignOutPath signinEnabled }"
+
+        assert (await ask.data(f"{{ {front} }}"))["frontPage"] == {
+            "signInText": "Hello",
+            "homePageUrl": "https://example.org",
+            "afterSignOutPath": "/bye",
+            "signinEnabled": True,
+        }
+        assert await ask.codes(f"{{ {front} instance {{ signupEnabled }} }}") == ["UNAUTHENTICATED"]
+
 
 class TestUpdateSettings:
     async def test_changes_what_is_sent(self, ask: Ask, admin: tables.User) -> None:

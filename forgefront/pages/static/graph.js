@@ -1,0 +1,71 @@
+// The one way to facts: operations of the graph, which lie as text beside these files (`operations/VIEW.graphql`).
+
+import { base } from "./address.js";
+import * as session from "./session.js";
+
+const documents = new Map();
+
+/** `code` is one of the graph's, or NETWORK. `wait`: seconds after which it is worth another try, where the service said so. */
+export class GraphError extends Error {
+  constructor(code, message, { status = 0, wait = null, requestId = null } = {}) {
+    super(message);
+    Object.assign(this, { code, status, wait, requestId });
+  }
+}
+
+/** The document of a view. */
+export function documentOf(view) {
+  if (!documents.has(view)) {
+    const reading = fetch(`${base}/-/pages/operations/${view}.graphql`).then((response) => {
+      if (!response.ok) throw new GraphError("NETWORK", "A part of this page could not be loaded.");
+      return response.text();
+    });
+    reading.catch(() => documents.delete(view));
+    documents.set(view, reading);
+  }
+  return documents.get(view);
+}
+
+/**
+ * Runs an operation and gives its data, in which a part may be null. Throws GraphError when there is none.
+ * `using` is a token to try, instead of the session's.
+ */
+export async function ask(view, operationName, variables = {}, { signal, using } = {}) {
+  const response = await post(await reached(documentOf(view)), operationName, variables, { signal, using });
+  const body = await reached(response.json());
+  const [first] = body.errors ?? [];
+  const empty = !body.data || Object.values(body.data).every((each) => each === null);
+  if (first && empty) throw refused(first, response);
+  return body.data;
+}
+
+/** Runs a mutation of one field and gives what it gives; throws GraphError for errors of either kind. */
+export async function change(view, operationName, variables, options) {
+  const [payload] = Object.values(await ask(view, operationName, variables, options));
+  const [error] = payload.userErrors ?? [];
+  if (error) throw new GraphError(error.code, error.message);
+  return payload;
+}
+
+/** The response to an operation, whatever it is; `accept` text/event-stream for a stream. */
+export async function post(query, operationName, variables, { signal, using, accept = "application/json" } = {}) {
+  const token = using ?? session.token();
+  const headers = { Accept: accept, "Content-Type": "application/json", ...(token ? { "PRIVATE-TOKEN": token } : {}) };
+  const body = JSON.stringify({ query, operationName, variables });
+  return reached(fetch(`${base}/graphql`, { method: "POST", headers, body, signal, cache: "no-store", credentials: "omit" }));
+}
+
+export function refused(error, response) {
+  const { code, requestId } = error.extensions ?? {};
+  const wait = Number(response.headers.get("Retry-After")) || null;
+  return new GraphError(code ?? "INTERNAL", error.message, { status: response.status, wait, requestId });
+}
+
+async function reached(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error.name === "AbortError" || error instanceof GraphError) throw error;
+    throw new GraphError("NETWORK", "The service cannot be reached.");
+  }
+}

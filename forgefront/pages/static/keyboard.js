@@ -1,0 +1,82 @@
+// Keys: what they do, and the dialogue that tells.
+
+import { h, replace } from "./dom.js";
+
+const KEYS = [
+  ["/", "Go to the filter"],
+  ["j k", "The next, the one before"],
+  ["← ↑ ↓ →", "Walk over the tiles"],
+  ["Enter", "Open"],
+  ["u", "One step up"],
+  ["w", "The wall of all projects"],
+  ["Esc", "Leave the filter, close this"],
+  ["?", "This help"],
+];
+
+export function begin(dialog, button, { home, up }) {
+  replace(dialog,
+    h("h2", { id: "help-title" }, "Keys"),
+    h("dl.keys", null, KEYS.map(([keys, what]) => [h("dt", null, keys.split(" ").map((key) => h("kbd", null, key))), h("dd", null, what)])),
+    h("form", { method: "dialog", onsubmit: (event) => (event.preventDefault(), dialog.close()) }, h("button.primary", { autofocus: true }, "Close")));
+  const help = () => dialog.showModal();
+  button.addEventListener("click", help);
+  const acts = { "?": help, "/": filter, j: () => walk(1), k: () => walk(-1), u: up, w: home };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || dialog.open) return;
+    if (event.target.closest?.("input, textarea, select")) {
+      if (event.key === "Escape") event.target.blur();
+      else if (event.key === "ArrowDown" && event.target.matches("[data-filter]")) {
+        event.preventDefault();
+        walk(1);
+      }
+      return;
+    }
+    const act = acts[event.key] ?? (event.key.startsWith("Arrow") ? () => step(event.key.slice(5)) : null);
+    if (act && act() !== false) event.preventDefault();
+  });
+}
+
+const items = () => [...document.querySelectorAll("[data-walk] [data-item]")].filter((each) => each.offsetParent !== null);
+
+function filter() {
+  const field = document.querySelector("[data-filter]");
+  field?.focus();
+  field?.select();
+  return Boolean(field);
+}
+
+function walk(by) {
+  const all = items();
+  const at = all.indexOf(document.activeElement);
+  return reach(at < 0 ? (by > 0 ? all[0] : all.at(-1)) : all[at + by]);
+}
+
+/** Arrow keys: to the nearest in that direction; from nowhere in the list, they scroll as ever. */
+function step(direction) {
+  const all = items();
+  const here = document.activeElement;
+  if (!all.includes(here)) return false;
+  const from = middle(here);
+  const [along, across, sign] = { Left: ["x", "y", -1], Right: ["x", "y", 1], Up: ["y", "x", -1], Down: ["y", "x", 1] }[direction];
+  let best = null;
+  for (const each of all) {
+    const to = middle(each);
+    const far = (to[along] - from[along]) * sign;
+    if (far <= 4) continue;
+    const distance = far + 3 * Math.abs(to[across] - from[across]);
+    if (!best || distance < best.distance) best = { each, distance };
+  }
+  return best ? reach(best.each) : direction === "Up" || direction === "Down";
+}
+
+/** The middle of the tile or row that a link stands for. */
+function middle(link) {
+  const box = (link.closest("[data-box]") ?? link).getBoundingClientRect();
+  return { x: box.left + box.width / 2, y: box.top + box.height / 2 };
+}
+
+function reach(link) {
+  link?.focus();
+  link?.closest("[data-box]")?.scrollIntoView({ block: "nearest" });
+  return Boolean(link);
+}

@@ -1,0 +1,284 @@
+/*
+ * The shell: which address shows which view, who is signed in, what every page has.
+ *
+ * A view is a module in `views/` and a row of VIEWS below, with its operations in `../operations/VIEW.graphql`. It exports one function:
+ *
+ *     export async function open(page) {
+ *       const { project } = await page.ask("Issue", { path: page.where.path, iid: Number(page.where.number) });
+ *       if (!project?.issue) throw page.missing("issue");
+ *       page.title(`#${issue.iid} ${issue.title}`, [[project.fullPath, address(project.fullPath)]]);
+ *       page.show(h("h1", null, issue.title), …);
+ *     }
+ *
+ *     page.where             the named groups of the address (`path`, `number`, `section`, `sha`, `name`)
+ *     page.query             its URLSearchParams
+ *     page.signal            aborted when the page is left; `ask` and `follow` end with it
+ *     page.ask(op, vars)     the data of an operation of this view; throws GraphError where there is none
+ *     page.change(op, vars)  the same for a mutation of one field: gives its payload, throws user errors too
+ *     page.follow(op, vars, {event, gap})   follows a subscription; await it before the first `ask`, so that nothing falls between
+ *     page.title(text, crumbs)   the title of the window, and the way here: [[name, address], …]
+ *     page.show(...nodes)    the content; the first `h1` of it gets the focus after a click
+ *     page.say(text)         tells who cannot see it that something changed
+ *     page.missing(noun)     the error to throw for what is not there
+ *     page.go(address, {replace})   opens another page of these
+ *     page.reload()          opens the same page again
+ *
+ * What `open` throws is shown by the shell. Elements are made with `h` of dom.js, from the parts in parts.js. A list that can be walked
+ * with j, k and the arrow keys is any element with `data-walk`, whose links to walk over have `data-item`. The field that `/` goes to has
+ * `data-filter`.
+ */
+
+import { address, base, pathOf } from "./address.js";
+import { h, replace } from "./dom.js";
+import * as graph from "./graph.js";
+import * as keyboard from "./keyboard.js";
+import { follow } from "./live.js";
+import { avatar } from "./parts.js";
+import * as session from "./session.js";
+import * as theme from "./themes.js";
+
+const PROJECT = "/(?<path>[^/]+/[^/]+)";
+const VIEWS = [
+  ["/", "wall"],
+  ["/groups/(?<name>[^/]+)", "wall"],
+  ["/u/(?<name>[^/]+)", "user"],
+  ["/-/sign_in", "sign_in"],
+  [PROJECT, "project"],
+  [`${PROJECT}/(?<section>commits|builds|merge_requests|issues)`, "project"],
+  [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
+  [`${PROJECT}/milestones/(?<number>\\d+)`, "milestone"],
+].map(([pattern, view]) => [new RegExp(`^${pattern}/?$`), view]);
+
+const main = document.getElementById("main");
+const progress = document.getElementById("progress");
+let leaving = new AbortController();
+let viewer = null;
+
+function found(path) {
+  for (const [pattern, view] of VIEWS) {
+    const match = pattern.exec(path);
+    if (match) return { view, where: match.groups ?? {} };
+  }
+  return null;
+}
+
+/** Opens what the address names. `moved`: by a click or a key, so that the new page gets the focus. */
+async function open({ moved = false, scroll = 0 } = {}) {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  const place = found(pathOf(location));
+  showLive(null);
+  const working = setTimeout(() => {
+    progress.hidden = false;
+    main.setAttribute("aria-busy", "true");
+    if (!main.childElementCount) replace(main, skeleton());
+  }, 120);
+  const page = pageOf(place, signal, moved, scroll);
+  try {
+    if (!place) throw page.missing("page");
+    if (place.view !== "sign_in" && !(await known(signal))) {
+      await (await import("./views/sign_in.js")).open({ ...pageOf({ view: "sign_in", where: {} }, signal, moved, scroll), here: true });
+      return;
+    }
+    const { open: show } = await import(`./views/${place.view}.js`);
+    await show(page);
+  } catch (error) {
+    if (!signal.aborted) failed(page, error);
+  } finally {
+    clearTimeout(working);
+    if (!signal.aborted) {
+      progress.hidden = true;
+      main.removeAttribute("aria-busy");
+    }
+  }
+}
+
+function pageOf(place, signal, moved, scroll) {
+  const view = place?.view;
+  return {
+    where: place?.where ?? {},
+    query: new URLSearchParams(location.search),
+    signal,
+    ask: (operation, variables) => graph.ask(view, operation, variables, { signal }),
+    change: (operation, variables) => graph.change(view, operation, variables, { signal }),
+    follow: (operation, variables, { event, gap = () => {} }) => {
+      const state = (word, status) => {
+        if (signal.aborted) return;
+        if (status === 401) signedOut("You are no longer signed in.");
+        else showLive(word);
+      };
+      return Promise.race([follow(view, operation, variables, { event, gap, state }, signal), new Promise((go) => setTimeout(go, 1500))]);
+    },
+    title,
+    show(...nodes) {
+      if (signal.aborted) return;
+      replace(main, nodes);
+      scrollTo(0, scroll);
+      if (moved) focusHeading();
+    },
+    say,
+    missing: (noun) => new graph.GraphError("NOT_FOUND", `There is no such ${noun}, or it is not shown to you.`),
+    go,
+    reload: () => open(),
+    signedIn,
+    get viewer() {
+      return viewer;
+    },
+  };
+}
+
+/** Whether the viewer is signed in; asked once for each token. */
+async function known(signal) {
+  if (!session.token()) return false;
+  if (!viewer) {
+    try {
+      viewer = (await graph.ask("shell", "Viewer", {}, { signal })).viewer;
+    } catch (error) {
+      if (error.code !== "UNAUTHENTICATED") throw error;
+      session.end();
+      say("You are no longer signed in.");
+      return false;
+    }
+    showAccount();
+  }
+  return true;
+}
+
+function failed(page, error) {
+  if (error.code === "UNAUTHENTICATED") {
+    signedOut("You are no longer signed in.");
+    return;
+  }
+  const missing = error.code === "NOT_FOUND";
+  const words = error instanceof graph.GraphError ? error.message : "This page could not be shown.";
+  if (!(error instanceof graph.GraphError)) console.error(error);
+  page.title(missing ? "Not found" : "Something went wrong");
+  page.show(
+    h("div.message", { role: missing ? null : "alert" },
+      h("h1", { tabindex: -1 }, missing ? "Not found" : "This did not work"),
+      h("p", null, words),
+      error.requestId ? h("p.quiet", null, "The log has it as ", h("code", null, error.requestId), ".") : null,
+      h("p.actions", null,
+        missing ? null : h("button.primary", { type: "button", onclick: () => open() }, "Try again"),
+        h("a.button", { href: address("") }, "All projects"))));
+}
+
+// What every page has.
+
+function title(text, crumbs = []) {
+  document.title = text ? `${text} · Forgefront` : "Forgefront";
+  replace(document.getElementById("crumbs"), h("ol", null, crumbs.map(([name, href]) => h("li", null, h("a", { href }, name)))));
+}
+
+function say(text) {
+  const said = document.getElementById("said");
+  said.textContent = "";
+  // The same words said twice are two things said.
+  requestAnimationFrame(() => (said.textContent = text));
+}
+
+const LIVE = { live: ["Live", "Changes are shown as they happen."], waiting: ["Reconnecting…", "The service is asked again."], off: ["Not live", "Reload to see changes."] };
+
+function showLive(word) {
+  const element = document.getElementById("live");
+  element.hidden = !word;
+  if (!word) return;
+  element.dataset.state = word;
+  element.textContent = LIVE[word][0];
+  element.title = LIVE[word][1];
+}
+
+function showAccount() {
+  const element = document.getElementById("account");
+  if (!viewer) {
+    replace(element);
+    return;
+  }
+  replace(element,
+    h("a.who", { href: address("u", viewer.username), title: `${viewer.name} (${viewer.username})` }, avatar(viewer), h("span.who-name", null, viewer.name)),
+    h("button.quiet-button", { type: "button", id: "sign-out", onclick: signOut }, "Sign out"));
+}
+
+function skeleton() {
+  return h("div.skeleton", { "aria-label": "Loading" }, h("div.bone.wide"), Array.from({ length: 6 }, () => h("div.bone")));
+}
+
+function focusHeading() {
+  const heading = main.querySelector("h1");
+  if (!heading) return;
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: true });
+}
+
+// Signing in and out.
+
+async function signedIn(token, options) {
+  session.begin(token, options);
+  viewer = null;
+  if (pathOf(location) === "/-/sign_in") go(address(""), { replace: true });
+  else await open({ moved: true });
+}
+
+function signedOut(words) {
+  session.end();
+  viewer = null;
+  showAccount();
+  say(words);
+  open();
+}
+
+async function signOut() {
+  session.end();
+  viewer = null;
+  showAccount();
+  let to = null;
+  try {
+    to = (await graph.ask("shell", "FrontPage")).frontPage.afterSignOutPath;
+  } catch {
+    // Then the page for signing in.
+  }
+  if (to) location.assign(to);
+  else go(address("-", "sign_in"));
+}
+
+// Moving about.
+
+function go(href, { replace: instead = false } = {}) {
+  if (instead) history.replaceState(null, "", href);
+  else {
+    history.replaceState({ scroll: scrollY }, "");
+    history.pushState(null, "", href);
+  }
+  open({ moved: true });
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href]");
+  if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  const url = new URL(link.href);
+  if (url.origin !== location.origin || link.target || !(url.pathname + "/").startsWith(`${base}/`)) return;
+  if (url.hash && url.pathname === location.pathname && url.search === location.search) return;
+  if (!found(pathOf(url))) return;
+  event.preventDefault();
+  go(url.href);
+});
+
+history.scrollRestoration = "manual";
+addEventListener("popstate", (event) => open({ moved: true, scroll: event.state?.scroll ?? 0 }));
+session.onChange(() => {
+  viewer = null;
+  showAccount();
+  open();
+});
+
+theme.button(document.getElementById("theme"));
+keyboard.begin(document.getElementById("help"), document.getElementById("keys"), { home: () => go(address("")), up });
+
+/** One step up: from a thing to its project, from a project to all. */
+function up() {
+  const crumbs = document.querySelectorAll("#crumbs a");
+  go(crumbs.length ? crumbs[crumbs.length - 1].href : address(""));
+}
+
+open();

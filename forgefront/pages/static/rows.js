@@ -1,0 +1,70 @@
+// Rows of lists: commits, builds, merge requests, issues, each leading to its page and to what belongs to it.
+
+import { address } from "./address.js";
+import { h } from "./dom.js";
+import { ago, avatar, failing, icon, lasted, symbol, wordOf } from "./parts.js";
+
+/** A list to walk over; `found` says in words that there is nothing. */
+export const rows = (nodes, make, none) =>
+  nodes.length ? h("ol.rows", { "data-walk": true }, nodes.map(make)) : h("p.quiet", null, none);
+
+const row = (state, href, title, side, meta, attributes) =>
+  h("li.row", { "data-box": true, ...attributes },
+    state ? symbol(...[state].flat()) : h("span"),
+    h("p.row-title", null, h("a", { href, "data-item": true, title }, title)),
+    h("span.row-side", null, side),
+    h("p.row-meta", null, meta));
+
+const who = (user, name = user?.name) => h("span.person", null, avatar(user, name), h("span", null, user?.name ?? name));
+const ref = (name) => h("span.ref", { title: name }, icon("branch"), name);
+
+/** The builds of a commit as symbols, each a link. */
+export const dots = (path, builds) =>
+  h("span.dots", null,
+    builds.nodes.toReversed().map((build) => h("a", { href: address(path, "builds", build.databaseId) }, symbol(build.status, `${build.stage}: ${build.name} ${wordOf(build.status)}`))),
+    builds.totalCount > builds.nodes.length ? h("span", null, `+${builds.totalCount - builds.nodes.length}`) : null);
+
+/** A link to a merge request that brings a commit. */
+export const proposal = ({ iid, title, state, project }) =>
+  h("a.mr-link", { href: address(project.fullPath, "merge_requests", iid), title: `${title} (${wordOf(state)})` }, icon("merge"), `!${iid}`);
+
+export const commitRow = (path) => (commit) =>
+  row(commit.rollup?.state ?? "NONE", address(path, "commit", commit.oid), commit.title,
+    [commit.builds?.nodes.length ? dots(path, commit.builds) : null, h("code", null, commit.shortOid)],
+    [who(commit.author, commit.authorName), ago(commit.committedAt), commit.rollup ? lasted(commit.rollup) : null,
+      (commit.mergeRequests?.nodes ?? []).map(proposal),
+      commit.rollup?.failing.length ? failing(commit.rollup.failing, 0, 2) : null]);
+
+export const buildRow = (path) => (build) =>
+  row([build.status, build.allowFailure && build.status === "FAILED" ? "failed, which is allowed" : wordOf(build.status)], address(path, "builds", build.databaseId), build.name,
+    [lasted({ ...build, state: build.status }), h("span", null, `#${build.databaseId}`)],
+    [h("span", null, build.stage), ref(build.ref), build.commit ? h("span", null, build.commit.title) : null, ago(build.finishedAt ?? build.startedAt ?? build.createdAt)],
+    { "data-build": build.databaseId });
+
+const BLOCKERS = {
+  CONFLICT: "conflicts",
+  BUILD_RUNNING: "builds run",
+  BUILD_FAILED: "builds failed",
+  WORK_IN_PROGRESS: "work in progress",
+  NO_COMMITS: "brings nothing",
+};
+
+export const mergeRequestRow = (path) => (request) => {
+  const open = request.state === "OPENED" || request.state === "REOPENED";
+  const rollup = request.headCommit?.rollup;
+  return row(open ? [rollup?.state ?? "NONE", `open, ${wordOf(rollup?.state)}`] : request.state, address(path, "merge_requests", request.iid), request.title,
+    [open && rollup ? lasted(rollup) : null, h("span", null, `!${request.iid}`)],
+    [who(request.author), ref(`${request.sourceBranch} → ${request.targetBranch}`), ago(request.mergedAt ?? request.updatedAt),
+      open ? request.blockers.filter((each) => BLOCKERS[each]).map((each) => h("span.tag", null, BLOCKERS[each])) : null]);
+};
+
+export const issueRow = (path) => (issue) =>
+  row(issue.state, address(path, "issues", issue.iid), issue.title,
+    [issue.assignee ? h("span", { title: `assigned to ${issue.assignee.name}` }, avatar(issue.assignee)) : null, h("span", null, `#${issue.iid}`)],
+    [who(issue.author), ago(issue.createdAt), issue.milestone ? h("span", null, issue.milestone.title) : null, issue.labelNodes?.map(label)]);
+
+export function label({ name, color }) {
+  const element = h("span.label", null, name);
+  if (/^#[0-9a-f]{6}$/i.test(color)) element.style.setProperty("--colour", color);
+  return element;
+}

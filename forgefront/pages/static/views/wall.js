@@ -1,0 +1,195 @@
+// The wall: every project that the viewer sees, those first that fail; of the whole instance, or of one group.
+
+import { address } from "../address.js";
+import { h, replace } from "../dom.js";
+import { ago, avatar, badge, empty, failing, icon, lasted, more, symbol, wordOf } from "../parts.js";
+
+const ORDER = ["FAILED", "RUNNING", "PENDING", "CANCELED", "SUCCESS", "NONE"];
+const PAUSE = 300;
+/** Milliseconds: so long changes of builds are gathered before the projects concerned are read again. */
+
+export async function open(page) {
+  const group = page.where.name;
+  const tiles = new Map();
+  const changed = new Set();
+  const chosen = { state: page.query.get("state") ?? "", search: page.query.get("search") ?? "" };
+  let total = 0;
+  let gathering = null;
+
+  await page.follow("Builds", {}, {
+    event: ({ buildChanged }) => touch(buildChanged.build.project.fullPath),
+    gap: () => [...tiles.keys()].forEach(touch),
+  });
+
+  const read = async (search, after = null) => {
+    const data = await page.ask(group ? "GroupWall" : "Wall", { search: search || null, after, ...(group && { group }) });
+    if (group && !data.group) throw page.missing("group");
+    return { ...(group ? data.group : data), searched: search };
+  };
+  const first = await read(chosen.search);
+
+  const list = h("ul.wall", { "data-walk": true, "aria-label": "Projects" });
+  const chips = h("div.chips", { role: "group", "aria-label": "Only projects in this state" });
+  const nothing = h("div", { hidden: true });
+  const footer = h("div");
+  const field = h("input", { type: "search", id: "filter", placeholder: "Filter projects", "aria-label": "Filter projects by name", value: chosen.search, autocomplete: "off", "data-filter": true, oninput: filterSoon });
+
+  page.title(group ? first.name : "Projects", group ? [[first.name, address("groups", first.path)]] : []);
+  take(first);
+  page.show(
+    h("header.page-head", null, h("h1", null, group ? first.name : "Projects"), chips, h("div.filter", null, field, h("kbd", { "aria-hidden": "true" }, "/"))),
+    group && first.description ? h("p.quiet", null, first.description) : null,
+    list, nothing, footer);
+
+  // What is shown
+
+  function take(answer) {
+    tiles.clear();
+    total = answer.projects.totalCount;
+    add(answer.projects.nodes);
+    replace(footer, more(answer.projects.pageInfo, async (after) => {
+      const next = await read(answer.searched, after);
+      add(next.projects.nodes);
+      return next.projects.pageInfo;
+    }, "More projects"));
+  }
+
+  function add(projects) {
+    for (const project of projects) tiles.set(project.fullPath, { project, state: stateOf(project), element: tile(project) });
+    const sorted = [...tiles.values()].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+    replace(list, sorted.map(({ element }) => element));
+    narrow();
+  }
+
+  /** Shows those that fit the filter. Tiles keep their places: what moves under a finger is opened by mistake. */
+  function narrow() {
+    const wanted = chosen.search.trim().toLowerCase();
+    const counts = Object.fromEntries(ORDER.map((state) => [state, 0]));
+    let shown = 0;
+    for (const { project, state, element } of tiles.values()) {
+      const named = `${project.namespace.name} ${project.name} ${project.fullPath}`.toLowerCase().includes(wanted);
+      counts[state] += named ? 1 : 0;
+      element.hidden = !named || Boolean(chosen.state && chosen.state !== state);
+      shown += element.hidden ? 0 : 1;
+    }
+    const all = Object.values(counts).reduce((sum, count) => sum + count, 0);
+    const whole = wanted || tiles.size === total ? all : `${all} of ${total}`;
+    replace(chips, chip("", "All", whole), ORDER.filter((state) => counts[state] || chosen.state === state).map((state) => chip(state, wordOf(state), counts[state])));
+    nothing.hidden = shown > 0;
+    if (!shown) replace(nothing, tiles.size || wanted ? empty("Nothing fits", "No project fits this filter.") : empty("No projects yet", "You see no project so far: be made a member of one, or push your first."));
+  }
+
+  function chip(state, word, count) {
+    const press = () => {
+      chosen.state = state;
+      remember();
+      narrow();
+      chips.querySelector("[aria-pressed=true]")?.focus();
+    };
+    return h("button", { type: "button", "aria-pressed": String(chosen.state === state), "data-state": state || null, onclick: press },
+      state ? symbol(state).firstChild : null, word, h("b", null, String(count)));
+  }
+
+  // The filter: over what is here at once, and over all after a moment, where there is more than is here.
+
+  let timer = null;
+  let searched = chosen.search;
+
+  function filterSoon() {
+    chosen.search = field.value;
+    narrow();
+    clearTimeout(timer);
+    timer = setTimeout(filterAll, 250);
+  }
+
+  async function filterAll() {
+    remember();
+    const wanted = chosen.search.trim();
+    const whole = !searched && tiles.size === total;
+    if (wanted === searched || whole || page.signal.aborted) return;
+    try {
+      const answer = await read(wanted);
+      if (chosen.search.trim() !== wanted) return;
+      searched = wanted;
+      take(answer);
+    } catch (error) {
+      if (error.name !== "AbortError") page.say(error.message);
+    }
+  }
+
+  function remember() {
+    const query = new URLSearchParams(Object.entries(chosen).filter(([, value]) => value));
+    history.replaceState(history.state, "", `${location.pathname}${query.size ? `?${query}` : ""}`);
+  }
+
+  // What happens while one looks
+
+  function touch(path) {
+    if (!tiles.has(path)) return;
+    changed.add(path);
+    gathering ??= setTimeout(renew, PAUSE);
+  }
+
+  async function renew() {
+    const paths = [...changed];
+    changed.clear();
+    await Promise.all(paths.map(async (path) => {
+      try {
+        const { project } = await page.ask("Tile", { path });
+        const old = tiles.get(path);
+        if (!project || !old || page.signal.aborted) return;
+        const state = stateOf(project);
+        const element = tile(project);
+        const focused = old.element.contains(document.activeElement);
+        element.classList.toggle("changed", state !== old.state);
+        old.element.replaceWith(element);
+        if (focused) element.querySelector("[data-item]").focus({ preventScroll: true });
+        tiles.set(path, { project, state, element });
+        if (state !== old.state) page.say(`${project.name}: ${wordOf(state)}.`);
+      } catch (error) {
+        if (error.name !== "AbortError" && error.code !== "NOT_FOUND") changed.add(path);
+      }
+    }));
+    narrow();
+    gathering = changed.size && !page.signal.aborted ? setTimeout(renew, 10 * PAUSE) : null;
+  }
+}
+
+const stateOf = (project) => project.branch?.target?.rollup?.state ?? "NONE";
+
+function tile(project) {
+  const target = project.branch?.target;
+  const rollup = target?.rollup;
+  const state = stateOf(project);
+  return h("li.tile", { "data-state": state, "data-box": true, "data-path": project.fullPath },
+    h("div.tile-head", null,
+      h("div.tile-name", null,
+        h("h2", null, h("a", { href: address(project.fullPath), "data-item": true }, project.name)),
+        h("p", null, project.namespace.name, project.branch ? [" · ", icon("branch"), " ", project.branch.name] : null)),
+      badge(state)),
+    h("p.tile-title", null, target ? target.title : h("span.quiet", null, why(project))),
+    target ? h("p.tile-meta", null, avatar(target.author, target.authorName), h("span.person", null, h("span", null, target.author?.name ?? target.authorName)), ago(target.committedAt)) : null,
+    h("div.tile-foot", null, rollup ? foot(rollup) : null));
+}
+
+function why(project) {
+  if (!project.viewerCan.readCode) return "You do not see the code of this project.";
+  return project.defaultBranch ? "Its newest commit cannot be read." : "No commit yet.";
+}
+
+/** What fails, or how far it is, or how much passed; and how long it took. */
+function foot(rollup) {
+  const { counts } = rollup;
+  const ended = counts.total - counts.pending - counts.running;
+  let what = null;
+  if (rollup.failing.length) what = failing(rollup.failing, rollup.failing.length > 3 ? counts.failed : 0);
+  else if (rollup.state === "RUNNING" || rollup.state === "PENDING") what = [bar(ended, counts.total, rollup.state), h("span", null, `${ended} of ${counts.total}`)];
+  else if (counts.total) what = h("span", null, counts.failed ? `${counts.success} passed, ${counts.failed} allowed to fail` : `${counts.success} of ${counts.total} passed`);
+  return [what, lasted(rollup)];
+}
+
+function bar(done, total, state) {
+  const filled = h("span", { "data-state": state });
+  filled.style.width = `${total ? (100 * done) / total : 0}%`;
+  return h("span.bar", { role: "progressbar", "aria-valuenow": done, "aria-valuemin": 0, "aria-valuemax": total, "aria-label": "Builds that have ended" }, filled);
+}
