@@ -4,6 +4,7 @@ import base64
 import shutil
 import struct
 from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +33,9 @@ QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """Hashes in microseconds what takes the service a tenth of a second on purpose."""
 
 EXTERNAL_URL = "http://forge.example"
+
+LINES = datetime(2016, 1, 1, tzinfo=UTC)
+"""When the commits of `Make.line` were made, or before."""
 
 
 def token_of(user: tables.User) -> str:
@@ -160,6 +164,29 @@ class Make:
 
         await indexing.adopt(self.services, project.id)
         return project
+
+    async def line(
+        self, project: tables.Project, count: int, *, after: str | None = None, merging: str | None = None, oids: Any = None
+    ) -> list[str]:
+        """So many commits (of these ids) in the index alone, each the first parent of the next, oldest first; gives their ids.
+
+        They come after the commit `after`; the first of them also merges `merging`. Their dates say nothing: the younger, the earlier.
+        """
+        oids, rows = oids or [f"{next(self._numbers):040x}" for _ in range(count)], []
+        for place, oid in enumerate(oids):
+            parent = oids[place - 1] if place else after
+            parents = [each for each in (parent, merging if not place else None) if each is not None]
+            moment = LINES - timedelta(minutes=int(oid, 16))
+            words = {"author_name": "A", "author_email": "a@example.org", "committer_name": "C", "committer_email": "c@example.org"}
+            row = tables.Commit(project_id=project.id, oid=oid, first_parent=parent, parents=parents, title=f"Commit {oid[-4:]}", **words)
+            row.authored_at = row.committed_at = moment
+            rows.append(row)
+        await self.save(*rows)
+        return oids
+
+    async def move(self, project: tables.Project, oid: str | None, moved_at: datetime, name: str = "master") -> None:
+        """Writes down that a branch came to a commit (None: was deleted) at this moment; the branch itself stays as it is."""
+        await self.save(tables.BranchMove(project_id=project.id, name=name, oid=oid, moved_at=moved_at))
 
     def imported(self, history: Mapping[str, Any]) -> Path:
         """A repository with this history as the service imports it; made once a run, to be copied."""

@@ -1,7 +1,8 @@
 """Branches and tags: the names that a repository gives to commits."""
 
+import asyncio
 import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -9,7 +10,8 @@ import structlog
 from graph.connections import Page, Window
 from graph.context import Context
 from graph.cursors import cursor_of, place_of
-from graph.errors import Conflict, Forbidden, Invalid, NotFound, Taken, Unavailable, UserError
+from graph.errors import Conflict, Forbidden, Invalid, NotFound, OperationError, Taken, Unavailable, UserError
+from graph.loading import Loader
 from graph.rules import indexing, naming, pushing
 from graph.rules.commits import in_repository
 from graph.rules.indexing import BRANCHES
@@ -19,6 +21,8 @@ from storage.git.pushes import Rule, Update
 from storage.git.repository import NotARepository, Ref, RefMoved, Repository
 
 _MARK = "ref"
+_Wanted = tuple[int, str | None, str | None]
+"""A project, and the name of a branch, or None and the name of the default branch."""
 
 log = structlog.get_logger("graph")
 
@@ -45,28 +49,51 @@ async def tags(context: Context, project: tables.Project, window: Window) -> Pag
 
 async def branch(context: Context, project: tables.Project, name: str) -> ProjectRef:
     """The branch of exactly this name. Raises NotFound, Unavailable."""
-    found = await _found(context, project, lambda refs, _: refs.get(name))
+    found = await _read(context, (project.id, name, None))
     if found is None:
         raise NotFound("Branch")
+    await indexing.compare(context, project.id, [(found.name, found.oid)])
     return found
 
 
-async def default_branch(context: Context, project: tables.Project) -> ProjectRef | None:
-    """The branch that the project names, or else the repository; None before the first push. Raises Unavailable."""
-    return await _found(context, project, lambda refs, default: refs.get(project.default_branch or "") or refs.get(default or ""))
+async def one_of_many(context: Context, project: tables.Project, name: str | None) -> ProjectRef | None:
+    """The branch of exactly this name, among others of its level: they come together, so that what is asked of them is asked at once.
 
+    Without a name the branch that the project names, or else the repository; None before the first push. Raises NotFound, Unavailable.
+    """
 
-async def _found(
-    context: Context, project: tables.Project, choose: Callable[[Mapping[str, Ref], str | None], Ref | None]
-) -> ProjectRef | None:
-    def work(repository: Repository) -> Ref | None:
-        return choose({ref.name: ref for ref in repository.branches()}, repository.default_branch())
+    async def read(key: _Wanted) -> ProjectRef | OperationError | None:
+        try:
+            return await _read(context, key)
+        except OperationError as error:
+            return error
 
-    ref = await in_repository(context, project.id, work)
-    if ref is None:
+    async def fetch(keys: list[_Wanted]) -> Mapping[_Wanted, ProjectRef | OperationError | None]:
+        return dict(zip(keys, await asyncio.gather(*map(read, keys)), strict=True))
+
+    branches: Loader[_Wanted, ProjectRef | OperationError | None] = context.loader("branches", fetch)
+    found = await branches.get((project.id, name, project.default_branch))
+    if isinstance(found, OperationError):
+        raise found
+    if found is None:
+        if name is not None:
+            raise NotFound("Branch")
         return None
-    await indexing.compare(context, project.id, [(ref.name, ref.oid)])
-    return ProjectRef(project.id, ref.name, ref.oid)
+    await indexing.compare(context, project.id, [(found.name, found.oid)])
+    return found
+
+
+async def _read(context: Context, wanted: _Wanted) -> ProjectRef | None:
+    project_id, name, default = wanted
+
+    def work(repository: Repository) -> Ref | None:
+        found = {ref.name: ref for ref in repository.branches()}
+        if name is not None:
+            return found.get(name)
+        return found.get(default or "") or found.get(repository.default_branch() or "")
+
+    ref = await in_repository(context, project_id, work)
+    return ProjectRef(project_id, ref.name, ref.oid) if ref is not None else None
 
 
 async def create(context: Context, project: tables.Project, name: str, start: str) -> ProjectRef:

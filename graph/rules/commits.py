@@ -4,8 +4,9 @@ A repository that is missing or damaged makes the field that needs it Unavailabl
 diff of very large files.
 """
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -80,6 +81,14 @@ async def named(context: Context, project: tables.Project, rev: str) -> ProjectC
 async def by_oid(context: Context, key: Key) -> ProjectCommit | None:
     """A commit among others of its level; None when the repository has none of this id. Raises Unavailable."""
     return _found(await _loader(context).get(key))
+
+
+async def all_by_oid(context: Context, project_id: int, oids: Sequence[str]) -> list[ProjectCommit]:
+    """These commits of a project, which it should have, read at once. Raises Unavailable, also where one is missing."""
+    found = await asyncio.gather(*(by_oid(context, (project_id, oid)) for oid in oids))
+    if None in found:
+        raise Unavailable("The repository cannot be read right now.")
+    return [commit for commit in found if commit is not None]
 
 
 async def of_nodes(context: Context, ids: list[str]) -> dict[str, Any]:

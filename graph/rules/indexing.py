@@ -10,7 +10,7 @@ What is never written here, since a process died or a ref was changed behind the
 
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
@@ -31,7 +31,7 @@ from storage.git.commits import Commit
 from storage.git.program import GitFailed
 from storage.git.pushes import Update
 from storage.git.repository import NotARepository, Repository
-from storage.tables import branches, commits, projects
+from storage.tables import branch_moves, branches, commits, projects
 
 BRANCHES = "refs/heads/"
 LARGEST_SHOWN = 20
@@ -175,12 +175,24 @@ async def write_heads(context: Context, project_id: int, news: Sequence[News]) -
         for each in moved
         if each.indexed and each.update.new == now[each.update.ref]
     }
+    gone = [ref.removeprefix(BRANCHES) for ref, oid in now.items() if oid is None]
+    for part in _parts([*rows.values(), *({"project_id": project_id, "name": name, "oid": None} for name in gone)]):
+        await _record_moves(context, project_id, {row["name"]: row["oid"] for row in part}, moment)
     for part in _parts(list(rows.values())):
         await context.session.execute(branches.move(context.services.database.dialect, part))
-    for names in _parts([ref.removeprefix(BRANCHES) for ref, oid in now.items() if oid is None]):
+    for names in _parts(gone):
         await context.session.execute(branches.forget(project_id, names))
     if any(oid is not None and ref not in rows for ref, oid in now.items()):
         notice(context.services, project_id)
+
+
+async def _record_moves(context: Context, project_id: int, heads: Mapping[str, str | None], moment: datetime) -> None:
+    """Writes down which of these branches have come to another commit (None: to none), before their heads are written."""
+    before = dict(await context.tuples(branches.among(project_id, heads)))
+    moved = [(name, oid) for name, oid in heads.items() if before.get(name) != oid]
+    if moved:
+        rows = [{"project_id": project_id, "name": name, "oid": oid, "moved_at": moment} for name, oid in moved]
+        await context.session.execute(branch_moves.record(), rows)
 
 
 async def adopt(services: Services, project_id: int) -> None:

@@ -1,6 +1,5 @@
 """What a merge request may be, what follows from changing it, and what stands in the way of merging it."""
 
-import asyncio
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,7 +9,7 @@ from sqlmodel import col
 from graph.connections import Listing, Order, Page, Window
 from graph.context import Context
 from graph.cursors import cursor_of, place_of
-from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotAllowed, NotFound, Required, Unavailable
+from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotAllowed, NotFound, Required
 from graph.events import object_payloads
 from graph.events.publish import publish
 from graph.rules import automatic_merging, building, closing, commits, finding, issues, naming, refreshing, system_notes
@@ -265,12 +264,8 @@ async def commit_page(context: Context, merge_request: tables.MergeRequest, wind
         return found
 
     oids = await context.loader(("commits of merge requests", skip, window.size), fetch).get(row.id) or []
-    # Side by side, so that one reading of the repository gathers them.
-    shown = await asyncio.gather(*(commits.by_oid(context, (row.project_id, oid)) for oid in oids[: window.size]))
-    if None in shown:
-        raise Unavailable("The repository cannot be read right now.")
     return Page(
-        nodes=shown,
+        nodes=await commits.all_by_oid(context, row.project_id, oids[: window.size]),
         has_next=len(oids) > window.size,
         has_previous=skip > 0,
         cursor=lambda commit: cursor_of(_MARK, commit.oid),

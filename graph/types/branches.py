@@ -12,6 +12,7 @@ from graph.rules import branches, commits, finding, pushing
 from graph.rules.branches import ProjectRef
 from graph.rules.policy import Action, may, require
 from graph.rules.pushing import Move
+from graph.types.branch_health import HealthOfBranch
 from graph.types.commits import Commit
 from graph.types.inputs import given, value_or
 from storage import tables
@@ -38,7 +39,7 @@ class BranchAbilities:
 
 
 @strawberry.type(description="A line of work: a name that moves with its newest commit.")
-class Branch:
+class Branch(HealthOfBranch):
     name: str = column(description="The name, without `refs/heads/`.")
 
     @strawberry.field(description="Whether developers may not force-push to it or delete it.")
@@ -106,9 +107,7 @@ class ProjectBranches:
     ) -> Branch | None:
         project: Any = self
         await require(info.context, Action.READ_CODE, project)
-        if name is None:
-            return await branches.default_branch(info.context, project)  # type: ignore[return-value]
-        return await branches.branch(info.context, project, name)  # type: ignore[return-value]
+        return await branches.one_of_many(info.context, project, name)  # type: ignore[return-value]
 
 
 @strawberry.input

@@ -1,9 +1,10 @@
 """Branch heads, as the index knows them: written when a branch moves. The repository stays the truth."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Delete, Select, String, UniqueConstraint, cast, delete, func, null, select, union_all
+from sqlalchemy import CompoundSelect, Delete, Select, String, UniqueConstraint, cast, delete, func, null, select, tuple_, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
@@ -26,6 +27,17 @@ class Branch(Row, table=True):
 def heads(project_id: int) -> Select[str, str]:
     """(name, oid) of the project's branches."""
     return select(col(Branch.name), col(Branch.oid)).where(col(Branch.project_id) == project_id)
+
+
+def among(project_id: int, names: Collection[str]) -> Select[str, str]:
+    """(name, oid) of those branches of the project that have one of these names."""
+    return heads(project_id).where(col(Branch.name).in_(names))
+
+
+def of_names(branches: Collection[tuple[int, str]]) -> Select[int, str, str]:
+    """(project, name, oid) of these branches, given as (project, name)."""
+    key = tuple_(col(Branch.project_id), col(Branch.name))
+    return select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(key.in_(list(branches)))
 
 
 def some_and_count(project_ids: list[int], names: list[str]) -> CompoundSelect[Any]:

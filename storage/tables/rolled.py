@@ -33,7 +33,8 @@ def states(commits: Any, keys: Sequence[str], names: Sequence[str] | None = None
     columns = [commits.c[key] for key in keys]
     newest = _newest(commits.c.project_id, commits.c.oid, columns, None, None, names)
     grouped = [newest.c[key] for key in keys]
-    statement: Select[Any] = select(*grouped, _state(newest), func.max(newest.c.finished_at)).group_by(*grouped)
+    ended = func.max(newest.c.finished_at).label("ended_at")
+    statement: Select[Any] = select(*grouped, _state(newest).label("state"), ended).group_by(*grouped)
     return statement
 
 

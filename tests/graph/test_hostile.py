@@ -66,8 +66,13 @@ MORE: dict[str, tuple[Any, ...]] = {
     "Date": MOMENTS,
     "DateTime": MOMENTS,
 }
-INSIDE = {"Comparison": ("Project", 'compare(from: "master", to: "topic")'), "Rollup": ("Commit", "rollup")}
-"""Types that are no nodes and have fields with arguments: the node, and its field, that they are reached through."""
+INSIDE = {
+    "Comparison": ("Project", 'compare(from: "master", to: "topic")'),
+    "Rollup": ("Commit", "rollup"),
+    "Branch": ("Project", "branch"),
+    "BranchHealth": ("Branch", "health"),
+}
+"""Types that are no nodes and have fields with arguments: the node, or another of these, and its field, that they are reached through."""
 WRONG: tuple[Any, ...] = ([], {}, [[]], {"a": 1}, "NONSENSE", 10**30)
 LAWFUL: dict[str, Any] = {
     "rev": "master",
@@ -79,6 +84,7 @@ LAWFUL: dict[str, Any] = {
     "after": None,
     "before": None,
     "offset": None,
+    "range": {"since": "2016-01-01T00:00:00Z"},
 }
 
 
@@ -248,15 +254,12 @@ def asking(world: World, kind: GraphQLObjectType, name: str, field: GraphQLField
             lawful[argument] = LAWFUL.get(argument, [plain] if is_list_type(inner) else plain)
     if kind is graphql_schema.query_type:
         return f"query ({variables}) {{ {call} }}", lawful
-    owner, through = INSIDE.get(kind.name, (kind.name, ""))
-    if through:
-        call, lawful = f"{through} {{ {call} }}", {**lawful, "node": ids[owner]}
-        return f"query ($node: ID!, {variables}) {{ node(id: $node) {{ ... on {owner} {{ {call} }} }} }}", lawful
-    assert kind.name in ids, f"give {kind.name} an example in `examples`"
-    return f"query ($node: ID!, {variables}) {{ node(id: $node) {{ ... on {kind.name} {{ {call} }} }} }}", {
-        **lawful,
-        "node": ids[kind.name],
-    }
+    owner = kind.name
+    while owner in INSIDE:
+        owner, through = INSIDE[owner]
+        call = f"{through} {{ {call} }}"
+    assert owner in ids, f"give {owner} an example in `examples`"
+    return f"query ($node: ID!, {variables}) {{ node(id: $node) {{ ... on {owner} {{ {call} }} }} }}", {**lawful, "node": ids[owner]}
 
 
 def windows(cursors: list[str]) -> Iterator[dict[str, Any]]:

@@ -107,6 +107,18 @@ class TestPushing:
         await push(project, Update("refs/heads/topic", topic, None), Update("refs/heads/other", None, at(make, project, "other")))
         assert await heads(make, project) == {"master": at(make, project, "master"), "other": at(make, project, "master")}
 
+    async def test_writes_down_where_branches_were(self, make: Make, project: tables.Project, push: Push) -> None:
+        first, topic = at(make, project, "master"), at(make, project, "topic")
+        update = grown(make, project)
+        git(path_of(make, project), "branch", "-D", "topic")
+        for _ in range(2):
+            await push(project, update, Update("refs/heads/topic", topic, None))
+        async with make.services.database.reading() as session:
+            moves = list(await session.read(select(tables.BranchMove).order_by(col(tables.BranchMove.id))))
+        assert {(row.name, row.oid) for (row,) in moves[:2]} == {("master", first), ("topic", topic)}
+        assert [(row.name, row.oid) for (row,) in moves[2:]] == [("master", update.new), ("topic", None)]
+        assert moves[0][0].moved_at < moves[2][0].moved_at
+
     async def test_records_in_the_wrong_order_leave_the_later_head(self, make: Make, project: tables.Project, push: Push) -> None:
         first, second = grown(make, project), grown(make, project)
         await push(project, second)

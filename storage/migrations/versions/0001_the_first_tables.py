@@ -267,6 +267,20 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_projects_forked_from_id"), ["forked_from_id"], unique=False)
 
     op.create_table(
+        "branch_moves",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("oid", sa.String(length=64), nullable=True),
+        sa.Column("moved_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_branch_moves_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_branch_moves")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("branch_moves", schema=None) as batch_op:
+        batch_op.create_index("ix_branch_moves_project_id_name_moved_at_id", ["project_id", "name", "moved_at", "id"], unique=False)
+
+    op.create_table(
         "branches",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("project_id", sa.Integer(), nullable=False),

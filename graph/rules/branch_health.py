@@ -1,0 +1,220 @@
+"""The health of a branch: whether its newest commit that tells is good, since when, and which commits may have broken it.
+
+Commits are taken in the order of ancestry along first parents, whatever the order of builds or of dates, so what was merged in counts as
+its merge. A commit is good when its checks come to SUCCESS (graph/rules/rollups.py) and bad when they come to FAILED; without checks, or
+while they wait or run, or when all were canceled, it decides nothing and is walked past.
+
+The walk is the index's: nothing is asked of git. It looks at FIRST commits, and where these do not tell, at MOST in all.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from graph.connections import Listing, Order, Page, Window
+from graph.context import Context
+from graph.cursors import cursor_of, place_of
+from graph.rules import building, commits
+from graph.rules.building import Key
+from graph.rules.policy import Action, may
+from graph.rules.rollups import RollupState, roll_up
+from storage import tables
+from storage.tables import branches, first_parents
+
+FIRST = 50
+MOST = 1_000
+DECIDED = (RollupState.SUCCESS, RollupState.FAILED)
+
+_MARK = "suspect"
+
+Names = tuple[str, ...] | None
+"""Only checks of these names count; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A commit on the walk; when the last of its checks ended, if one has."""
+
+    oid: str
+    state: RollupState
+    ended_at: datetime | None
+
+
+@dataclass(slots=True)
+class Health:
+    """What the walk from a head tells. `walked` are its commits, newest first; `goes_on_at` is the commit after these, if there is one."""
+
+    project_id: int
+    head: str
+    names: Names
+    goes_on_at: str | None
+    walked: list[Place] = field(default_factory=list)
+
+    @property
+    def newest(self) -> Place | None:
+        """The newest commit that is good or bad."""
+        return next((place for place in self.walked if place.state in DECIDED), None)
+
+    @property
+    def state(self) -> RollupState:
+        """What the newest commit that decides comes to; where none does, what the head comes to."""
+        decided = self.newest or (self.walked[0] if self.walked else None)
+        return decided.state if decided is not None else RollupState.NONE
+
+    @property
+    def last_good(self) -> str | None:
+        place = self._place_of_good
+        return self.walked[place].oid if place is not None else None
+
+    @property
+    def first_bad(self) -> Place | None:
+        """The oldest bad commit after the newest good one."""
+        return self._oldest(RollupState.FAILED, self.walked[: self._place_of_good]) if self.state is RollupState.FAILED else None
+
+    @property
+    def suspects(self) -> list[str]:
+        """The commits after the newest good one, up to and with the first bad one, newest first."""
+        first = self.first_bad
+        return [place.oid for place in self.walked[self.walked.index(first) : self._place_of_good]] if first is not None else []
+
+    @property
+    def since(self) -> datetime | None:
+        """When the first bad commit turned out to be bad; of good ones, the oldest since the newest bad one, as far as was walked."""
+        if self.state is RollupState.FAILED:
+            first = self.first_bad
+        else:
+            states = [place.state for place in self.walked]
+            end = states.index(RollupState.FAILED) if RollupState.FAILED in states else None
+            first = self._oldest(RollupState.SUCCESS, self.walked[:end])
+        return first.ended_at if first is not None else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a longer walk could tell no more of what is good or bad."""
+        return self._place_of_good is not None or self._is_done
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether a longer walk could tell no more, not even since when."""
+        states = {place.state for place in self.walked}
+        return states.issuperset(DECIDED) or self._is_done
+
+    @property
+    def _is_done(self) -> bool:
+        return self.goes_on_at is None or len(self.walked) >= MOST
+
+    @property
+    def _place_of_good(self) -> int | None:
+        return next((number for number, place in enumerate(self.walked) if place.state is RollupState.SUCCESS), None)
+
+    @staticmethod
+    def _oldest(state: RollupState, places: list[Place]) -> Place | None:
+        return next((place for place in reversed(places) if place.state is state), None)
+
+
+async def healths(context: Context, heads: Collection[Key], names: Collection[str] | None = None) -> dict[Key, Health]:
+    """The health that branches with these heads have, given as (project id, full id): at most two statements for all of them.
+
+    It needs nothing of the context but its session, so a chore calls it with `Context(services, session, None, "upkeep")`; nobody's
+    rights are looked at. A head that the index does not have comes to NONE. `since` of a good branch is known to `dated` alone.
+    """
+    wanted = None if names is None else tuple(sorted(set(names)))
+    found = {(project_id, oid): Health(project_id, oid, wanted, oid) for project_id, oid in heads}
+    await _walk_on(context, found.values(), wanted, lambda health: health.is_known)
+    return found
+
+
+async def healths_of_branches(
+    context: Context, branches_wanted: Collection[tuple[int, str]], names: Collection[str] | None = None
+) -> dict[tuple[int, str], Health]:
+    """The same of branches given as (project id, name), at the heads that the index has: one statement more. Those that are gone are
+    left out."""
+    if not branches_wanted:
+        return {}
+    heads = {(key, name): (key, oid) for key, name, oid in await context.tuples(branches.of_names(branches_wanted))}
+    found = await healths(context, set(heads.values()), names)
+    return {branch: found[head] for branch, head in heads.items()}
+
+
+async def dated(context: Context, found: Iterable[Health]) -> None:
+    """Has these, which were walked with the same names, walked so far that `since` is known: at most two statements more."""
+    unknown = list(found)
+    if unknown:
+        await _walk_on(context, unknown, unknown[0].names, lambda health: health.is_dated)
+
+
+async def of_head(context: Context, head: Key, names: Collection[str] | None) -> Health:
+    """The health of a head among others of its level."""
+    names = None if names is None else tuple(sorted(set(names)))
+
+    async def fetch(heads: list[Key]) -> dict[Key, Health]:
+        return await healths(context, heads, names)
+
+    found = await context.loader(("health of branches", names), fetch).get(head)
+    assert found is not None, "every head has one"  # noqa: S101
+    return found  # type: ignore[no-any-return]
+
+
+async def since(context: Context, health: Health) -> datetime | None:
+    """Since when a branch is as `of_head` told, among others of its level."""
+
+    async def fetch(heads: list[Key]) -> dict[Key, datetime | None]:
+        found = {head: await of_head(context, head, health.names) for head in heads}
+        await dated(context, found.values())
+        return {head: each.since for head, each in found.items()}
+
+    loader = context.loader(("since when branches are as they are", health.names), fetch)
+    return await loader.get((health.project_id, health.head))
+
+
+async def suspect_page(context: Context, health: Health, window: Window) -> Page:
+    """A page of the suspects. Raises BadRequest for a foreign cursor, Unavailable."""
+    oids = health.suspects
+    skip = place_of(window.after, _MARK, lambda oid: oids.index(oid) + 1) if window.after is not None else 0
+    shown = oids[skip : skip + window.size]
+    return Page(
+        nodes=await commits.all_by_oid(context, health.project_id, shown),
+        has_next=len(oids) > skip + window.size,
+        has_previous=skip > 0,
+        cursor=lambda commit: cursor_of(_MARK, commit.oid),
+        count=lambda: len(oids),
+    )
+
+
+async def failing_page(context: Context, health: Health, window: Window) -> Page:
+    """A page of the builds by which the newest commit that decides is bad, of those that the viewer may see."""
+    found: list[tables.Build] = []
+    if health.newest is not None and health.newest.state is RollupState.FAILED:
+        checks = await building.checks_of(context, (health.project_id, health.newest.oid))
+        counted = roll_up(check for check in checks if health.names is None or check.name in health.names)
+        found = [each for each in counted.failing if isinstance(each, tables.Build) and await may(context, Action.READ_BUILD, each)]
+    return Listing(tables.Build, Order(tables.Build.id)).page_of(found, window)
+
+
+async def _walk_on(context: Context, found: Iterable[Health], names: Names, is_enough: Callable[[Health], bool]) -> None:
+    """Walks with all of these as far as it takes, in two steps at most."""
+    left = list(found)
+    for length in (FIRST, MOST):
+        left = [health for health in left if not is_enough(health)]
+        walking: dict[Key, list[Health]] = {}
+        for health in left:
+            if len(health.walked) < length and health.goes_on_at is not None:
+                walking.setdefault((health.project_id, health.goes_on_at), []).append(health)
+        if walking:
+            await _step(context, walking, names, length - min(len(health.walked) for each in walking.values() for health in each))
+
+
+async def _step(context: Context, walking: dict[Key, list[Health]], names: Names, length: int) -> None:
+    walks: dict[int, tuple[Key, list[Place], str | None]] = {}
+    rows = await context.tuples(first_parents.rolled(walking, length, names))
+    for start, _, project_id, oid, first_parent, state, ended_at in rows:
+        key, places, _ = walks.get(start, ((project_id, oid), [], None))
+        places.append(Place(oid, RollupState(state or RollupState.NONE), ended_at))
+        walks[start] = key, places, first_parent
+    for key, places, goes_on_at in walks.values():
+        for health in walking.pop(key):
+            health.walked += places
+            health.goes_on_at = goes_on_at
+    for unknown in walking.values():
+        for health in unknown:
+            health.goes_on_at = None

@@ -1,0 +1,49 @@
+"""Where branches were over time: a row each time that one came to another commit, written together with its head."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Index, Insert, Select, and_, func, insert, or_, select, tuple_
+from sqlmodel import Field
+
+from storage.database import Timestamp, now
+from storage.tables.base import Row, refers
+
+
+class BranchMove(Row, table=True):
+    """From `moved_at` on the branch `name` was at the commit `oid`, or nowhere (null: it was deleted), until its next row."""
+
+    __tablename__ = "branch_moves"
+    __table_args__: Any = (
+        Index("ix_branch_moves_project_id_name_moved_at_id", "project_id", "name", "moved_at", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    project_id: int = refers("projects.id")
+    name: str = Field(max_length=255)
+    oid: str | None = Field(default=None, max_length=64)
+    moved_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def record() -> Insert:
+    """The statement that writes rows, run with the rows."""
+    return insert(BranchMove)
+
+
+def of_branches(branches: Collection[tuple[int, str]], since: datetime | None, until: datetime, limit: int) -> Select[Any]:
+    """(project, name, commit or None, when) of the moves of these branches, as (project, name), before `until`: from `since` on, and the
+    last before it. The first so many of each branch in their order."""
+    row: Any = BranchMove
+    among = tuple_(row.project_id, row.name).in_(list(branches))
+    found: Select[Any] = select(row.project_id, row.name, row.oid, row.moved_at).where(among, row.moved_at < until)
+    if since is not None:
+        before = (
+            select(row.project_id, row.name, func.max(row.moved_at).label("moved_at"))
+            .where(among, row.moved_at <= since)
+            .group_by(row.project_id, row.name)
+            .subquery()
+        )
+        same = and_(before.c.project_id == row.project_id, before.c.name == row.name)
+        found = found.outerjoin(before, same).where(or_(row.moved_at > since, row.moved_at == before.c.moved_at))
+    return found.order_by(row.project_id, row.name, row.moved_at, row.id).limit(limit)
