@@ -4,7 +4,7 @@ Commits are taken in the order of ancestry along first parents, whatever the ord
 its merge. A commit is good when its checks come to SUCCESS (graph/rules/rollups.py) and bad when they come to FAILED; without checks, or
 while they wait or run, or when all were canceled, it decides nothing and is walked past.
 
-The walk is the index's: nothing is asked of git. It looks at FIRST commits, and where these do not tell, at MOST in all.
+The walk is the index's: nothing is asked of git. It looks at a few commits, and where these do not tell, at more, by STEPS.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -21,8 +21,9 @@ from graph.rules.rollups import RollupState, roll_up
 from storage import tables
 from storage.tables import branches, first_parents
 
-FIRST = 50
-MOST = 1_000
+STEPS = (20, 200, 1_000)
+"""How many commits are looked at in all, one statement after the other; most branches tell at the first."""
+MOST = STEPS[-1]
 DECIDED = (RollupState.SUCCESS, RollupState.FAILED)
 
 _MARK = "suspect"
@@ -113,7 +114,7 @@ class Health:
 
 
 async def healths(context: Context, heads: Collection[Key], names: Collection[str] | None = None) -> dict[Key, Health]:
-    """The health that branches with these heads have, given as (project id, full id): at most two statements for all of them.
+    """The health that branches with these heads have, given as (project id, full id): at most three statements for all of them.
 
     It needs nothing of the context but its session, so a chore calls it with `Context(services, session, None, "upkeep")`; nobody's
     rights are looked at. A head that the index does not have comes to NONE. `since` of a good branch is known to `dated` alone.
@@ -137,7 +138,7 @@ async def healths_of_branches(
 
 
 async def dated(context: Context, found: Iterable[Health]) -> None:
-    """Has these, which were walked with the same names, walked so far that `since` is known: at most two statements more."""
+    """Has these, which were walked with the same names, walked so far that `since` is known: five statements in all, at most."""
     unknown = list(found)
     if unknown:
         await _walk_on(context, unknown, unknown[0].names, lambda health: health.is_dated)
@@ -192,9 +193,9 @@ async def failing_page(context: Context, health: Health, window: Window) -> Page
 
 
 async def _walk_on(context: Context, found: Iterable[Health], names: Names, is_enough: Callable[[Health], bool]) -> None:
-    """Walks with all of these as far as it takes, in two steps at most."""
+    """Walks with all of these as far as it takes."""
     left = list(found)
-    for length in (FIRST, MOST):
+    for length in STEPS:
         left = [health for health in left if not is_enough(health)]
         walking: dict[Key, list[Health]] = {}
         for health in left:

@@ -19,9 +19,11 @@ def _walk(starts: Starts, length: int) -> CTE:
     """Rows `start` (a number of each walk), `place` from 0 on, `project_id`, `oid`, `first_parent`, `committed_at`."""
     row, parent = Commit, aliased(Commit)
     columns = ("project_id", "oid", "first_parent", "committed_at")
+    # What the pairs imply, said of each column too, so that SQLite takes it as the range of an index.
+    implied = (col(row.project_id).in_({project_id for project_id, _ in starts}), col(row.oid).in_({oid for _, oid in starts}))
     walk = (
         select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns))
-        .where(tuple_(col(row.project_id), col(row.oid)).in_(list(starts)))
+        .where(*implied, tuple_(col(row.project_id), col(row.oid)).in_(list(starts)))
         .cte("walk", recursive=True)
     )
     following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)

@@ -8,7 +8,7 @@ import pytest
 
 from graph.context import Context, Services
 from graph.rules import branch_health
-from graph.rules.branch_health import FIRST, MOST, Health
+from graph.rules.branch_health import MOST, STEPS, Health
 from graph.rules.rollups import RollupState
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
@@ -185,7 +185,7 @@ class TestState:
 class TestLongHistories:
     async def test_are_walked_to_a_bound(self, make: Make, project: tables.Project, context: Context, statements: Statements) -> None:
         line = await make.line(project, MOST + 10)
-        good = await make.line(project, FIRST + 5)
+        good = await make.line(project, STEPS[1] - 5)
         await make.save(
             *(
                 tables.CommitStatus(project_id=project.id, sha=oid, status=status, created_at=MOMENT, finished_at=after(number))
@@ -193,13 +193,13 @@ class TestLongHistories:
                 for number, oid in enumerate(oids)
             )
         )
-        with statements.at_most(2):
+        with statements.at_most(3):
             found = await branch_health.healths(context, [(project.id, line[-1]), (project.id, good[-1])])
         bad, fine = found.values()
         assert (bad.state, bad.last_good, len(bad.suspects)) == (RollupState.FAILED, None, 1)
         assert bad.first_bad is not None
         assert (bad.first_bad.oid, bad.since) == (line[10], after(10))
-        assert (fine.state, len(fine.walked)) == (RollupState.SUCCESS, FIRST)
+        assert (fine.state, len(fine.walked)) == (RollupState.SUCCESS, STEPS[0])
         with statements.at_most(1):
             await branch_health.dated(context, found.values())
         assert fine.since == after(0)
