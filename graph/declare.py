@@ -193,6 +193,10 @@ class Node:
     def id(self, info: strawberry.Info) -> strawberry.ID:
         return global_id(info._raw_info.parent_type.name, self.id)
 
+    @strawberry.field(description="The path of the same thing in v3; null for what v3 does not know.")
+    def rest_path(self) -> str | None:
+        return None
+
 
 def global_id(name: str, key: object) -> strawberry.ID:
     return strawberry.ID(base64.urlsafe_b64encode(f"{name}:{key}".encode()).decode().rstrip("="))

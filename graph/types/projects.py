@@ -150,7 +150,7 @@ class Project(
             return None
         return await info.context.rows_by_id(tables.User).get(namespace.owner_id)  # type: ignore[return-value]
 
-    @strawberry.field(description="The path of the project's entry in v3.")
+    @strawberry.field(description="How the paths of what it holds begin in v3, which has no path of the project itself.")
     def rest_path(self) -> str:
         return f"/api/v3/projects/{_row(self).id}"
 
