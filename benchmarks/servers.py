@@ -57,7 +57,7 @@ def keep_off_the_servers_core() -> None:
 def ours(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]:
     """The complete service: authentication, policy, access log and metrics are on."""
     command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
-    given = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL}
+    given = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL, "FORGEFRONT_RATE_LIMIT": "0"}
     port = _free_port()
     with _running("ours", [*command, "--port", str(port)], given, port, "/-/health", data / "serve.log", pinned=pinned) as server:
         yield server

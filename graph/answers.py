@@ -1,9 +1,10 @@
-"""What an outcome is as JSON, for both doors."""
+"""What an outcome is as JSON, and in headers, for all doors."""
 
 import re
 from typing import Any
 
-from graph.execute import Outcome, Problem
+from graph.outcomes import Outcome, Problem
+from graph.rates import NO_LIMIT, Charge
 
 SUGGESTION = re.compile(r"\s*Did you mean .*\Z", re.DOTALL)
 
@@ -25,6 +26,19 @@ def result_of(outcome: Outcome, request_id: str) -> dict[str, Any]:
         return {"data": outcome.data}
     errors = [entry_of(problem, request_id) for problem in outcome.errors]
     return {"errors": errors} if never_ran(outcome) else {"errors": errors, "data": outcome.data}
+
+
+def rate_headers(charge: Charge | None) -> dict[str, str]:
+    """How a viewer stands, as headers; none where nothing is limited. `X-RateLimit-Reset` is in seconds since 1970."""
+    if charge is None or charge.limit == NO_LIMIT:
+        return {}
+    return {
+        "x-ratelimit-limit": str(charge.limit),
+        "x-ratelimit-cost": str(charge.cost),
+        "x-ratelimit-used": str(charge.used),
+        "x-ratelimit-remaining": str(charge.remaining),
+        "x-ratelimit-reset": str(int(charge.resets_at.timestamp())),
+    }
 
 
 def never_ran(outcome: Outcome) -> bool:

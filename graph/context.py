@@ -16,6 +16,7 @@ from graph.line import Line
 from graph.live import Live
 from graph.loading import Loader
 from graph.noticed import Noticed
+from graph.rates import Charge, Rates
 from graph.rules.throttling import Failures
 from graph.wake import Wake
 from storage import tables
@@ -74,6 +75,7 @@ class Services:
     line: Line = field(default_factory=Line)
     live: Live = field(default_factory=Live)
     noticed: Noticed = field(default_factory=Noticed)
+    rates: Rates = field(default_factory=Rates)
     copying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COPIES))
 
 
@@ -118,6 +120,8 @@ class Context:
     `undo` holds what takes back effects outside the database when the change was not kept; it runs after the rollback.
 
     `files` are those that the operation named, by the handles that its answer has.
+
+    `charge` is what the operation cost its viewer; None where nothing is counted.
     """
 
     services: Services
@@ -130,6 +134,7 @@ class Context:
     files: dict[str, StoredFile] = field(default_factory=dict)
     sessions: AsyncExitStack = field(default_factory=AsyncExitStack)
     machine_or_none: Machine | None = None
+    charge: Charge | None = None
 
     @property
     def runner_or_none(self) -> tables.Runner | None:

@@ -106,19 +106,21 @@ class Rows:
         }
         self._operation = self._parts(operation.selection_set, schema.get_root_type(operation.operation))
         self._constant = all(isinstance(part.size, int) for part, _ in self._sized)
-        self._found: list[GraphQLError] | None = None
+        self._found: tuple[int, list[GraphQLError]] | None = None
 
-    def refusals(self, variables: Mapping[str, Any]) -> list[GraphQLError]:
+    def judged(self, variables: Mapping[str, Any]) -> tuple[int, list[GraphQLError]]:
+        """The rows, and why they are too many."""
         if self._found is not None:
             return self._found
-        found = list(self._judge(variables))
+        rows = self.total(variables)
+        found = rows, list(self._judge(rows, variables))
         if self._constant:
             self._found = found
         return found
 
     def always(self) -> list[GraphQLError]:
         """The refusals that do not hang on variables."""
-        return self.refusals({}) if self._constant else []
+        return self.judged({})[1] if self._constant else []
 
     def total(self, variables: Mapping[str, Any], *, at_most: int | None = None, only: str | None = None) -> int:
         """Rows of the operation, were every page that can shrink (or those of the field `only`) at most `at_most` long."""
@@ -149,18 +151,22 @@ class Rows:
         flat, each = sums(self._operation)
         return flat + PAGE * each
 
-    def _judge(self, variables: Mapping[str, Any]) -> Iterator[GraphQLError]:
+    def _judge(self, rows: int, variables: Mapping[str, Any]) -> Iterator[GraphQLError]:
         for part, node in self._sized:
             size = part.size if isinstance(part.size, int) else part.size.given(variables)
             if part.per == "connection" and size > LARGEST_PAGE:
                 message = f"A page of {part.label} has at most {LARGEST_PAGE} items, and {spelled(size)} are asked for."
                 yield exceeded(f"{message} Ask for first: {LARGEST_PAGE}, and go on with after.", node)
-        rows = self.total(variables)
         if rows > ROWS:
-            yield exceeded(self._advice(rows, variables))
+            advice = self.advice(variables, ROWS) or " Ask for fewer lists inside lists, or send several requests."
+            yield exceeded(f"The operation may read {spelled(rows)} rows, and {ROWS:,} are allowed.{advice}")
 
-    def _advice(self, rows: int, variables: Mapping[str, Any]) -> str:
-        """Name the fields without which most would be saved, and the page sizes that would fit."""
+    def advice(self, variables: Mapping[str, Any], allowed: int) -> str:
+        """Name the fields without which most would be saved, and the page sizes with which so many rows would do.
+
+        Sentences that begin with a space; nothing where no smaller page would do.
+        """
+        rows = self.total(variables)
         shrinking = {part.label for part, _ in self._sized if part.shrinks}
         sizes: dict[str, int] = {}
         for part, _ in self._sized:
@@ -170,22 +176,19 @@ class Rows:
         candidates = sorted(sizes, key=lambda label: -sizes[label])[:8]
         saved = {label: rows - self.total(variables, at_most=0, only=label) for label in candidates}
         dearest = sorted((label for label in candidates if saved[label]), key=lambda label: -saved[label])[:3]
-        message = f"The operation may read {spelled(rows)} rows, and {ROWS:,} are allowed."
+        message = ""
         if dearest:
             named = ", ".join(f"{label} ({spelled(saved[label])} rows by {sizes[label]})" for label in dearest)
             message += f" Dearest: {named}."
         for label in (label for label in dearest if label in shrinking):
             # The sum is a polynomial of the size with no negative term, so it lies below this chord.
-            fit = sizes[label] * (ROWS - rows + saved[label]) // saved[label]
+            fit = sizes[label] * (allowed - rows + saved[label]) // saved[label]
             if fit >= 1:
                 return f"{message} It fits with first: {fit} for {label}."
-        fit = next((size for size in (100, 50, 20, 15, 10, 5, 3, 2, 1) if self._fits(size, variables)), 0)
+        fit = next((size for size in (100, 50, 20, 15, 10, 5, 3, 2, 1) if self.total(variables, at_most=size) <= allowed), 0)
         if fit:
             return f"{message} It fits with pages of {fit} everywhere."
-        return f"{message} Ask for fewer lists inside lists, or send several requests."
-
-    def _fits(self, size: int, variables: Mapping[str, Any]) -> bool:
-        return self.total(variables, at_most=size) <= ROWS
+        return f"{message} Ask for fewer lists inside lists, or send several requests." if message else ""
 
     def _parts(self, selections: SelectionSetNode, parent: graphql.GraphQLNamedType | None) -> "list[_Part | str]":
         parts: list[_Part | str] = []

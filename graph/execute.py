@@ -5,46 +5,30 @@ One operation is one transaction; `graph/mutations.py` keeps a mutation that nei
 
 import asyncio
 import hmac
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
-import structlog
-from graphql import (
-    DocumentNode,
-    ExecutionResult,
-    FieldNode,
-    FragmentDefinitionNode,
-    GraphQLError,
-    OperationDefinitionNode,
-    StringValueNode,
-    Visitor,
-    execute,
-    parse,
-    specified_rules,
-    validate,
-    visit,
-)
+from graphql import ExecutionResult, execute
 
-from graph import limits
-from graph.context import Context, Machine, Services, StoredFile
-from graph.errors import BadRequest, Code, Forbidden, Internal, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
+from graph.context import Context, Machine, Services
+from graph.errors import Code, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.filling import Filler, may_wait
+from graph.operations import NOT_STORABLE, Allowed, InvalidOperation, Prepared, Texts, all_storable, prepare
+from graph.outcomes import Outcome, Problem, known, of_graphql, problem_of
+from graph.rates import Bill
 from graph.rules import machines
-from graph.rules.naming import storable
 from graph.rules.runners import LONGEST_WAIT
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.transaction import session_for, take_back
+from graph.trusted import NOTHING, Trusted
 from storage import tables
-from storage.database import Session, is_unavailable
+from storage.database import Session
 from storage.secrets import digest
 from storage.tables import users
 from storage.uploads import Incoming
 
-OPEN_FIELDS = frozenset({"signIn", "signUp", "registerRunner", "unregisterRunner", "frontPage"})
-"""The root fields that need no viewer, each only where it stands alone."""
 MACHINE_FIELDS = frozenset(
     {"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload", "deleteArtifact", "job", "jobArtifact"}
 )
@@ -53,73 +37,8 @@ PATIENT_FIELDS = {"claimBuild": float(LONGEST_WAIT)}
 """The root fields that may wait for something to happen, and for how many seconds beyond the time of an operation."""
 SECONDS = 10.0
 """The longest that an operation runs."""
+TOO_LATE = "This took longer than {:.0f} s. Ask for smaller pages, fewer lists inside lists, or a shorter span of time."
 STREAMS = "A subscription is a stream: send it with `Accept: text/event-stream`, or over a WebSocket that speaks graphql-transport-ws."
-NOT_STORABLE = "A text has characters that cannot be stored."
-CACHED_DOCUMENTS = 1000
-LONGEST_CACHED = 20_000
-"""Characters. Longer texts are read each time, so that nobody fills the memory with them."""
-
-log = structlog.get_logger("graph")
-
-
-class InvalidOperation(Exception):
-    """A prepared operation that the schema refuses; the message has every reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """An operation that was parsed and validated. `open` ones need no viewer. `schema` is what it was validated against.
-
-    `root` is its root field, where it has one alone.
-    """
-
-    name: str | None
-    document: DocumentNode
-    kind: str
-    root: str | None
-
-    @property
-    def open(self) -> bool:
-        return self.root in OPEN_FIELDS
-
-    @property
-    def schema(self) -> Any:
-        return SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """An operation from outside, with what it asks for counted."""
-
-    prepared: Prepared
-    measured: limits.Measured
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One error. `subject` is the noun that was not found, `reason` what a legacy client is told after "403 Forbidden - " or
-    "404 Not Found - "."""
-
-    code: Code
-    message: str
-    path: list[str | int] | None = None
-    subject: str | None = None
-    reason: str | None = None
-    retry_after: int | None = None
-    locations: list[dict[str, int]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What an operation gave: JSON-able data, enumerations as their names, instants as fixed-width RFC 3339 text."""
-
-    data: dict[str, Any] | None
-    errors: list[Problem] = field(default_factory=list)
-    viewer_id: int | None = None
-    files: Mapping[str, StoredFile] = field(default_factory=dict)
-    """What the data names by a handle (`Artifact.stream`), to be sent by the door that ran the operation."""
-    is_stream: bool = False
-    """The operation is a subscription, which was not run: one answer is no stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,49 +52,19 @@ class Operator:
     username: str | None = None
 
 
-def prepare(source: str, name: str) -> Prepared:
-    """The operation `name` of a document, with the fragments it uses. Raises InvalidOperation."""
-    document = parse(source)
-    fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
-    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
-    wanted = [node for node in operations if node.name is not None and node.name.value == name]
-    if len(wanted) != 1:
-        raise InvalidOperation(f"there is not one operation {name}")
-    used: dict[str, FragmentDefinitionNode] = {}
-    _collect(wanted[0], fragments, used)
-    alone = DocumentNode(definitions=(wanted[0], *used.values()))
-    errors = validate(SCHEMA, alone, specified_rules)
-    if errors:
-        raise InvalidOperation(f"{name}: " + "; ".join(error.message for error in errors))
-    return _prepared(alone, wanted[0])
-
-
-def _collect(node: Any, fragments: dict[str, FragmentDefinitionNode], used: dict[str, FragmentDefinitionNode]) -> None:
-    class Spreads(Visitor):
-        def enter_fragment_spread(self, spread: Any, *_: Any) -> None:
-            name = spread.name.value
-            if name in used:
-                return
-            if name not in fragments:
-                raise InvalidOperation(f"there is no fragment {name}")
-            used[name] = fragments[name]
-            _collect(fragments[name], fragments, used)
-
-    visit(node, Spreads())
-
-
-def _prepared(document: DocumentNode, operation: OperationDefinitionNode) -> Prepared:
-    roots = operation.selection_set.selections
-    alone = roots[0].name.value if len(roots) == 1 and isinstance(roots[0], FieldNode) else None
-    return Prepared(operation.name.value if operation.name else None, document, operation.operation.value, alone)
-
-
 class Graph:
     """The schema over the services of this process."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self._documents: OrderedDict[tuple[str, str | None], _Text | list[Problem]] = OrderedDict()
+        self.trusted: Trusted = NOTHING
+        self._texts = Texts()
+
+    def trust(self, trusted: Trusted, *, only: bool = False) -> None:
+        """Serves these documents by their ids and by their exact text; with `only`, no other text."""
+        self.trusted = trusted
+        self._texts.trusted = trusted.texts
+        self._texts.only = only
 
     async def run(
         self,
@@ -208,10 +97,10 @@ class Graph:
         `seconds` differs only for callers in this process, as commands that import a long history; None: however long it takes.
         """
         given = variables or {}
-        prepared = self.allowed(query, given, operation_name, request_id)
-        if isinstance(prepared, list):
-            return Outcome(None, prepared)
-        return await self._guarded(prepared, given, credential, request_id, seconds)
+        allowed = self.allowed(query, given, operation_name, request_id)
+        if isinstance(allowed, list):
+            return Outcome(None, allowed)
+        return await self._guarded(allowed.prepared, given, credential, request_id, seconds, bill=allowed.bill)
 
     def receive(self) -> Incoming:
         """A file that a caller sends, before an operation is given its ticket. What no operation keeps is to be discarded."""
@@ -219,29 +108,12 @@ class Graph:
 
     def kind_of(self, query: str, operation_name: str | None) -> str | None:
         """`query`, `mutation` or `subscription`, or None for text that is no operation."""
-        text = self._document(query, operation_name)
+        text = self._texts.find(query, operation_name)
         return None if isinstance(text, list) else text.prepared.kind
 
-    def allowed(self, query: str, variables: dict[str, Any], operation_name: str | None, request_id: str) -> Prepared | list[Problem]:
+    def allowed(self, query: str, variables: dict[str, Any], operation_name: str | None, request_id: str) -> Allowed | list[Problem]:
         """The operation of a text that the schema and the limits allow, or what is wrong with it."""
-        text = self._document(query, operation_name)
-        if isinstance(text, list):
-            return text
-        refused = text.measured.refusals(variables)
-        return [of_graphql(error, request_id) for error in refused] if refused else text.prepared
-
-    def _document(self, query: str, operation_name: str | None) -> "_Text | list[Problem]":
-        if len(query) > LONGEST_CACHED:
-            return _read(query, operation_name)
-        key = (query, operation_name)
-        found = self._documents.get(key)
-        if found is None:
-            found = self._documents[key] = _read(query, operation_name)
-            if len(self._documents) > CACHED_DOCUMENTS:
-                self._documents.popitem(last=False)
-        else:
-            self._documents.move_to_end(key)
-        return found
+        return self._texts.allowed(query, variables, operation_name, request_id)
 
     async def _guarded(
         self,
@@ -251,7 +123,21 @@ class Graph:
         request_id: str,
         seconds: float | None,
         *,
+        bill: Bill | None = None,
         unavailable_when_late: bool = False,
+    ) -> Outcome:
+        outcome = await self._in_time(prepared, variables, credential, request_id, seconds, bill, unavailable_when_late)
+        return outcome if bill is None or bill.charge is None else replace(outcome, charge=bill.charge)
+
+    async def _in_time(
+        self,
+        prepared: Prepared,
+        variables: dict[str, Any],
+        credential: str | Operator | None,
+        request_id: str,
+        seconds: float | None,
+        bill: Bill | None,
+        unavailable_when_late: bool,
     ) -> Outcome:
         if prepared.kind == "subscription":
             return Outcome(None, [Problem(Code.BAD_REQUEST, STREAMS)], is_stream=True)
@@ -260,39 +146,44 @@ class Graph:
         limit = asyncio.timeout(None if seconds is None else seconds + PATIENT_FIELDS.get(prepared.root or "", 0.0))
         try:
             async with limit:
-                return await self._run(prepared, variables, credential, request_id)
+                return await self._run(prepared, variables, credential, request_id, bill)
         except TimeoutError:
             # A driver that cannot connect in time raises the same error.
             late = limit.expired() and not unavailable_when_late
-            error: OperationError = LimitExceeded(f"This took longer than {seconds:.0f} s.") if late else Unavailable()
+            error: OperationError = LimitExceeded(TOO_LATE.format(seconds)) if late else Unavailable()
             return Outcome(None, [problem_of(error, None)])
         except OperationError as error:
             return Outcome(None, [problem_of(error, None)])
         except Exception as error:
             return Outcome(None, [problem_of(known(error, request_id), None)])
 
-    async def _run(self, prepared: Prepared, variables: dict[str, Any], credential: str | Operator | None, request_id: str) -> Outcome:
+    async def _run(
+        self, prepared: Prepared, variables: dict[str, Any], credential: str | Operator | None, request_id: str, bill: Bill | None
+    ) -> Outcome:
         database = self.services.database
         if prepared.kind == "query":
             async with session_for(database, writing=False) as session:
-                viewer, machine = await self._caller(session, credential, prepared)
-                context = Context(self.services, session, viewer, request_id, machine_or_none=machine)
+                viewer, machine = await self._caller(session, credential, prepared, bill)
+                context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=bill.charge if bill else None)
                 return self._outcome(await self._execute(prepared, variables, context), context)
         async with session_for(database, writing=False) as session:
-            viewer, machine = await self._caller(session, credential, prepared)
+            viewer, machine = await self._caller(session, credential, prepared, bill)
+        charge = bill.charge if bill else None
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
             async with AsyncExitStack() as sessions:
                 session = await sessions.enter_async_context(session_for(database, writing=True))
-                context = Context(self.services, session, viewer, request_id, undo=undo, sessions=sessions, machine_or_none=machine)
+                context = Context(
+                    self.services, session, viewer, request_id, undo=undo, sessions=sessions, machine_or_none=machine, charge=charge
+                )
                 return self._outcome(await self._execute(prepared, variables, context), context)
         finally:
             await take_back(undo)
 
     async def _caller(
-        self, session: Session, credential: str | Operator | None, prepared: Prepared
+        self, session: Session, credential: str | Operator | None, prepared: Prepared, bill: Bill | None
     ) -> tuple[tables.User | None, Machine | None]:
-        """The viewer, or the runner where it is one that calls. Raises Unauthenticated."""
+        """The viewer, who is charged, or the runner where it is one that calls. Raises Unauthenticated, LimitExceeded."""
         if isinstance(credential, Operator):
             return await _acting_as(session, credential), None
         if credential is not None and machines.is_token(credential):
@@ -303,6 +194,8 @@ class Graph:
         viewer = await authenticate(session, credential)
         if viewer is None and not prepared.open:
             raise Unauthenticated
+        if viewer is not None and bill is not None:
+            self.services.rates.take(viewer.id, bill, self.services.clock())
         return viewer, None
 
     async def _execute(self, prepared: Prepared, variables: dict[str, Any], context: Context) -> ExecutionResult:
@@ -347,73 +240,4 @@ async def _acting_as(session: Session, operator: Operator) -> tables.User:
     return user
 
 
-def _read(query: str, operation_name: str | None) -> _Text | list[Problem]:
-    try:
-        document = limits.parse(query)
-    except GraphQLError as error:
-        return [of_graphql(error, "")]
-    measured = limits.measure(document, SCHEMA, operation_name)
-    errors = measured.always() or validate(SCHEMA, document, specified_rules, max_errors=20, hide_suggestions=True)
-    if errors:
-        return [of_graphql(error, "") for error in errors]
-    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
-    wanted = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
-    if len(wanted) != 1:
-        text = "Name the operation to run with operationName." if operation_name is None else "There is no operation of this name."
-        return [Problem(Code.BAD_REQUEST, text)]
-    if not _literals_storable(document):
-        return [Problem(Code.BAD_REQUEST, NOT_STORABLE)]
-    return _Text(_prepared(document, wanted[0]), measured)
-
-
-def _literals_storable(document: DocumentNode) -> bool:
-    texts: list[str] = []
-
-    class Texts(Visitor):
-        def enter_string_value(self, node: StringValueNode, *_: Any) -> None:
-            texts.append(node.value)
-
-    visit(document, Texts())
-    return all(storable(text) for text in texts)
-
-
-def all_storable(value: Any) -> bool:
-    """Whether no text in the variables has characters that the databases refuse."""
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict):
-        return all(storable(key) and all_storable(item) for key, item in value.items())
-    return all(all_storable(item) for item in value) if isinstance(value, list) else True
-
-
-def known(error: BaseException, request_id: str) -> OperationError:
-    """The error of ours that an exception means; one that means nothing to us is logged, and masked."""
-    if isinstance(error, OperationError):
-        return error
-    if is_unavailable(error):
-        log.warning("unavailable", request_id=request_id, error=type(error).__name__)
-        return Unavailable()
-    log.error("unexpected", request_id=request_id, exc_info=error)
-    return Internal()
-
-
-def problem_of(error: OperationError, path: list[str | int] | None = None) -> Problem:
-    return Problem(
-        code=error.code,
-        message=error.message,
-        path=path,
-        subject=error.subject,
-        reason=error.reason if isinstance(error, Forbidden | NotFound) else None,
-        retry_after=getattr(error, "retry_after", None),
-    )
-
-
-def of_graphql(error: GraphQLError, request_id: str) -> Problem:
-    """What is told of an error that execution or validation found."""
-    if error.original_error is None or isinstance(error.original_error, GraphQLError):
-        places = [{"line": place.line, "column": place.column} for place in error.locations or ()]
-        return Problem(Code.BAD_REQUEST, error.message, error.path, locations=places or None)
-    return problem_of(known(error.original_error, request_id), error.path)
-
-
-__all__ = ["BadRequest", "Graph", "InvalidOperation", "Operator", "Outcome", "Prepared", "Problem", "prepare"]
+__all__ = ["Graph", "InvalidOperation", "Operator", "Outcome", "Prepared", "Problem", "prepare"]

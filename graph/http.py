@@ -16,6 +16,9 @@ and for what the graph answers:
          as the specification wants it for old clients
     200  everything else, also with errors beside the data
 
+An operation is text, or the id of a trusted document (`graph/trusted.py`). Answers to a viewer say how their rate stands, in headers
+`X-RateLimit-…` (`graph/rates.py`).
+
 The credential is read from the headers PRIVATE-TOKEN and `Authorization: Bearer`, and from nowhere else (DECISIONS 3), so
 that no other site can act for a browser's user. Every answer is JSON, is never stored by caches and carries the request's
 id in each error.
@@ -24,7 +27,7 @@ id in each error.
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -32,11 +35,12 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graph import sockets, streaming
-from graph.answers import entry_of, never_ran, result_of
+from graph.answers import entry_of, never_ran, rate_headers, result_of
 from graph.caller import RECEIVE
 from graph.errors import Code
-from graph.execute import Graph, Outcome
-from graph.requests import Refused, Request, body_of, credential_of, from_url, headers_of, json_of, request_of
+from graph.execute import Graph
+from graph.outcomes import Outcome
+from graph.requests import Refused, Request, body_of, credential_of, from_url, headers_of, json_of, request_of, resolved
 from graph.streaming import EVENT_STREAM
 from graph.subscribing import Stream, subscribe
 
@@ -71,7 +75,7 @@ def door(graph: Graph) -> ASGIApp:
         headers = headers_of(scope)
         media = _negotiated(headers.get("accept"))
         try:
-            request = await _read(scope, receive, headers)
+            request = resolved(graph, await _read(scope, receive, headers))
             if media is None:
                 raise Refused(406, f"The answer can be {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}; `Accept` allows none.")
             streams = media == EVENT_STREAM
@@ -87,9 +91,9 @@ def door(graph: Graph) -> ASGIApp:
                 raise Refused(406, outcome.errors[0].message)
             if outcome.viewer_id is not None:
                 state["user_id"] = outcome.viewer_id
-            answer = _answer(outcome, request_id, media)
+            answer = answer_of(outcome, request_id, media)
             if streams and answer.status == 200:
-                await streaming.send_once(answer.body, send)
+                await streaming.send_once(answer.body, answer.headers, send)
                 return
             body = orjson.dumps(answer.body)
         except Refused as refused:
@@ -177,6 +181,12 @@ async def _read(scope: Scope, receive: Receive, headers: Mapping[str, str]) -> R
 
 
 # What the answer says
+
+
+def answer_of(outcome: Outcome, request_id: str, media: str) -> Answer:
+    """What the door answers for an outcome, for whoever else asks the graph for whole answers. `media` is the wanted media type."""
+    answer = _answer(outcome, request_id, media)
+    return replace(answer, headers={**answer.headers, **headers}) if (headers := rate_headers(outcome.charge)) else answer
 
 
 def _answer(outcome: Outcome, request_id: str, media: str) -> Answer:

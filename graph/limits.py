@@ -74,8 +74,11 @@ def check(
     return measure(document, schema, operation_name).refusals(variables or {})
 
 
-def measure(document: DocumentNode, schema: GraphQLSchema, operation_name: str | None = None) -> "Measured":
+def measure(document: DocumentNode, schema: GraphQLSchema, operation_name: str | None = None, *, trusted: bool = False) -> "Measured":
     """Count all that does not depend on variables.
+
+    The shape of a trusted document is its author's affair; the size of its pages is not, since that may stand in variables, and one
+    change an operation is a rule and no limit.
 
     A document without such an operation, or with several and no name, measures as nothing: execution refuses it.
     """
@@ -85,7 +88,7 @@ def measure(document: DocumentNode, schema: GraphQLSchema, operation_name: str |
     if circle:
         shown = circle if len(circle) <= 8 else [*circle[:6], "…", circle[-1]]
         way = " → ".join(shown)
-        return Measured([exceeded(f"Fragments may not go in a circle: {way}.", fragments[circle[0]])], None)
+        return Measured([exceeded(f"Fragments may not go in a circle: {way}. Leave one of these spreads out.", fragments[circle[0]])], None)
     named = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
     if len(named) != 1:
         return Measured([], None)
@@ -94,7 +97,8 @@ def measure(document: DocumentNode, schema: GraphQLSchema, operation_name: str |
     for name in ordered:
         counts[name] = _count(fragments[name].selection_set, counts)
         counts[name].directives += len(fragments[name].directives or ())
-    refused = list(_shape(operation, _count(operation.selection_set, counts)))
+    found = _count(operation.selection_set, counts)
+    refused = [*_several_changes(operation, found), *(() if trusted else _shape(operation, found))]
     used = _used(operation, fragments)
     return Measured(refused, Rows(schema, operation, {name: fragments[name] for name in ordered if name in used}))
 
@@ -107,7 +111,12 @@ class Measured:
         self._rows = rows
 
     def refusals(self, variables: Mapping[str, Any]) -> list[GraphQLError]:
-        return [*self._refused, *(self._rows.refusals(variables) if self._rows else ())]
+        return self.judged(variables)[1]
+
+    def judged(self, variables: Mapping[str, Any]) -> tuple[int, list[GraphQLError]]:
+        """The static cost in rows, and every refusal."""
+        rows, refused = self._rows.judged(variables) if self._rows else (0, [])
+        return rows, [*self._refused, *refused]
 
     def always(self) -> list[GraphQLError]:
         """Those of the refusals that no variables could avert: what can be kept with the document, and told before it is validated."""
@@ -116,6 +125,10 @@ class Measured:
     def rows(self, variables: Mapping[str, Any]) -> int:
         """The static cost, for whoever shows it."""
         return self._rows.total(variables) if self._rows else 0
+
+    def advice(self, variables: Mapping[str, Any], allowed: int) -> str:
+        """How to do with so many rows: sentences that begin with a space, or nothing."""
+        return self._rows.advice(variables, allowed) if self._rows else ""
 
 
 # Shape: depth, aliases, directives, root fields, introspection
@@ -182,6 +195,11 @@ def _count(selections: SelectionSetNode, fragments: Mapping[str, _Counts]) -> _C
     return counts
 
 
+def _several_changes(operation: OperationDefinitionNode, counts: _Counts) -> Iterator[GraphQLError]:
+    if operation.operation is OperationType.MUTATION and counts.fields - counts.meta_fields > MUTATION_FIELDS:
+        yield exceeded("An operation makes one change: send a request for each mutation field.", operation)
+
+
 def _shape(operation: OperationDefinitionNode, counts: _Counts) -> Iterator[GraphQLError]:
     directives = counts.directives + len(operation.directives or ())
     directives += sum(len(variable.directives or ()) for variable in operation.variable_definitions or ())
@@ -209,8 +227,6 @@ def _shape(operation: OperationDefinitionNode, counts: _Counts) -> Iterator[Grap
             f"{ROOT_FIELDS} are allowed. Send two requests.",
             operation,
         )
-    if operation.operation is OperationType.MUTATION and counts.fields - counts.meta_fields > MUTATION_FIELDS:
-        yield exceeded("An operation makes one change: send a request for each mutation field.", operation)
     if counts.schemas > 1:
         yield exceeded("Ask for `__schema` once in an operation.", operation)
     if counts.introspection_depth > INTROSPECTION_DEPTH:

@@ -1,7 +1,7 @@
 """What a request from outside says: its headers, its JSON, the operation in it. For both the HTTP door and the WebSocket door."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -11,6 +11,8 @@ from starlette.types import Receive, Scope
 
 from graph import limits
 from graph.errors import Code
+from graph.execute import Graph
+from graph.trusted import ID, PREFIX
 
 PARAMETERS = 1_000
 
@@ -28,9 +30,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    """`query` is empty where the operation is asked for by `document_id`, until `resolved` has found its text."""
+
     query: str
     variables: dict[str, Any]
     operation_name: str | None
+    document_id: str | None = None
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -52,7 +57,12 @@ def credential_of(headers: Mapping[str, str]) -> str | None:
 
 async def body_of(receive: Receive, headers: Mapping[str, str]) -> bytes:
     """The whole body; refused as soon as it is announced or found to be over the limit."""
-    too_long = Refused(413, f"The body is over {limits.BODY_BYTES:,} bytes.", Code.LIMIT_EXCEEDED, connection="close")
+    too_long = Refused(
+        413,
+        f"The body is over {limits.BODY_BYTES:,} bytes. Send less at once; files have doors of their own.",
+        Code.LIMIT_EXCEEDED,
+        connection="close",
+    )
     announced = headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and (len(announced) > 12 or int(announced) > limits.BODY_BYTES):
         raise too_long
@@ -69,17 +79,21 @@ async def body_of(receive: Receive, headers: Mapping[str, str]) -> bytes:
     return bytes(body)
 
 
-def from_url(query_string: bytes) -> Request:
+def pairs_of(query_string: bytes) -> list[tuple[str, str]]:
+    """The parameters of a URL, in their order."""
     if len(query_string) > limits.BODY_BYTES:
         raise Refused(414, f"The URL is over {limits.BODY_BYTES:,} bytes; use POST.", Code.LIMIT_EXCEEDED)
     try:
         text = query_string.decode("ascii")
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS)
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS)
     except ValueError:
         raise Refused(400, f"The URL's parameters are not UTF-8, or more than {PARAMETERS:,}.") from None
+
+
+def from_url(query_string: bytes) -> Request:
     given: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in ("query", "operationName", "variables", "extensions"):
+    for name, value in pairs_of(query_string):
+        if name in ("query", "documentId", "operationName", "variables", "extensions"):
             if name in given:
                 raise Refused(400, f"`{name}` is given twice.")
             given[name] = value
@@ -105,18 +119,23 @@ def json_of(text: bytes, what: str) -> object:
         ]
         if not level:
             return value
-    raise Refused(400, f"{what} is nested deeper than {limits.JSON_DEPTH} levels.", Code.LIMIT_EXCEEDED)
+    raise Refused(400, f"{what} is nested deeper than {limits.JSON_DEPTH} levels. Send it flatter.", Code.LIMIT_EXCEEDED)
 
 
 def request_of(given: object) -> Request:
-    """The parameters of the specification's section 5.1; others are ignored, as it asks."""
+    """The parameters of the specification's section 5.1, and of its appendix on persisted documents; others are ignored, as it asks."""
     if isinstance(given, list):
         raise Refused(400, "Batches are not served: send one operation in a request.")
     if not isinstance(given, dict):
         raise Refused(400, "The body is not a JSON object.")
-    query, name = given.get("query"), given.get("operationName")
+    query, name, document_id = given.get("query"), given.get("operationName"), given.get("documentId")
     variables, extensions = given.get("variables"), given.get("extensions")
-    if not isinstance(query, str) or not query:
+    if document_id is not None:
+        if not isinstance(document_id, str) or not document_id:
+            raise Refused(400, "`documentId` is not a text.")
+        if query is not None:
+            raise Refused(400, "Send `query` or `documentId`, not both.")
+    elif not isinstance(query, str) or not query:
         raise Refused(400, "`query` is missing, or is not a text.")
     if not isinstance(name, str | None):
         raise Refused(400, "`operationName` is not a text.")
@@ -124,4 +143,18 @@ def request_of(given: object) -> Request:
         raise Refused(400, "`variables` is not an object.")
     if not isinstance(extensions, dict | None):
         raise Refused(400, "`extensions` is not an object.")
-    return Request(query, variables or {}, name or None)
+    return Request(query or "", variables or {}, name or None, document_id)
+
+
+def resolved(graph: Graph, request: Request) -> Request:
+    """The request with the text of the trusted document that it names."""
+    if request.document_id is None:
+        return request
+    document = graph.trusted.by_id(request.document_id)
+    if document is not None:
+        return replace(request, query=document.text)
+    if not graph.trusted:
+        raise Refused(400, "No documents are served here by their ids: send `query`.")
+    if not ID.fullmatch(request.document_id):
+        raise Refused(400, f"A `documentId` is `{PREFIX}` and 64 digits of lower-case hex.")
+    raise Refused(400, f"There is no document {request.document_id} here. Is the text the very one that was registered?")

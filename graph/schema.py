@@ -31,6 +31,7 @@ from graph.types.project_changes import ProjectMutations
 from graph.types.projects import ProjectQueries
 from graph.types.runner_registration import RunnerRegistrationMutations
 from graph.types.runners import RunnerMutations, RunnerQueries
+from graph.types.server import ServerQueries
 from graph.types.settings import SettingsMutations, SettingsQueries
 from graph.types.snippets import SnippetMutations
 from graph.types.ssh_keys import SshKeyMutations, SshKeyQueries
@@ -53,6 +54,7 @@ class Query(
     SettingsQueries,
     RunnerQueries,
     MachineQueries,
+    ServerQueries,
 ):
     pass
 

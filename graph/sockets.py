@@ -18,9 +18,10 @@ from starlette.types import Receive, Scope, Send
 from graph import limits
 from graph.answers import entry_of, result_of
 from graph.errors import Unavailable
-from graph.execute import Graph, Outcome, authenticate
+from graph.execute import Graph, authenticate
 from graph.live import End, Place
-from graph.requests import Refused, credential_of, headers_of, json_of, request_of
+from graph.outcomes import Outcome
+from graph.requests import Refused, credential_of, headers_of, json_of, request_of, resolved
 from graph.subscribing import Stream, subscribe
 from storage.database import is_unavailable
 
@@ -155,7 +156,7 @@ class _Socket:
 
     async def _run(self, key: str, payload: Any) -> None:
         try:
-            request = request_of(payload)
+            request = resolved(self._graph, request_of(payload))
         except Refused as refused:
             extensions = {"code": refused.code.value, "requestId": self._request_id}
             await self._write({"type": "error", "id": key, "payload": [{"message": refused.message, "extensions": extensions}]})

@@ -10,12 +10,13 @@ EventSource cannot send the header with the credential.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Send
 
-from graph.answers import result_of
+from graph.answers import rate_headers, result_of
 from graph.caller import gone
 from graph.rules.finding import as_id
 from graph.subscribing import Stream
@@ -38,9 +39,9 @@ def last_event(header: str | None) -> int | None:
     return as_id(header) if header else None
 
 
-async def send_once(body: dict[str, Any], send: Send) -> None:
+async def send_once(body: dict[str, Any], headers: Mapping[str, str], send: Send) -> None:
     """The one answer of a query or a mutation."""
-    await _begin(send)
+    await _begin(send, headers)
     await _write(send, _next(None, body) + COMPLETE, more=False)
 
 
@@ -61,7 +62,7 @@ async def send_events(stream: Stream, request_id: str, receive: Receive, send: S
 
 
 async def _tell(stream: Stream, request_id: str, send: Send) -> None:
-    await _begin(send)
+    await _begin(send, rate_headers(stream.charge))
     await _write(send, NOTHING)
     while True:
         told = await stream.next(KEEP_ALIVE_SECONDS)
@@ -74,8 +75,9 @@ async def _tell(stream: Stream, request_id: str, send: Send) -> None:
     await _write(send, COMPLETE, more=False)
 
 
-async def _begin(send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+async def _begin(send: Send, headers: Mapping[str, str]) -> None:
+    more = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *more]})
 
 
 async def _write(send: Send, data: bytes, *, more: bool = True) -> None:

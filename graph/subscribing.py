@@ -26,9 +26,12 @@ from graphql import (
 from graph import execute as running
 from graph.context import Context
 from graph.errors import BadRequest, Code, LimitExceeded, Unauthenticated, Unavailable
-from graph.execute import Graph, Outcome, Prepared, Problem, all_storable, authenticate, known, of_graphql, problem_of
+from graph.execute import Graph, authenticate
 from graph.filling import Filler, may_wait
 from graph.live import SHARED_SECONDS, End, Follower, Place, Wanted
+from graph.operations import NOT_STORABLE, Allowed, Prepared, all_storable
+from graph.outcomes import Outcome, Problem, known, of_graphql, problem_of
+from graph.rates import Charge
 from graph.rules import following
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.settled import Change, changes_after
@@ -48,7 +51,7 @@ class Told:
 
 
 class Stream:
-    """An open subscription. `next` gives what there is to tell; it must be closed."""
+    """An open subscription. `next` gives what there is to tell; it must be closed. `charge` is what it cost to open."""
 
     __slots__ = (
         "_credential",
@@ -62,6 +65,7 @@ class Stream:
         "_prepared",
         "_request_id",
         "_variables",
+        "charge",
     )
 
     def __init__(self, graph: Graph, prepared: Prepared, variables: dict[str, Any], credential: str, request_id: str, wanted: Wanted):
@@ -75,6 +79,7 @@ class Stream:
         self._past: deque[Change] | None = deque()
         self._position = 0
         self._ended = False
+        self.charge: Charge | None = None
         self._place: Place = graph.services.live.take(credential, self._follower.end)
 
     async def begin(self) -> None:
@@ -240,19 +245,20 @@ async def subscribe(
     """Opens the stream of a subscription; an Outcome says why there is none. `after` is the last number seen, where that is known otherwise
     than by an argument.
     """
-    prepared = graph.allowed(query, variables, operation_name, request_id)
-    if isinstance(prepared, list):
-        return Outcome(None, prepared)
+    allowed = graph.allowed(query, variables, operation_name, request_id)
+    if isinstance(allowed, list):
+        return Outcome(None, allowed)
     if not all_storable(variables):
-        return Outcome(None, [Problem(Code.BAD_REQUEST, running.NOT_STORABLE)])
+        return Outcome(None, [Problem(Code.BAD_REQUEST, NOT_STORABLE)])
     try:
         async with asyncio.timeout(running.SECONDS):
-            found = await _wanted(graph, prepared, variables, credential, request_id)
+            found = await _wanted(graph, allowed, variables, credential, request_id)
             if isinstance(found, Outcome):
-                return found
+                return replace(found, charge=allowed.bill.charge)
             if after is not None:
                 found = replace(found, after=max(after, found.after or 0))
-            stream = Stream(graph, prepared, variables, credential or "", request_id, found)
+            stream = Stream(graph, allowed.prepared, variables, credential or "", request_id, found)
+            stream.charge = allowed.bill.charge
             try:
                 await stream.begin()
             except BaseException:
@@ -260,17 +266,19 @@ async def subscribe(
                 raise
             return stream
     except Exception as error:
-        return Outcome(None, [problem_of(known(error, request_id))])
+        return Outcome(None, [problem_of(known(error, request_id))], charge=allowed.bill.charge)
 
 
-async def _wanted(graph: Graph, prepared: Prepared, variables: dict[str, Any], credential: str | None, request_id: str) -> Wanted | Outcome:
-    """What the root field says to its arguments. Raises Unauthenticated."""
+async def _wanted(graph: Graph, allowed: Allowed, variables: dict[str, Any], credential: str | None, request_id: str) -> Wanted | Outcome:
+    """What the root field says to its arguments. The viewer is charged. Raises Unauthenticated, LimitExceeded."""
+    prepared = allowed.prepared
     if prepared.kind != "subscription":
         raise BadRequest("This is no subscription.")
     async with session_for(graph.services.database, writing=False) as session:
         viewer = await authenticate(session, credential)
         if viewer is None:
             raise Unauthenticated
+        graph.services.rates.take(viewer.id, allowed.bill, graph.services.clock())
         context = Context(graph.services, session, viewer, request_id)
         # By place, since the name of the variables' parameter differs between versions.
         executor = Executor.build(SCHEMA, prepared.document, None, context, variables, prepared.name, is_awaitable=may_wait)

@@ -1,6 +1,5 @@
-"""`node` and `nodes`, and what the instance says of itself."""
+"""`node` and `nodes`."""
 
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import strawberry
@@ -12,13 +11,6 @@ from graph.errors import LimitExceeded
 from graph.rules import policy
 from graph.rules.finding import as_id
 from storage import tables
-
-
-@strawberry.type(description="What the instance says of itself.")
-class ServerInfo:
-    version: str = strawberry.field(description="The release that answers.")
-    rest_versions: list[str] = strawberry.field(description="The REST versions served beside the graph.")
-    max_page_size: int = strawberry.field(description="The most rows of a page.")
 
 
 @strawberry.type
@@ -35,10 +27,6 @@ class NodeQueries:
         if len(ids) > MAXIMUM_SIZE:
             raise LimitExceeded(f"Ask for at most {MAXIMUM_SIZE} nodes at once.")
         return await _nodes(info.context, ids)
-
-    @strawberry.field(description="What the instance says of itself.")
-    def server_info(self) -> ServerInfo:
-        return ServerInfo(version=version("forgefront"), rest_versions=["v3"], max_page_size=MAXIMUM_SIZE)
 
 
 async def _nodes(context: Context, ids: list[strawberry.ID]) -> list[Any]:

@@ -132,7 +132,7 @@ class TestShape:
     )
     def test_circles_are_refused(self, fragments: str, way: str) -> None:
         (error,) = limits.check(limits.parse("{viewer{...A}}" + fragments), SCHEMA)
-        assert error.message == f"Fragments may not go in a circle: {way}."
+        assert error.message == f"Fragments may not go in a circle: {way}. Leave one of these spreads out."
         assert error.locations == [(1, 15)]
 
     def test_what_validation_will_refuse_is_no_concern_here(self) -> None:
@@ -248,7 +248,7 @@ class TestRows:
 
     def test_a_long_circle_is_shown_in_short(self) -> None:
         text = "{viewer{...F0}}" + "".join(f"fragment F{n} on User{{...F{(n + 1) % 50}}}" for n in range(50))
-        assert messages(text) == ["Fragments may not go in a circle: F0 → F1 → F2 → F3 → F4 → F5 → … → F0."]
+        assert messages(text) == ["Fragments may not go in a circle: F0 → F1 → F2 → F3 → F4 → F5 → … → F0. Leave one of these spreads out."]
 
 
 def _bombs() -> dict[str, str]:

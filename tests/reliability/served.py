@@ -61,6 +61,7 @@ def served(folder: Path, database_url: str) -> Iterator[Served]:
         **{name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")},
         "FORGEFRONT_DATABASE_URL": database_url,
         "FORGEFRONT_HOOKS_ALLOW_LOCAL": "true",
+        "FORGEFRONT_RATE_LIMIT": "0",
     }
     log = folder / "serve.log"
     started = time.monotonic()

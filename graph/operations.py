@@ -1,0 +1,204 @@
+"""Operations as text: parsed and validated once, prepared at start or kept while they are in use, and held to the limits."""
+
+import functools
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import (
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    GraphQLError,
+    OperationDefinitionNode,
+    StringValueNode,
+    Visitor,
+    parse,
+    specified_rules,
+    validate,
+    visit,
+)
+
+from graph import limits
+from graph.errors import Code
+from graph.outcomes import Problem, of_graphql
+from graph.rates import Bill
+from graph.rules.naming import storable
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+
+OPEN_FIELDS = frozenset({"signIn", "signUp", "registerRunner", "unregisterRunner", "frontPage"})
+"""The root fields that need no viewer, each only where it stands alone."""
+NOT_STORABLE = "A text has characters that cannot be stored."
+NO_SUCH_NAME = "There is no operation of this name."
+ONLY_TRUSTED = "Only trusted documents are served here: send the `documentId` of one, or its exact text."
+CACHED_DOCUMENTS = 1000
+LONGEST_CACHED = 20_000
+"""Characters. Longer texts are read each time, so that nobody fills the memory with them."""
+
+
+class InvalidOperation(Exception):
+    """A prepared operation that the schema refuses; the message has every reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An operation that was parsed and validated. `open` ones need no viewer. `schema` is what it was validated against.
+
+    `root` is its root field, where it has one alone.
+    """
+
+    name: str | None
+    document: DocumentNode
+    kind: str
+    root: str | None
+
+    @property
+    def open(self) -> bool:
+        return self.root in OPEN_FIELDS
+
+    @property
+    def schema(self) -> Any:
+        return SCHEMA
+
+
+def prepare(source: str, name: str) -> Prepared:
+    """The operation `name` of a document, with the fragments it uses. Raises InvalidOperation."""
+    document = parse(source)
+    fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
+    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
+    wanted = [node for node in operations if node.name is not None and node.name.value == name]
+    if len(wanted) != 1:
+        raise InvalidOperation(f"there is not one operation {name}")
+    used = used_by(wanted[0], fragments)
+    alone = DocumentNode(definitions=(wanted[0], *used.values()))
+    errors = validate(SCHEMA, alone, specified_rules)
+    if errors:
+        raise InvalidOperation(f"{name}: " + "; ".join(error.message for error in errors))
+    return prepared_of(alone, wanted[0])
+
+
+def used_by(operation: OperationDefinitionNode, fragments: Mapping[str, FragmentDefinitionNode]) -> dict[str, FragmentDefinitionNode]:
+    """The fragments that an operation uses, and those that they use. Raises InvalidOperation for one that is not there."""
+    used: dict[str, FragmentDefinitionNode] = {}
+    _collect(operation, fragments, used)
+    return used
+
+
+def _collect(node: Any, fragments: Mapping[str, FragmentDefinitionNode], used: dict[str, FragmentDefinitionNode]) -> None:
+    class Spreads(Visitor):
+        def enter_fragment_spread(self, spread: Any, *_: Any) -> None:
+            name = spread.name.value
+            if name in used:
+                return
+            if name not in fragments:
+                raise InvalidOperation(f"there is no fragment {name}")
+            used[name] = fragments[name]
+            _collect(fragments[name], fragments, used)
+
+    visit(node, Spreads())
+
+
+def prepared_of(document: DocumentNode, operation: OperationDefinitionNode) -> Prepared:
+    roots = operation.selection_set.selections
+    alone = roots[0].name.value if len(roots) == 1 and isinstance(roots[0], FieldNode) else None
+    return Prepared(operation.name.value if operation.name else None, document, operation.operation.value, alone)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An operation as text, read, with what it asks for counted."""
+
+    prepared: Prepared
+    measured: limits.Measured
+
+    def bill(self, rows: int, variables: Mapping[str, Any]) -> Bill:
+        return Bill(rows, functools.partial(self.measured.advice, variables))
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """An operation from outside that may run, and what is to be paid for it."""
+
+    prepared: Prepared
+    bill: Bill
+
+
+class Texts:
+    """What texts of anybody's mean. They are read once while they are in use; `trusted` ones were read at start, and are found by
+    their exact text. Where `only` is set, no others are served.
+    """
+
+    def __init__(self) -> None:
+        self.trusted: Mapping[str, Text] = {}
+        self.only = False
+        self._read: OrderedDict[tuple[str, str | None], Text | list[Problem]] = OrderedDict()
+
+    def find(self, query: str, operation_name: str | None) -> Text | list[Problem]:
+        """The operation of a text, or what is wrong with it whatever its variables are."""
+        known = self.trusted.get(query)
+        if known is not None:
+            return known if operation_name in (None, known.prepared.name) else [Problem(Code.BAD_REQUEST, NO_SUCH_NAME)]
+        if self.only:
+            return [Problem(Code.BAD_REQUEST, ONLY_TRUSTED)]
+        if len(query) > LONGEST_CACHED:
+            return _read(query, operation_name)
+        key = (query, operation_name)
+        found = self._read.get(key)
+        if found is None:
+            found = self._read[key] = _read(query, operation_name)
+            if len(self._read) > CACHED_DOCUMENTS:
+                self._read.popitem(last=False)
+        else:
+            self._read.move_to_end(key)
+        return found
+
+    def allowed(self, query: str, variables: Mapping[str, Any], operation_name: str | None, request_id: str) -> Allowed | list[Problem]:
+        """The operation of a text that the schema and the limits allow, or what is wrong with it."""
+        text = self.find(query, operation_name)
+        if isinstance(text, list):
+            return text
+        rows, refused = text.measured.judged(variables)
+        if refused:
+            return [of_graphql(error, request_id) for error in refused]
+        return Allowed(text.prepared, text.bill(rows, variables))
+
+
+def _read(query: str, operation_name: str | None) -> Text | list[Problem]:
+    try:
+        document = limits.parse(query)
+    except GraphQLError as error:
+        return [of_graphql(error, "")]
+    measured = limits.measure(document, SCHEMA, operation_name)
+    errors = measured.always() or validate(SCHEMA, document, specified_rules, max_errors=20, hide_suggestions=True)
+    if errors:
+        return [of_graphql(error, "") for error in errors]
+    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
+    wanted = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
+    if len(wanted) != 1:
+        text = "Name the operation to run with operationName." if operation_name is None else NO_SUCH_NAME
+        return [Problem(Code.BAD_REQUEST, text)]
+    if not literals_storable(document):
+        return [Problem(Code.BAD_REQUEST, NOT_STORABLE)]
+    return Text(prepared_of(document, wanted[0]), measured)
+
+
+def literals_storable(document: DocumentNode) -> bool:
+    """Whether no text written in a document has characters that the databases refuse."""
+    texts: list[str] = []
+
+    class Texts(Visitor):
+        def enter_string_value(self, node: StringValueNode, *_: Any) -> None:
+            texts.append(node.value)
+
+    visit(document, Texts())
+    return all(storable(text) for text in texts)
+
+
+def all_storable(value: Any) -> bool:
+    """Whether no text in the variables has characters that the databases refuse."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return all(storable(key) and all_storable(item) for key, item in value.items())
+    return all(all_storable(item) for item in value) if isinstance(value, list) else True

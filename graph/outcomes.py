@@ -1,0 +1,74 @@
+"""What an operation gave, and what is told of what went wrong in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from graphql import GraphQLError
+
+from graph.context import StoredFile
+from graph.errors import Code, Forbidden, Internal, NotFound, OperationError, Unavailable
+from graph.rates import Charge
+from storage.database import is_unavailable
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One error. `subject` is the noun that was not found, `reason` what a legacy client is told after "403 Forbidden - " or
+    "404 Not Found - "."""
+
+    code: Code
+    message: str
+    path: list[str | int] | None = None
+    subject: str | None = None
+    reason: str | None = None
+    retry_after: int | None = None
+    locations: list[dict[str, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an operation gave: JSON-able data, enumerations as their names, instants as fixed-width RFC 3339 text."""
+
+    data: dict[str, Any] | None
+    errors: list[Problem] = field(default_factory=list)
+    viewer_id: int | None = None
+    files: Mapping[str, StoredFile] = field(default_factory=dict)
+    """What the data names by a handle (`Artifact.stream`), to be sent by the door that ran the operation."""
+    is_stream: bool = False
+    """The operation is a subscription, which was not run: one answer is no stream."""
+    charge: Charge | None = None
+    """What it cost the viewer; None for operations that are not counted, and where nobody was found to charge."""
+
+
+def known(error: BaseException, request_id: str) -> OperationError:
+    """The error of ours that an exception means; one that means nothing to us is logged, and masked."""
+    if isinstance(error, OperationError):
+        return error
+    if is_unavailable(error):
+        log.warning("unavailable", request_id=request_id, error=type(error).__name__)
+        return Unavailable()
+    log.error("unexpected", request_id=request_id, exc_info=error)
+    return Internal()
+
+
+def problem_of(error: OperationError, path: list[str | int] | None = None) -> Problem:
+    return Problem(
+        code=error.code,
+        message=error.message,
+        path=path,
+        subject=error.subject,
+        reason=error.reason if isinstance(error, Forbidden | NotFound) else None,
+        retry_after=getattr(error, "retry_after", None),
+    )
+
+
+def of_graphql(error: GraphQLError, request_id: str) -> Problem:
+    """What is told of an error that execution or validation found."""
+    if error.original_error is None or isinstance(error.original_error, GraphQLError):
+        places = [{"line": place.line, "column": place.column} for place in error.locations or ()]
+        return Problem(Code.BAD_REQUEST, error.message, error.path, locations=places or None)
+    return problem_of(known(error.original_error, request_id), error.path)

@@ -1,0 +1,111 @@
+"""What graphql-cop and its like send: each is refused over HTTP with a code and a way out, before the graph touches anything."""
+
+import json
+import logging
+from typing import Any
+
+import httpx
+import pytest
+
+from graph import limits
+from graph.execute import Graph
+from graph.http import RESPONSE_JSON, door
+from tests.make import Make, token_of
+
+DOUBLING = "".join(f"fragment F{n} on Project {{ forkedFrom {{ ...F{n + 1} }} a: forkedFrom {{ ...F{n + 1} }} }} " for n in range(60))
+INSIDE = 'query { project(path: "a/b") { %s } }'
+
+
+def text(query: str) -> bytes:
+    return json.dumps({"query": query}).encode()
+
+
+ATTACKS: dict[str, tuple[bytes, int, str, str]] = {
+    "depth": (
+        text(INSIDE % ("forkedFrom { " * 11 + "name" + " }" * 11)),
+        400,
+        "LIMIT_EXCEEDED",
+        "13 fields deep, and 12 are allowed. Start further in: ask for the inner thing by its own path or id.",
+    ),
+    "aliases in a fragment": (
+        text("{ viewer { ...A ...A } } fragment A on User { " + " ".join(f"a{n}: id" for n in range(16)) + " }"),
+        400,
+        "LIMIT_EXCEEDED",
+        "32 aliases with its fragments written out, and 30 are allowed. Use a list or `nodes(ids:)`",
+    ),
+    "tokens": (text("{" + "viewer " * 2_001 + "}"), 400, "LIMIT_EXCEEDED", "2,000 tokens. Ask for fewer fields, or send two requests."),
+    "directives": (
+        text("{ viewer { " + "id @skip(if: false) " * 21 + "} }"),
+        400,
+        "LIMIT_EXCEEDED",
+        "21 directives with its fragments written out, and 20 are allowed. Put one @include or @skip on a fragment",
+    ),
+    "fields": (text("{" + "viewer { id } " * 11 + "}"), 400, "LIMIT_EXCEEDED", "11 root fields"),
+    "rows": (
+        text("{ projects(first: 100) { nodes { issues(first: 100) { nodes { id } } } } }"),
+        400,
+        "LIMIT_EXCEEDED",
+        "10,100 rows, and 10,000 are allowed. Dearest: Query.projects (10,100 rows by 100), Project.issues (10,000 rows by 100). "
+        "It fits with first: 99 for Query.projects.",
+    ),
+    "page": (text("{ projects(first: 101) { totalCount } }"), 400, "LIMIT_EXCEEDED", "Ask for first: 100, and go on with after."),
+    "circle of fragments": (
+        text("{ viewer { ...A } } fragment A on User { ...B } fragment B on User { ...A }"),
+        400,
+        "LIMIT_EXCEEDED",
+        "A → B → A. Leave one of these spreads out.",
+    ),
+    "fragments that double": (
+        text(INSIDE % "...F0" + DOUBLING + "fragment F60 on Project { name }"),
+        400,
+        "LIMIT_EXCEEDED",
+        "more than 10^12 aliases",
+    ),
+    "circular introspection": (
+        text("{ __schema { types { fields { type { fields { type { fields { name } } } } } } } }"),
+        400,
+        "LIMIT_EXCEEDED",
+        "look types up by name",
+    ),
+    "deep introspection": (
+        text('{ __type(name: "User") {' + " ofType {" * 15 + " name" + " }" * 17),
+        400,
+        "LIMIT_EXCEEDED",
+        "nine levels of `ofType` are enough",
+    ),
+    "nesting": (text("{" + "a{" * 500 + "b" + "}" * 501), 400, "LIMIT_EXCEEDED", "Start further in."),
+    "changes": (
+        text("mutation { deleteKey: __typename signIn(input: {}) { token } signUp(input: {}) { user { id } } }"),
+        400,
+        "LIMIT_EXCEEDED",
+        "send a request for each mutation field",
+    ),
+    "batch": (b"[" + text("{ viewer { id } }") + b"]", 400, "BAD_REQUEST", "send one operation in a request"),
+    "body": (b" " * (limits.BODY_BYTES + 1), 413, "LIMIT_EXCEEDED", "over 1,048,576 bytes. Send less at once"),
+    "deep JSON": (b'{"variables":' + b"[" * 100 + b"]" * 100 + b"}", 400, "LIMIT_EXCEEDED", "deeper than 64 levels. Send it flatter."),
+    "guessing": (text("{ viewer { usernam } }"), 400, "BAD_REQUEST", "Cannot query field 'usernam' on type 'User'."),
+}
+
+
+class TestAttacks:
+    @pytest.mark.parametrize("name", ATTACKS)
+    async def test_are_refused_with_a_way_out(self, name: str, caplog: pytest.LogCaptureFixture) -> None:
+        body, status, code, way_out = ATTACKS[name]
+        # There is nothing behind it, so whatever came through would fail.
+        nothing: Any = None
+        transport = httpx.ASGITransport(app=door(Graph(nothing)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://forge.example/graphql") as client:
+            response = await client.post("", content=body, headers={"Content-Type": "application/json", "Accept": RESPONSE_JSON})
+
+        assert response.status_code == status, response.text
+        assert response.json().keys() == {"errors"}
+        found = [(error["extensions"]["code"], error["message"]) for error in response.json()["errors"]]
+        assert any(code == given and way_out in message for given, message in found), found
+        assert {given for given, _ in found} == {code}
+        assert "Did you mean" not in response.text
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+    async def test_what_takes_too_long_is_given_up(self, graph: Graph, make: Make) -> None:
+        outcome = await graph.run_text("{ viewer { id } }", None, None, token_of(await make.user()), request_id="r", seconds=0.0)
+        assert [problem.code for problem in outcome.errors] == ["LIMIT_EXCEEDED"]
+        assert outcome.errors[0].message.endswith("Ask for smaller pages, fewer lists inside lists, or a shorter span of time.")

@@ -1,0 +1,188 @@
+"""Trusted documents: where they come from, what is wrong with broken ones, and how they are asked for."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from graph import trusted
+from graph.execute import Graph
+from graph.http import door
+from graph.trusted import DASHBOARDS, Trusted, id_of
+from tests.make import Make, token_of
+
+WHO = "query Who { viewer { username } }\n"
+DEEP = (
+    "query Deep($path: String!) { project(path: $path) { "
+    + "".join(f"a{number}: name " for number in range(40))
+    + "forkedFrom { " * 12
+    + "name"
+    + " }" * 12
+    + " } }"
+)
+UNTRUSTED = "{ viewer { id } }"
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.graphql").write_text(text)
+    return folder
+
+
+class TestFolder:
+    def test_a_file_with_one_operation_is_a_document_as_it_stands(self, tmp_path: Path) -> None:
+        (document,) = trusted.read(write(tmp_path, who=WHO)).documents
+        assert (document.name, document.kind, document.text) == ("Who", "query", WHO)
+        assert document.id == id_of(WHO) == "sha256:c08c8f790bd9f0566b7a0b2626fe23983cc5bb45d620f5f01aadfc8013ddc090"
+
+    def test_a_file_with_several_is_taken_apart(self, tmp_path: Path) -> None:
+        text = (
+            "query A { viewer { ...one } } # a comment\nquery B { viewer { id } }\n"
+            "fragment two on User { id } fragment one on User { ...two name }"
+        )
+        found = trusted.read(write(tmp_path, both=text))
+        assert [document.text for document in found.documents] == [
+            "query A { viewer { ...one } }\n\nfragment two on User { id }\n\nfragment one on User { ...two name }",
+            "query B { viewer { id } }",
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("query A { nothing }", "Cannot query field 'nothing' on type 'Query'. (line 1)"),
+            ("query A {", "Syntax Error: Expected Name, found <EOF>. (line 1)"),
+            ("fragment f on User { id }", "there is no operation in it"),
+            ("query A { viewer { ...f } } query B { viewer { id } }", "there is no fragment f"),
+            ("query A { viewer { id } } { viewer { id } }", "each of several operations needs a name"),
+            ("query A { viewer { ...f } } fragment f on User { ...f }", "Fragments may not go in a circle: f → f."),
+            ('query A { project(path: "\\u0000") { id } }', "A text has characters that cannot be stored."),
+            ("query A { projects(first: 101) { totalCount } }", "A page of Query.projects has at most 100 items"),
+            ("query A { projects(first: 100) { nodes { issues(first: 100) { nodes { id } } } } }", "may read 10,100 rows"),
+        ],
+    )
+    def test_what_is_broken_is_named_with_its_file_and_the_reason(self, tmp_path: Path, text: str, reason: str) -> None:
+        found = trusted.read(write(tmp_path, broken=text, who=WHO))
+        (problem,) = found.problems
+        assert problem.startswith(f"{tmp_path / 'broken.graphql'}: ")
+        assert reason in problem
+        assert [document.name for document in found.documents] == ["Who"]
+
+    def test_a_name_is_that_of_one_operation(self, tmp_path: Path) -> None:
+        found = trusted.read(write(tmp_path, a=WHO, b=WHO, c="query Who { viewer { id } }"))
+        (problem,) = found.problems
+        assert problem == f"{tmp_path / 'c.graphql'}: Who is the name of another operation too, in {tmp_path / 'a.graphql'}"
+
+
+class TestManifest:
+    def test_is_what_the_command_prints(self, tmp_path: Path) -> None:
+        path = tmp_path / "manifest.json"
+        documents = trusted.read(write(tmp_path, who=WHO)).documents
+        path.write_text(json.dumps(trusted.manifest_of(documents)))
+        found = trusted.read(path)
+        assert ([document.text for document in found.documents], found.problems) == ([WHO], ())
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("{", "this is no JSON"),
+            ("[]", "a manifest is an object"),
+            (json.dumps({id_of("other"): WHO}), f"the id of this text is {id_of(WHO)}"),
+            (json.dumps({"md5:abc": WHO}), f"the id of this text is {id_of(WHO)}"),
+            (json.dumps({id_of(WHO): 1}), "the document is not a text"),
+            (json.dumps({id_of("{ x }"): "{ x }"}), "Cannot query field 'x' on type 'Query'."),
+        ],
+    )
+    def test_what_is_wrong_with_it(self, tmp_path: Path, text: str, reason: str) -> None:
+        path = tmp_path / "manifest.json"
+        path.write_text(text)
+        (problem,) = trusted.read(path).problems
+        assert problem.startswith(f"{path}: ")
+        assert reason in problem
+
+
+class TestDashboards:
+    def test_the_thirteen_questions_come_with_the_service(self) -> None:
+        found = trusted.built_in(DASHBOARDS)
+        names = [str(document.name)[:3] for document in found.documents]
+        missing = [problem.split(": ")[1][:3] for problem in found.problems]
+        assert sorted(names + missing) == [f"D{number:02}" for number in range(1, 14)]
+        assert set(missing) <= {"D03", "D04", "D05", "D06", "D07", "D08", "D09", "D12"}, found.problems
+
+
+@pytest.fixture
+async def client(graph: Graph) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=door(graph), raise_app_exceptions=True)
+    async with httpx.AsyncClient(transport=transport, base_url="http://forge.example/graphql") as client:
+        yield client
+
+
+def trust(graph: Graph, *texts: str, only: bool = False) -> None:
+    graph.trust(Trusted(trusted.document_of(text, Path("test")) for text in texts), only=only)
+
+
+def message(response: httpx.Response) -> str:
+    (error,) = response.json()["errors"]
+    assert error["extensions"]["code"] == "BAD_REQUEST"
+    return str(error["message"])
+
+
+class TestAskedById:
+    async def test_in_a_body_and_in_an_address(self, graph: Graph, client: httpx.AsyncClient, make: Make) -> None:
+        viewer = await make.user("ada")
+        trust(graph, WHO)
+        client.headers["PRIVATE-TOKEN"] = token_of(viewer)
+        sent = {"documentId": id_of(WHO), "operationName": "Who"}
+        for response in (await client.post("", json=sent), await client.get("", params=sent)):
+            assert response.json() == {"data": {"viewer": {"username": "ada"}}}
+
+    async def test_limits_of_its_shape_are_its_authors_affair_and_rights_are_not(
+        self, graph: Graph, client: httpx.AsyncClient, make: Make
+    ) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        sent: dict[str, Any] = {"documentId": id_of(DEEP), "variables": {"path": str(project.id)}}
+        trust(graph, DEEP)
+        assert "errors" not in (await client.post("", json=sent, headers={"PRIVATE-TOKEN": token_of(owner)})).json()
+        outsider = {"PRIVATE-TOKEN": token_of(await make.user())}
+        assert (await client.post("", json=sent, headers=outsider)).json()["errors"][0]["extensions"]["code"] == "NOT_FOUND"
+        assert (await client.post("", json=sent)).status_code == 401
+        trust(graph, WHO)
+        refused = await client.post("", json={"query": DEEP, "variables": {"path": "x"}}, headers=outsider)
+        assert {error["extensions"]["code"] for error in refused.json()["errors"]} == {"LIMIT_EXCEEDED"}
+
+    async def test_pages_of_variables_are_limited(self, graph: Graph, client: httpx.AsyncClient) -> None:
+        text = "query P($n: Int!) { projects(first: $n) { nodes { id } } }"
+        trust(graph, text)
+        response = await client.post("", json={"documentId": id_of(text), "variables": {"n": 101}})
+        assert response.json()["errors"][0]["extensions"]["code"] == "LIMIT_EXCEEDED"
+
+    @pytest.mark.parametrize(
+        ("sent", "text"),
+        [
+            ({"documentId": id_of("x")}, "There is no document sha256:"),
+            ({"documentId": "sha256:ABC"}, "64 digits of lower-case hex"),
+            ({"documentId": 1}, "`documentId` is not a text."),
+            ({"documentId": id_of(WHO), "query": WHO}, "Send `query` or `documentId`, not both."),
+            ({"documentId": id_of(WHO), "operationName": "Other"}, "There is no operation of this name."),
+        ],
+    )
+    async def test_what_cannot_be_asked_for(self, graph: Graph, client: httpx.AsyncClient, sent: dict[str, Any], text: str) -> None:
+        trust(graph, WHO)
+        assert text in message(await client.post("", json=sent))
+
+    async def test_without_documents_there_are_no_ids(self, client: httpx.AsyncClient) -> None:
+        assert message(await client.post("", json={"documentId": id_of(WHO)})).endswith("send `query`.")
+
+
+class TestOnly:
+    async def test_no_other_text_is_served(self, graph: Graph, client: httpx.AsyncClient, make: Make) -> None:
+        client.headers["PRIVATE-TOKEN"] = token_of(await make.user())
+        trust(graph, WHO, only=True)
+        for text in (UNTRUSTED, "{ __schema { types { name } } }", "{"):
+            assert "Only trusted documents are served here" in message(await client.post("", json={"query": text}))
+        for sent in ({"documentId": id_of(WHO)}, {"query": WHO}):
+            assert "errors" not in (await client.post("", json=sent)).json()
+        trust(graph, WHO)
+        assert "errors" not in (await client.post("", json={"query": UNTRUSTED})).json()
