@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import ci_v1
 import rest_v3
-from forgefront import artifacts, health, uploads
+from forgefront import artifacts, documents, health, questions, uploads
 from forgefront.config import Config
 from forgefront.engine import Engine
 from forgefront.git_http import GitHttp
@@ -50,6 +50,7 @@ class App(Engine):
 
     def __init__(self, config: Config, *, clock: Callable[[], datetime] = now, ssh_listener: socket.socket | None = None) -> None:
         super().__init__(config, clock=clock)
+        documents.serve(self.graph, config)
         metrics = Metrics()
         self._exact: dict[str, ASGIApp] = {
             "/": self._index,
@@ -64,6 +65,7 @@ class App(Engine):
         self._graphiql = GraphiqlDoor(config.base_url)
         self._reference = ReferenceDoor(config.base_url)
         self._pages = Pages(config.base_url)
+        self._questions = questions.Questions(self.graph)
         self._uploaded = uploads.UploadDoor(self.graph, self.uploads)
         artifact_access = ArtifactAccess(self.graph.services)
         self._artifacts = artifacts.ArtifactDoor(artifact_access)
@@ -143,6 +145,9 @@ class App(Engine):
                 scope["root_path"] = scope.get("root_path", "") + base
                 await mounted(scope, receive, send)
                 return
+        if scope["type"] == "http" and self._questions.matches(path):
+            await self._questions(scope, receive, send)
+            return
         if scope["type"] == "http" and self._uploaded.matches(path):
             scope["state"]["route"] = uploads.ROUTE
             await self._uploaded(scope, receive, send)

@@ -1,11 +1,25 @@
-"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `client`, `translate`, `check`."""
+"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `client`, `translate`, `documents`, `check`."""
 
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from forgefront.commands import checking, client, demo, groups, members, projects, runner, schema, serving, tokens, translate, users
+from forgefront.commands import (
+    checking,
+    client,
+    demo,
+    documents,
+    groups,
+    members,
+    projects,
+    runner,
+    schema,
+    serving,
+    tokens,
+    translate,
+    users,
+)
 
 main = typer.Typer(
     name="forgefront",
@@ -30,6 +44,7 @@ main.command("check")(checking.check)
 main.command("schema")(schema.schema)
 main.command("client")(client.client)
 main.command("translate")(translate.translate)
+main.command("documents")(documents.documents)
 
 
 def _version(wanted: bool) -> None:

@@ -23,6 +23,8 @@ from storage.secrets import BadKey, load_key
 PREFIX = "FORGEFRONT_"
 FILE_NAME = "forgefront.toml"
 DEFAULT_DATA = Path("data")
+DEAREST = 100
+"""Points. The most that one operation may cost: `graph/cost.py` allows so many rows."""
 BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?")
 
 
@@ -92,6 +94,18 @@ class Config(BaseSettings):
     )
     build_timeout: int = Field(default=3600, ge=10, le=604_800, description="Seconds that a build may run.")
     streams: int = Field(default=10_000, ge=0, le=1_000_000, description="Subscriptions and sockets open at once in each server process.")
+    rate_limit: int = Field(
+        default=5000,
+        ge=0,
+        description="Points that a viewer may spend on GraphQL in an hour, in each server process: one for each 100 rows, at least one"
+        " an operation. 0 limits nothing.",
+    )
+    documents: Path | None = Field(
+        default=None, description="A folder of .graphql files, or a manifest: documents that are asked for by their ids."
+    )
+    documents_mode: Literal["off", "prefer", "only"] = Field(
+        default="prefer", description="prefer: documents, and any other text. only: no other text. off: no documents."
+    )
     header_timeout: float = Field(default=20, gt=0, le=30, description="Seconds in which a request's header must be complete.")
     body_timeout: float = Field(default=30, gt=0, le=30, description="Seconds without a byte, in or out, that end a connection.")
     keep_alive_timeout: float = Field(default=30, gt=0, le=75, description="Seconds that an idle connection is kept.")
@@ -122,6 +136,18 @@ class Config(BaseSettings):
     @classmethod
     def _absolute(cls, data: Path) -> Path:
         return data.expanduser().absolute()
+
+    @field_validator("documents")
+    @classmethod
+    def _absolute_documents(cls, path: Path | None) -> Path | None:
+        return path.expanduser().absolute() if path is not None else None
+
+    @field_validator("rate_limit")
+    @classmethod
+    def _enough_for_one(cls, points: int) -> int:
+        if 0 < points < DEAREST:
+            raise ValueError(f"must be 0, which limits nothing, or at least {DEAREST}, which is what one operation may cost")
+        return points
 
     @field_validator("external_url")
     @classmethod

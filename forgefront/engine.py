@@ -15,6 +15,7 @@ from graph.context import Services
 from graph.events.outbox import Outbox
 from graph.execute import Graph
 from graph.live import Live
+from graph.rates import Rates
 from storage import migrations
 from storage.artifacts import store_at
 from storage.database import Database, now
@@ -65,6 +66,7 @@ class Engine:
                 clock=clock,
                 progress=progress,
                 live=Live(most=config.streams),
+                rates=Rates(config.rate_limit),
                 outbox=Outbox(allow_local=config.hooks_allow_local),
             )
         )

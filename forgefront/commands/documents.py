@@ -1,0 +1,54 @@
+"""`forgefront documents`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forgefront.commands.operating import FAILED, Json, fail
+
+
+def documents(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FOLDER]",
+            help="A folder of .graphql files, or a manifest.  [default: those of the service]",
+            show_default=False,
+            exists=True,
+        ),
+    ] = None,
+    as_json: Json = False,
+    manifest: Annotated[bool, typer.Option("--manifest", help="Print the manifest of them, which FORGEFRONT_DOCUMENTS takes.")] = False,
+) -> None:
+    """Check trusted documents against the schema, and list them: name, kind, cost in points, id.
+
+    FORGEFRONT_DOCUMENTS names the folder or manifest to be served. The cost is that of no variables.
+    """
+    # Here, since the other commands need not load the whole schema to be listed.
+    from forgefront.documents import built_in
+    from graph import trusted
+
+    problems: tuple[str, ...] = ()
+    if path is None:
+        found = tuple(built_in())
+    else:
+        try:
+            read = trusted.read(path)
+        except OSError as error:
+            fail(f"{path}: {error.strerror or error}")
+        found, problems = read.documents, read.problems
+    if manifest:
+        typer.echo(json.dumps(trusted.manifest_of(found), indent=2, ensure_ascii=False))
+    elif as_json:
+        keys = ("name", "kind", "points", "rows", "id")
+        typer.echo(json.dumps([{key: getattr(one, key) for key in keys} | {"file": str(one.source)} for one in found], indent=2))
+    else:
+        width = max((len(one.name or "") for one in found), default=0)
+        for one in found:
+            typer.echo(f"{one.name or '':{width}}  {one.kind:12}  {one.points:3}  {one.id}")
+    for problem in problems:
+        typer.echo(f"forgefront: {problem}", err=True)
+    if problems:
+        raise typer.Exit(FAILED)

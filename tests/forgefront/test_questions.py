@@ -1,0 +1,321 @@
+"""GET /q/NAME.json and /q/NAME.csv"""
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import Result
+from graphql import GraphQLSchema, build_schema, parse_type, type_from_ast
+from typer.testing import CliRunner
+
+from forgefront.app import build
+from forgefront.cli import main
+from forgefront.config import Config, ConfigError
+from forgefront.questions import Questions
+from forgefront.url_variables import variables_of
+from graph.execute import Graph
+from graph.rates import Rates
+from graph.requests import Refused
+from graph.trusted import Trusted, document_of, id_of
+from rest_v3.operations import Variable
+from storage import tables
+from storage.tables import IssueState
+from tests.make import Make
+from tests.statements import Statements
+
+ISSUES = """
+query Issues($p: String!, $state: [IssueState!], $n: Int = 20) {
+  project(path: $p) {
+    path
+    issues(filter: {state: $state}, first: $n) {
+      totalCount
+      nodes { iid title labels author { username } notes { totalCount nodes { id } } }
+    }
+    labels { nodes { name } }
+  }
+}
+"""
+SELF = "query Self { viewer { username canCreateGroup } }"
+CHANGE = 'mutation Change { createProject(input: {name: "x"}) { userErrors { code } } }'
+FOLLOW = "subscription Follow { buildChanged { seq } }"
+
+
+@cache
+def documents() -> Trusted:
+    return Trusted(document_of(text, Path("test")) for text in (ISSUES, SELF, CHANGE, FOLLOW))
+
+
+def questions(graph: Graph) -> Questions:
+    graph.trust(documents())
+    return Questions(graph)
+
+
+Get = Callable[..., Awaitable[httpx.Response]]
+
+
+@pytest.fixture
+async def client(graph: Graph) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=questions(graph))
+    async with httpx.AsyncClient(transport=transport, base_url="http://forge/q") as client:
+        yield client
+
+
+@pytest.fixture
+async def project(make: Make) -> tables.Project:
+    return await make.project(owner=await make.user("ada"))
+
+
+@pytest.fixture
+def get(client: httpx.AsyncClient, project: tables.Project) -> Get:
+    """Asks as the owner of the project."""
+
+    async def get(path: str, method: str = "GET", headers: dict[str, str] | None = None, **params: Any) -> httpx.Response:
+        return await client.request(method, path, params=params, headers={"PRIVATE-TOKEN": "token-ada"} | (headers or {}))
+
+    return get
+
+
+def message(response: httpx.Response) -> str:
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["cache-control"] == "no-store"
+    return str(response.json()["message"])
+
+
+class TestJson:
+    async def test_is_the_data(self, get: Get, project: tables.Project, make: Make) -> None:
+        await make.issue(project, title="One")
+        response = await get("/Issues.json", p=project.id, n=5)
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "application/json"
+        assert response.headers["vary"] == "PRIVATE-TOKEN, Authorization"
+        assert response.json()["data"]["project"]["issues"]["nodes"][0]["title"] == "One"
+
+    async def test_errors_have_the_statuses_of_the_graphql_door(self, get: Get, client: httpx.AsyncClient) -> None:
+        missing = await get("/Issues.json", p="no/such")
+        assert (missing.status_code, missing.json()["errors"][0]["extensions"]["code"]) == (200, "NOT_FOUND")
+        assert missing.headers["cache-control"] == "no-store"
+        wrong = await client.get("/Self.json", headers={"PRIVATE-TOKEN": "wrong"})
+        assert (wrong.status_code, wrong.headers["www-authenticate"]) == (401, "Bearer")
+        limited = await get("/Issues.json", p="a/b", n=101)
+        assert (limited.status_code, limited.json()["errors"][0]["extensions"]["code"]) == (400, "LIMIT_EXCEEDED")
+
+    async def test_reads_as_much_as_the_operation(self, get: Get, project: tables.Project, make: Make, statements: Statements) -> None:
+        for _ in range(3):
+            await make.issue(project)
+        with statements.at_most(9):
+            await get("/Issues.json", p=project.id)
+
+
+class TestCsv:
+    async def test_has_the_items_of_the_first_list(self, get: Get, project: tables.Project, make: Make) -> None:
+        labels = [await make.label(project, title) for title in ("bug", "ci, slow")]
+        issue = await make.issue(project, title='Say "a", then\nb', labels=labels)
+        await make.note(issue)
+        await make.issue(project, title="Done", state=IssueState.CLOSED)
+
+        response = await get("/Issues.csv", p=project.id, state="OPENED")
+
+        assert response.headers["content-type"] == "text/csv; charset=utf-8; header=present"
+        assert response.text == (
+            "iid,title,labels,author.username,notes.totalCount\r\n" + '1,"Say ""a"", then\nb","bug ci, slow",ada,1\r\n'
+        )
+
+    async def test_has_its_header_also_without_rows(self, get: Get, project: tables.Project) -> None:
+        assert (await get("/Issues.csv", p=project.id)).text == "iid,title,labels,author.username,notes.totalCount\r\n"
+
+    async def test_another_list_and_none(self, get: Get, project: tables.Project, make: Make) -> None:
+        await make.label(project, "bug")
+        for path in ("project.labels.nodes", "project.labels"):
+            assert (await get("/Issues.csv", p=project.id, list=path)).text == "name\r\nbug\r\n"
+        unknown = await get("/Issues.csv", p=project.id, list="project.path")
+        assert unknown.status_code == 400
+        assert message(unknown) == "list: it is one of project.issues.nodes, project.labels.nodes."
+        assert (await get("/Self.csv")).text == "viewer.username,viewer.canCreateGroup\r\nada,true\r\n"
+
+    async def test_no_cell_is_a_formula(self, get: Get, project: tables.Project, make: Make) -> None:
+        titles = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"]
+        for title in titles:
+            await make.issue(project, title=title)
+        rows = list(csv.DictReader(io.StringIO((await get("/Issues.csv", p=project.id)).text, newline="")))
+        assert sorted(row["title"] for row in rows) == sorted(f"'{title}" for title in titles)
+
+    async def test_an_error_is_the_answer(self, get: Get) -> None:
+        response = await get("/Issues.csv", p="no/such")
+        assert (response.status_code, response.headers["content-type"]) == (404, "application/json")
+        assert response.json()["errors"][0]["extensions"]["code"] == "NOT_FOUND"
+
+
+class TestCaching:
+    async def test_what_has_not_changed_is_not_sent_again(self, get: Get, project: tables.Project, make: Make) -> None:
+        for path in ("/Issues.csv", "/Issues.json"):
+            first = await get(path, p=project.id)
+            assert first.headers["cache-control"] == "private, no-cache"
+            tag = first.headers["etag"]
+            for given in (tag, f'"x", W/{tag}', "*"):
+                again = await get(path, p=project.id, headers={"If-None-Match": given})
+                assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+            await make.issue(project)
+            changed = await get(path, p=project.id, headers={"If-None-Match": tag})
+            assert (changed.status_code, changed.headers["etag"] != tag) == (200, True)
+
+    async def test_head_has_the_headers_alone(self, get: Get, project: tables.Project) -> None:
+        whole, head = await get("/Issues.csv", p=project.id), await get("/Issues.csv", "HEAD", p=project.id)
+        assert (head.content, head.headers) == (b"", whole.headers)
+
+
+class TestRefusals:
+    async def test_what_is_no_question(self, get: Get) -> None:
+        for path, text in (
+            ("/Nothing.json", "404 Not Found"),
+            ("/Change.json", "404 Not Found - Change is a mutation: send it to /graphql"),
+            ("/Follow.csv", "404 Not Found - Follow is a subscription: send it to /graphql"),
+        ):
+            response = await get(path)
+            assert (response.status_code, message(response)) == (404, text)
+
+    async def test_other_methods(self, get: Get) -> None:
+        response = await get("/Self.json", "POST")
+        assert (response.status_code, response.headers["allow"], message(response)) == (405, "GET, HEAD", "405 Method Not Allowed")
+
+    async def test_a_credential_stands_in_a_header(self, client: httpx.AsyncClient, get: Get) -> None:
+        response = await client.get("/Self.json", params={"private_token": "token-ada"})
+        assert (response.status_code, message(response)) == (401, "401 Unauthorized")
+        assert message(await get("/Self.json", private_token="x")) == "private_token is unknown. It takes no variables."
+        bearer = await client.get("/Self.json", headers={"Authorization": "Bearer token-ada"})
+        assert bearer.json() == {"data": {"viewer": {"username": "ada", "canCreateGroup": True}}}
+
+    async def test_everything_wrong_with_the_parameters_is_named(self, get: Get) -> None:
+        response = await get("/Issues.json", n="many", state="OPEN", other="1")
+        assert response.status_code == 400
+        assert message(response) == (
+            "other is unknown. n: it is a whole number. state: it is one of OPENED, CLOSED. p is missing. "
+            "It takes p (String!), state ([IssueState!]), n (Int)."
+        )
+
+    async def test_the_rate_is_that_of_the_graph(self, graph: Graph, project: tables.Project) -> None:
+        limited = Graph(replace(graph.services, rates=Rates(1)))
+        transport = httpx.ASGITransport(app=questions(limited))
+        async with httpx.AsyncClient(transport=transport, base_url="http://forge/q") as client:
+            client.headers["PRIVATE-TOKEN"] = "token-ada"
+            first, second = await client.get("/Self.csv"), await client.get("/Self.csv")
+        assert (first.status_code, first.headers["x-ratelimit-remaining"]) == (200, "0")
+        assert (second.status_code, second.headers["retry-after"]) == (429, "3600")
+
+
+SCHEMA: GraphQLSchema = build_schema(
+    """
+    enum Color { RED GREEN }
+    input Range { since: String until: String count: Int within: Range names: [String!] }
+    type Query { a(b: ID, c: Float, d: Color, e: Range): Int }
+    """
+)
+
+
+def variable(name: str, spelled: str) -> Variable:
+    kind: Any = type_from_ast(SCHEMA, parse_type(spelled))
+    return Variable(name, kind, spelled.endswith("!"))
+
+
+def read(pairs: list[tuple[str, str]], **spelled: str) -> dict[str, Any]:
+    return variables_of({name: variable(name, kind) for name, kind in spelled.items()}, pairs)
+
+
+class TestVariables:
+    @pytest.mark.parametrize(
+        ("kind", "texts", "value"),
+        [
+            ("String!", [""], ""),
+            ("ID", ["12"], "12"),
+            ("Int", ["-12"], -12),
+            ("Float!", ["1.5"], 1.5),
+            ("Boolean", ["true"], True),
+            ("Boolean", ["0"], False),
+            ("Color", ["RED"], "RED"),
+            ("[Color!]!", ["RED", "GREEN"], ["RED", "GREEN"]),
+            ("[Int]", ["1"], [1]),
+            ("Range", ['{"since": "x", "count": 1}'], {"since": "x", "count": 1}),
+            ("[Range!]", ['{"count": 1}', "{}"], [{"count": 1}, {}]),
+        ],
+    )
+    def test_mean_what_their_types_say(self, kind: str, texts: list[str], value: object) -> None:
+        assert read([("v", text) for text in texts], v=kind) == {"v": value}
+
+    def test_input_objects_field_by_field(self) -> None:
+        pairs = [("r.since", "2026-01-01T00:00:00Z"), ("r.within.count", "3"), ("r.names", "a"), ("r.names", "b")]
+        assert read(pairs, r="Range!") == {"r": {"since": "2026-01-01T00:00:00Z", "within": {"count": 3}, "names": ["a", "b"]}}
+
+    @pytest.mark.parametrize(
+        ("kind", "pairs", "text"),
+        [
+            ("Int", [("v", "")], "v: it is a whole number."),
+            ("Int", [("v", "9" * 5000)], "v: it is a whole number."),
+            ("Int", [("v", "1"), ("v", "2")], "v: it is given twice."),
+            ("Float", [("v", "nan")], "v: it is a number that ends."),
+            ("Boolean", [("v", "yes")], "v: it is true or false."),
+            ("Color", [("v", "red")], "v: it is one of RED, GREEN."),
+            ("Range", [("v", "[]")], "v: it is a JSON object, or is given field by field as name.field."),
+            ("Range", [("v", "{")], "v: it is not JSON in UTF-8."),
+            ("Range", [("v", "[" * 100 + "]" * 100)], "v: it is nested deeper than 64 levels. Send it flatter."),
+            ("Range", [("v.nothing", "1")], "v.nothing: a Range has no field nothing, but since, until, count, within, names."),
+            ("Range", [("v.since.x", "1")], "v.since.x: a String has no fields."),
+            ("Range", [("v", "{}"), ("v.since", "1"), ("v.since", "2")], "v.since: it is given twice."),
+            ("Range", [("v.since", "1"), ("v", "{}")], "v: it is given field by field too."),
+            ("Range!", [], "v is missing."),
+            ("Range", [("w.since", "1")], "w.since is unknown."),
+        ],
+    )
+    def test_what_cannot_be_read_is_named(self, kind: str, pairs: list[tuple[str, str]], text: str) -> None:
+        with pytest.raises(Refused) as caught:
+            read(pairs, v=kind)
+        assert (caught.value.status, caught.value.message) == (400, f"{text} It takes v ({kind}).")
+
+
+class TestService:
+    """The documents of a configuration, in the whole service."""
+
+    async def test_serves_what_is_configured_beside_its_own(self, tmp_path: Path) -> None:
+        (tmp_path / "own").mkdir()
+        (tmp_path / "own" / "self.graphql").write_text(SELF)
+        app = build(Config.load(data=tmp_path / "data", documents=tmp_path / "own", documents_mode="only"))
+        await app.start()
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://forge") as client:
+            own, wall = await client.get("/q/Self.json"), await client.get("/q/D01_Wall.csv")
+            text = await client.post("/graphql", json={"query": "{ viewer { id } }"})
+            known = await client.post("/graphql", json={"documentId": id_of(SELF)})
+            metrics = (await client.get("/-/metrics")).text
+        await app.stop()
+        assert (own.status_code, wall.status_code, known.status_code) == (401, 401, 401)
+        assert text.json()["errors"][0]["extensions"]["code"] == "BAD_REQUEST"
+        assert 'route="/q/:name.json"' in metrics
+
+    def test_does_not_start_with_a_broken_document(self, tmp_path: Path) -> None:
+        (tmp_path / "broken.graphql").write_text("{ nothing }")
+        with pytest.raises(ConfigError) as caught:
+            build(Config.load(data=tmp_path / "data", documents=tmp_path))
+        reason = "Cannot query field 'nothing' on type 'Query'. (line 1)"
+        assert caught.value.problems == [f"FORGEFRONT_DOCUMENTS: {tmp_path / 'broken.graphql'}: {reason}"]
+        with pytest.raises(ConfigError, match=r"missing\.json cannot be read: No such file"):
+            build(Config.load(data=tmp_path / "data", documents=tmp_path / "missing.json"))
+        build(Config.load(data=tmp_path / "data", documents=tmp_path, documents_mode="off"))
+
+    def test_the_command_checks_them_and_writes_the_manifest(self, tmp_path: Path) -> None:
+        (tmp_path / "self.graphql").write_text(SELF)
+
+        def run(*arguments: str) -> Result:
+            return CliRunner().invoke(main, ["documents", str(tmp_path), *arguments])
+
+        assert run().output == f"Self  query           1  {id_of(SELF)}\n"
+        assert json.loads(run("--json").output) == [
+            {"name": "Self", "kind": "query", "points": 1, "rows": 1, "id": id_of(SELF), "file": str(tmp_path / "self.graphql")}
+        ]
+        assert json.loads(run("--manifest").output) == {id_of(SELF): SELF}
+        (tmp_path / "broken.graphql").write_text("{ nothing }")
+        result = run()
+        assert (result.exit_code, "broken.graphql: Cannot query field 'nothing'" in result.stderr) == (1, True)
