@@ -20,8 +20,9 @@ def buckets(unit: TimeBucket, timezone: str, since: datetime | None, until: date
     """
     zone = _zone(timezone)
     first, last = EPOCH.year, now.year + YEARS_AHEAD
-    begin = first if since is None else min(max(since.astimezone(UTC).year, first), last)
-    end = last if until is None else min(max(until.astimezone(UTC).year, begin), last)
+    # A year more on each side, since the spans at both ends reach beyond.
+    begin = first if since is None else min(max(since.astimezone(UTC).year - 1, first), last)
+    end = last if until is None else min(max(until.astimezone(UTC).year + 1, begin), last)
     return Buckets(unit, _periods(zone, begin, end))
 
 

@@ -20,10 +20,12 @@ from graph.types.build_stats import ProjectBuildStats
 from graph.types.builds import ProjectBuilds
 from graph.types.commits import ProjectCommits
 from graph.types.comparisons import ProjectComparisons
+from graph.types.flaky_builds import ProjectFlakyBuilds
 from graph.types.forks import ProjectForks
 from graph.types.issues import ProjectIssues
 from graph.types.labels import ProjectLabels
 from graph.types.members import AccessLevel, ProjectMember
+from graph.types.merge_request_stats import ProjectMergeRequestStats
 from graph.types.merge_requests import ProjectMergeRequests
 from graph.types.milestones import ProjectMilestones
 from graph.types.namespaces import Namespace
@@ -68,8 +70,10 @@ class Project(
     Node,
     ProjectIssues,
     ProjectMergeRequests,
+    ProjectMergeRequestStats,
     ProjectBuilds,
     ProjectBuildStats,
+    ProjectFlakyBuilds,
     ProjectRunners,
     ProjectArtifacts,
     ProjectLabels,

@@ -67,6 +67,11 @@ class Buckets:
         shown = date.fromordinal(day)
         return {TimeBucket.DAY: day, TimeBucket.WEEK: (day - 1) // 7, TimeBucket.MONTH: shown.year * 12 + shown.month - 1}[self.unit]
 
+    def keys(self, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
+        """The keys of the first and of the last bucket that this span of time, which ends before `until`, overlaps."""
+        first = self.key_of(since) if since is not None else None
+        return first, self.key_of(max(until, FIRST) - timedelta(microseconds=1)) if until is not None else None
+
     def start(self, key: int) -> datetime:
         """The instant at which the span of a key begins."""
         return EPOCH + timedelta(seconds=max(self._start(key), BEGINNING))

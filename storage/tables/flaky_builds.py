@@ -1,0 +1,122 @@
+"""Jobs that both fail and succeed on the same commit."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CTE, BigInteger, Select, and_, case, cast, func, null, or_, select
+from sqlmodel import col
+
+from storage import dialects
+from storage.tables.builds import Build
+from storage.tables.commit_statuses import CheckStatus
+from storage.tables.merge_requests import MergeRequest, MergeRequestCommit
+from storage.tables.projects import Project
+from storage.tables.quantiles import PART
+
+JOB = ("project_id", "name", "stage")
+"""What tells one job from another."""
+WASTED = ("wasted_millions", "wasted_rest")
+"""Microseconds in two parts, since the sum of very long times goes beyond what either database counts."""
+
+
+def jobs(project_ids: Collection[int], since: datetime, limit: int, *seen: Any) -> Select[Any]:
+    """(project, name, stage, flips, runs, commit of the last flip, sum of millions and rest of the microseconds that were wasted, number
+    of merge requests that were blocked, number of such jobs in the project) of the first so many jobs of each project, the most flips
+    first.
+
+    A run is an attempt that failed or succeeded, for whatever branch, and ended at `since` or later; a flip is one that ended otherwise
+    than the run of the same commit before it. `seen` are conditions on the target projects of merge requests.
+    """
+    commits = _commits(project_ids, since)
+    job = [commits.c[key] for key in JOB]
+    last = func.row_number().over(partition_by=job, order_by=(commits.c.flipped_at.desc().nulls_last(), commits.c.sha.desc()))
+    ordered = select(commits, last.label("place")).subquery()
+    job = [ordered.c[key] for key in JOB]
+    flaky = (
+        select(
+            *job,
+            func.sum(ordered.c.flips).label("flips"),
+            func.sum(ordered.c.runs).label("runs"),
+            func.max(case((ordered.c.place == 1, ordered.c.sha))).label("sha"),
+            *(_sum(ordered.c.flips > 0, ordered.c[part]).label(part) for part in WASTED),
+        )
+        .group_by(*job)
+        .having(func.sum(ordered.c.flips) > 0)
+        .subquery()
+    )
+    blocked = _blocked(commits, *seen).subquery()
+    order = (flaky.c.flips.desc(), flaky.c.name, flaky.c.stage)
+    listed = (
+        select(
+            *flaky.c,
+            func.coalesce(blocked.c.blocked, 0).label("blocked"),
+            func.count().over(partition_by=flaky.c.project_id).label("total"),
+            func.row_number().over(partition_by=flaky.c.project_id, order_by=order).label("place"),
+        )
+        .join(blocked, and_(*(blocked.c[key] == flaky.c[key] for key in JOB)), isouter=True)
+        .subquery()
+    )
+    names = (*JOB, "flips", "runs", "sha", *WASTED, "blocked", "total")
+    wanted: Select[Any] = select(*(listed.c[name] for name in names)).where(listed.c.place <= limit)
+    return wanted.order_by(listed.c.project_id, listed.c.place)
+
+
+def _sum(condition: Any, number: Any) -> Any:
+    return cast(func.sum(case((condition, number), else_=0)), BigInteger)
+
+
+def _commits(project_ids: Collection[int], since: datetime) -> CTE:
+    """What came of each job on each commit."""
+    row = Build
+    keys = {
+        "project_id": col(row.project_id),
+        "name": dialects.by_code_point(col(row.name)),
+        "stage": dialects.by_code_point(col(row.stage)),
+        "sha": dialects.by_code_point(col(row.sha)),
+    }
+    # A retry keeps the id for its next attempt, so that attempts tell their order where times do not.
+    order = (col(row.finished_at), col(row.attempt), col(row.id))
+    before = func.lag(col(row.status)).over(partition_by=tuple(keys.values()), order_by=order)
+    took = dialects.microseconds(col(row.started_at), col(row.finished_at))
+    runs = (
+        select(
+            *(key.label(name) for name, key in keys.items()),
+            col(row.status).label("status"),
+            before.label("before"),
+            col(row.finished_at).label("finished_at"),
+            col(row.allow_failure).label("allowed"),
+            case((took > 0, took), else_=0).label("took"),
+        )
+        .where(col(row.project_id).in_(project_ids), col(row.status).in_((CheckStatus.FAILED, CheckStatus.SUCCESS)))
+        .where(col(row.finished_at) >= since)
+        .subquery()
+    )
+    flipped, failed = runs.c.before != runs.c.status, runs.c.status == CheckStatus.FAILED
+    group = [runs.c[name] for name in keys]
+    return (
+        select(
+            *group,
+            func.count().label("runs"),
+            func.count(case((flipped, 1), else_=null())).label("flips"),
+            func.max(case((flipped, runs.c.finished_at))).label("flipped_at"),
+            *(_sum(failed, part).label(name) for name, part in zip(WASTED, (runs.c.took // PART, runs.c.took % PART), strict=True)),
+            func.count(case((and_(failed, ~runs.c.allowed), 1), else_=null())).label("blocking"),
+        )
+        .group_by(*group)
+        .cte("commits_of_jobs")
+    )
+
+
+def _blocked(commits: CTE, *seen: Any) -> Select[Any]:
+    """(project, name, stage, number of merge requests that hold a commit on which the job flipped and a failure of it was not allowed).
+
+    Only merge requests into the project or from it: those of other projects do not wait for its builds.
+    """
+    link, row = MergeRequestCommit, MergeRequest
+    job = [commits.c[key] for key in JOB]
+    joined = select(*job, func.count(col(row.id).distinct()).label("blocked")).select_from(commits)
+    joined = joined.join(link, col(link.oid) == commits.c.sha).join(row, col(row.id) == col(link.merge_request_id))
+    joined = joined.join(Project, col(Project.id) == col(row.project_id)).where(commits.c.flips > 0, commits.c.blocking > 0, *seen)
+    own = or_(col(row.project_id) == commits.c.project_id, col(row.source_project_id) == commits.c.project_id)
+    return joined.where(own).group_by(*job)

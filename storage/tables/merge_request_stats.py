@@ -1,0 +1,83 @@
+"""Merge requests counted by what became of them when: one statement, whatever their number."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import CTE, BigInteger, Integer, Select, String, and_, case, cast, func, literal, null, or_, select, true, union_all
+from sqlmodel import col
+
+from storage import dialects
+from storage.tables import quantiles, rolled
+from storage.tables.buckets import Buckets
+from storage.tables.commits import Commit
+from storage.tables.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState
+
+OPENED, MERGED, CLOSED = 0, 1, 2
+LEAD = "lead"
+
+
+def rows(
+    conditions: Collection[Any],
+    buckets: Buckets | None,
+    shown: Sequence[tuple[int | None, int | None]],
+    limit: int,
+    *,
+    lead: bool,
+    red: bool,
+) -> Select[Any]:
+    """(project, key of the bucket, how many were opened, merged and closed in it, of how many of the merged the newest commit was red at
+    that moment, `quantiles.columns` of the microseconds from their first commits to the merge) of the first so many buckets.
+
+    `shown` are the first and the last key of the spans that are asked for; none means all buckets. Without `red` and `lead` these are
+    null and left out.
+    """
+    row = MergeRequest
+    names = ("id", "project_id", "source_project_id", "head_oid", "state", "created_at", "merged_at", "closed_at")
+    matching = select(*(col(getattr(row, name)) for name in names)).where(*conditions).cte("matching")
+    events = _events(matching, buckets, lead=lead, red=red)
+    if shown:
+        events = select(events).where(or_(*(_within(events.c.bucket, *span) for span in shown))).subquery()
+    keys = ("project_id", "bucket")
+    placed = quantiles.placed(events, keys, (LEAD,) if lead else ())
+    counts = [func.count(case((placed.c.kind == kind, 1), else_=null())) for kind in (OPENED, MERGED, CLOSED)]
+    failed = func.count(case((placed.c.state == "failed", 1), else_=null()))
+    group = [placed.c[key] for key in keys]
+    statement: Select[Any] = select(*group, *counts, failed, *(quantiles.columns(placed, LEAD) if lead else ()))
+    return statement.select_from(placed).group_by(*group).order_by(*group).limit(limit)
+
+
+def _within(bucket: Any, first: int | None, last: int | None) -> Any:
+    ends = [bucket >= first] if first is not None else []
+    return and_(true(), *ends, *([bucket <= last] if last is not None else []))
+
+
+def _events(matching: CTE, buckets: Buckets | None, *, lead: bool, red: bool) -> Any:
+    """What happened to them: which, in which bucket, and of a merge how long it took and what the checks came to."""
+
+    def event(kind: int, moment: Any, took: Any, state: Any) -> Select[Any]:
+        bucket = buckets.key(moment) if buckets is not None else literal(0, Integer)
+        columns = (bucket.label("bucket"), literal(kind, Integer).label("kind"), took.label(LEAD), cast(state, String).label("state"))
+        return select(matching.c.project_id, *columns).where(moment.is_not(None))
+
+    none = cast(null(), BigInteger)
+    state: Any = null()
+    if red:
+        state = rolled.state(matching.c.source_project_id, matching.c.head_oid, matching, moment=matching.c.merged_at)
+    opened = event(OPENED, matching.c.created_at, none, null()).select_from(matching)
+    closed = event(CLOSED, matching.c.closed_at, none, null()).where(matching.c.state == MergeRequestState.CLOSED)
+    if lead:
+        first = _first_authored(matching).subquery()
+        took = dialects.microseconds(first.c.authored_at, matching.c.merged_at)
+        merged = event(MERGED, matching.c.merged_at, case((took < 0, cast(literal(0), BigInteger)), else_=took), state)
+        merged = merged.select_from(matching.outerjoin(first, first.c.id == matching.c.id))
+    else:
+        merged = event(MERGED, matching.c.merged_at, none, state)
+    return union_all(opened, merged.where(matching.c.state == MergeRequestState.MERGED), closed).subquery()
+
+
+def _first_authored(matching: CTE) -> Select[Any]:
+    link = MergeRequestCommit
+    joined = select(matching.c.id, func.min(col(Commit.authored_at)).label("authored_at")).select_from(matching)
+    joined = joined.join(link, col(link.merge_request_id) == matching.c.id)
+    joined = joined.join(Commit, and_(col(Commit.project_id) == matching.c.project_id, col(Commit.oid) == col(link.oid)))
+    return joined.where(matching.c.state == MergeRequestState.MERGED).group_by(matching.c.id)
