@@ -63,4 +63,4 @@ class ProjectMergeRequestStats:
             return await merge_request_stats.of_projects(context, ids, statistics)
 
         key = ("merge request stats", repr((filter, bucket, timezone, statistics.lead, red)))
-        return await context.loader(key, fetch).get(self.id) or []  # type: ignore[attr-defined, return-value]
+        return await context.loader(key, fetch).get(self.id) or []  # type: ignore[attr-defined]

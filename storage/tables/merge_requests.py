@@ -291,7 +291,7 @@ def count_holding(oids: list[str], *seen: ColumnElement[bool]) -> Select[str, in
 def _brought(oids: list[str]) -> Subquery:
     """(merge request id, commit id), each pair once: of those that a merge request holds, and of the commits that merged one."""
     link, row = MergeRequestCommit, MergeRequest
-    held = select(col(link.merge_request_id).label("id"), col(link.oid).label("oid")).where(col(link.oid).in_(oids))
+    held: Any = select(col(link.merge_request_id).label("id"), col(link.oid).label("oid")).where(col(link.oid).in_(oids))
     merging = select(col(row.id), col(row.merge_commit_oid)).where(col(row.merge_commit_oid).in_(oids))
     return union(held, merging).subquery()
 
