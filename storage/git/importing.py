@@ -2,9 +2,7 @@
 
 import os
 import re
-import signal
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,36 +75,15 @@ def _usual_first(name: str) -> tuple[bool, str]:
 
 
 def _fetch(source: Path, target: Path, wanted: list[str], progress: Progress | None) -> None:
-    with tempfile.NamedTemporaryFile("w", suffix=".gitconfig") as trust:
-        # git refuses another user's repository unless its global configuration trusts the folder; the operator named it.
-        trust.write("[safe]\n\tdirectory = *\n")
-        trust.flush()
-        process = subprocess.Popen(  # noqa: S603 - a list of arguments, no shell
-            [
-                *program.command(target, "-c", "fetch.unpackLimit=1", "fetch", "--progress", "--update-shallow"),
-                *("--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules"),
-                *("--end-of-options", str(source.absolute()), *wanted),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=program.environment(Path(trust.name)),
-            cwd="/",
-            start_new_session=True,
-        )
-        try:
-            said = _follow(process, progress)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # fetch has children of its own
-                process.wait()
+    with program.fetching(target, source, *wanted, options=("--progress", "--update-shallow")) as process:
+        said = _follow(process, progress)
     if process.returncode:
         raise program.failure(b"\n".join(said))
 
 
 def _follow(process: subprocess.Popen[bytes], progress: Progress | None) -> list[bytes]:
     """Reports each step that git prints; gives the last lines that were no steps."""
-    assert process.stderr is not None  # noqa: S101 - opened by _fetch
+    assert process.stderr is not None  # noqa: S101 - a fetch has one
     said: list[bytes] = []
     rest = b""
     with process.stderr as stream:

@@ -4,10 +4,7 @@ What a fork proposes is fetched there first, by the id of its commit: no name of
 commit is kept by a ref of its own, `refs/merge-requests/NUMBER/head`, so nothing is lost when the branch or the fork goes.
 """
 
-import os
-import signal
 import subprocess
-import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,32 +109,12 @@ def bring(repository: Repository, source: Path, oid: str) -> None:
     # A pack comes whole or not at all, so a commit that is here has all that it holds here.
     if has_commit(repository, oid):
         return
-    with tempfile.NamedTemporaryFile("w", suffix=".gitconfig") as trust:
-        # The process that reads the source takes this from nowhere else; the data folder may belong to another user (a mounted volume).
-        trust.write("[safe]\n\tdirectory = *\n")
-        trust.flush()
-        process = subprocess.Popen(  # noqa: S603 - a list of arguments, no shell
-            [
-                # Protocol 2 gives any commit that is asked for by its id.
-                *program.command(repository.path, "-c", "fetch.unpackLimit=1", "-c", "protocol.version=2", "fetch", "--quiet"),
-                *("--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules"),
-                *("--end-of-options", str(source.absolute()), oid),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=program.environment(Path(trust.name)),
-            cwd="/",
-            start_new_session=True,
-        )
+    # Protocol 2 gives any commit that is asked for by its id.
+    with program.fetching(repository.path, source, oid, settings=("protocol.version=2",), options=("--quiet",)) as process:
         try:
             _, said = process.communicate(timeout=FETCH_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise program.GitFailed(f"git fetch took more than {FETCH_SECONDS:.0f} s") from error
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # fetch has children of its own
-                process.communicate()
     if process.returncode:
         raise program.failure(said)
 
