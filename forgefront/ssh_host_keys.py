@@ -1,13 +1,12 @@
 """The keys by which clients know this service again: made once in the data folder, or brought by the operator."""
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import asyncssh
 
 from forgefront.config import ConfigError
+from storage.secrets import write_once
 
 FILE_NAME = "ssh_host_ed25519_key"
 
@@ -22,7 +21,7 @@ def load(data: Path, own: Sequence[Path]) -> list[asyncssh.SSHKey]:
     path = data / FILE_NAME
     if not path.exists():
         try:
-            _make(path)
+            write_once(path, asyncssh.generate_private_key("ssh-ed25519", comment="forgefront").export_private_key("openssh"))
         except OSError as error:
             raise ConfigError([f"the SSH host key {path} cannot be made: {error.strerror or error}"]) from error
     return [_read(path)]
@@ -40,25 +39,3 @@ def _read(path: Path) -> asyncssh.SSHKey:
         raise ConfigError([f"the SSH host key {path} cannot be read: {error.strerror or error}"]) from error
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError) as error:
         raise ConfigError([f"the SSH host key {path} is no private key without a passphrase"]) from error
-
-
-def _make(path: Path) -> None:
-    """Writes a key whole under a temporary name and links it into place: of several makers the first wins."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(asyncssh.generate_private_key("ssh-ed25519", comment="forgefront").export_private_key("openssh"))
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            return
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    finally:
-        temporary.unlink()

@@ -131,17 +131,17 @@ def load_key(data: Path, given: str | None) -> bytes:
         return _checked(given.encode("utf-8", "surrogatepass"), "the given secret key")
     path = data / KEY_FILE
     if not path.exists():
-        _make_key(path)
+        write_once(path, Fernet.generate_key() + b"\n")
     return _checked(path.read_bytes(), str(path))
 
 
-def _make_key(path: Path) -> None:
-    """Writes a new key whole under a temporary name and links it into place: the first of several makers wins."""
+def write_once(path: Path, content: bytes) -> None:
+    """Writes a file (mode 0600) whole under a temporary name and links it into place: the first of several makers wins. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(Fernet.generate_key() + b"\n")
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         try:

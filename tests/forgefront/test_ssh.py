@@ -22,6 +22,7 @@ from forgefront.ssh_session import Asked, understood
 from graph.git_access import GitAccess
 from storage import tables
 from storage.git.transport import Service, Transport
+from storage.secrets import write_once
 from storage.tables import AccessLevel, UserState, Visibility
 from storage.tables.settings import BranchProtection
 from tests.forgefront.test_git_http import ENVIRONMENT, ONE_DATABASE, Forge, Said, protect, put, until
@@ -679,9 +680,10 @@ def test_the_whole_service(tmp_path: Path) -> None:
 class TestHostKeys:
     def test_several_makers_agree(self, tmp_path: Path) -> None:
         path = tmp_path / ssh_host_keys.FILE_NAME
-        ssh_host_keys._make(path)
+        (made,) = ssh_host_keys.load(tmp_path, [])
         first = path.read_bytes()
-        ssh_host_keys._make(path)
+        write_once(path, HOST_KEY.export_private_key())
+        assert ssh_host_keys.load(tmp_path, []) == [made]
         assert path.read_bytes() == first
         assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
