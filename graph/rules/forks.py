@@ -18,16 +18,7 @@ from storage.tables import projects as statements
 
 log = structlog.get_logger("graph")
 
-COPIED = (
-    "description",
-    "issues_enabled",
-    "merge_requests_enabled",
-    "builds_enabled",
-    "wiki_enabled",
-    "snippets_enabled",
-    "public_builds",
-    "tag_list",
-)
+COPIED = ("description", *projects.SWITCHES, "tag_list")
 """What a fork begins with as its source has it."""
 
 

@@ -31,6 +31,15 @@ from storage.tables import namespaces, projects, settings, users
 
 LARGEST_TAGS = 100
 FIRST_BRANCH = "master"
+SWITCHES = (
+    "issues_enabled",
+    "merge_requests_enabled",
+    "builds_enabled",
+    "wiki_enabled",
+    "snippets_enabled",
+    "public_builds",
+)
+"""The columns that switch a part of a project on."""
 
 log = structlog.get_logger("graph")
 

@@ -17,15 +17,6 @@ from graph.types.projects import Project
 from graph.types.visibility import Visibility
 from storage import tables
 
-SWITCHES = (
-    "issues_enabled",
-    "merge_requests_enabled",
-    "builds_enabled",
-    "wiki_enabled",
-    "snippets_enabled",
-    "public_builds",
-)
-
 
 @strawberry.input
 class ProjectSettings:
@@ -85,7 +76,7 @@ class TransferProjectInput:
 
 def _apply(project: tables.Project, input: ProjectSettings) -> None:
     """What needs no more than a value."""
-    for switch in SWITCHES:
+    for switch in projects.SWITCHES:
         wanted = getattr(input, switch)
         if value_or(wanted, None) is not None:
             setattr(project, switch, wanted)
