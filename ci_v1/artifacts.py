@@ -70,7 +70,7 @@ class ArtifactsReceiver(RunnerEndpoint):
         if wrong is not None:
             return self._refuse(wrong)
         outcome = await self._run(request, self.operation, variables, credential)
-        refused = self._refusal_in(outcome)
+        refused = self._outcomes.refusal(outcome)
         if refused is not None or form is None or form.file_name is None:
             return self._refuse(refused or NO_FILE)
         ticket = outcome.data["createArtifactUpload"]["upload"]["url"].rpartition("/")[2]

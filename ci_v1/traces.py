@@ -8,8 +8,8 @@ from rest_v3.bodies import Known
 from rest_v3.endpoint import Graph, Request, Response
 from rest_v3.errors import Refusal, from_problem, from_user_errors
 from rest_v3.operations import Operation, Operations
-from rest_v3.params import WrongValueError
 from rest_v3.route import Route
+from rest_v3.values import WrongValueError
 
 TRACE = "trace"
 LARGEST_BODY = 2**24

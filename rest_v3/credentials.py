@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rest_v3.params import is_blank
+from rest_v3.values import is_blank
 
 
 def credential_of(headers: Mapping[bytes, bytes], parameter: Any) -> str | None:

@@ -11,27 +11,17 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 import orjson
-from graphql import get_named_type, is_composite_type
 
 from rest_v3 import paging, reshape
 from rest_v3.bodies import LARGEST_BODY, Known, MalformedError, Receive, pairs_of, read_body, read_sent
 from rest_v3.credentials import credential_of
-from rest_v3.errors import (
-    Refusal,
-    from_problem,
-    from_user_errors,
-    not_found,
-    not_given,
-    refusal,
-    unreadable,
-)
+from rest_v3.errors import Refusal, not_found, not_given, refusal, unreadable
 from rest_v3.guard import Guard
 from rest_v3.operations import BadOperationError, Operation, Operations, Selected, Variable, guard_of
-from rest_v3.params import LARGEST, NOT_SENT, UNFINDABLE, Parameter, WrongValueError, read_id
-from rest_v3.route import Route
-
-PARTIAL = frozenset(("NOT_FOUND", "FORBIDDEN", "UNAVAILABLE"))
-"""Errors that leave a null inside an answer without spoiling it: a missing pack does not fail a page of builds."""
+from rest_v3.outcomes import Outcomes
+from rest_v3.params import NOT_SENT, Parameter
+from rest_v3.route import BadRowError, Route
+from rest_v3.values import LARGEST, UNFINDABLE, WrongValueError, read_id
 
 WHOLE_PAGE = 100
 
@@ -51,10 +41,6 @@ class Graph(Protocol):
 
     def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Awaitable[Any]: ...
     def receive(self) -> Incoming: ...
-
-
-class BadRowError(Exception):
-    """A row and its operation do not fit; raised at start, never during a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +66,6 @@ class Response:
     headers: list[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A key on the way to the answer, and the noun that is missing where it is null; None where null is a lawful value."""
-
-    key: str
-    noun: str | None
-
-
 class Endpoint:
     """A row with its operation, ready to answer. Raises BadRowError when the two do not fit."""
 
@@ -111,7 +89,8 @@ class Endpoint:
         many = {key for parameter in self._body_params if parameter.many for key in parameter.keys}
         self._filters = (single | many) - set(in_path)
         self._known = Known((single - set(in_path)) | {"page", "per_page", self.token_name}, many)
-        self._steps, self.target = self._way()
+        self._outcomes = Outcomes(route, self.operation)
+        self.target = self._outcomes.target
         self.paginated = self.target is not None and self.target.is_connection and self.operation.pages
         self._change = self._plan(self.target)
         guard = route.guard or (None if route.anonymous else guard_of(route.path))
@@ -154,12 +133,12 @@ class Endpoint:
 
     async def _single(self, request: Request, variables: dict[str, Any], credential: str | None) -> Response:
         outcome = await self._run(request, self.operation, variables, credential)
-        refused = self._refusal_in(outcome)
+        refused = self._outcomes.refusal(outcome)
         if refused is not None:
             return self._refuse(refused)
         if self.route.refuses is not None:
             return self._refuse(refusal(self.route.refuses))
-        value, missing = self._locate(outcome.data)
+        value, missing = self._outcomes.locate(outcome.data)
         if missing is not None:
             return self._refuse(not_found(self.route, missing))
         if value is not None and self._change is not None:
@@ -220,10 +199,10 @@ class Endpoint:
         while True:
             variables["first"], variables["offset"] = page.size, page.offset
             outcome = await self._run(request, self.operation, variables, credential)
-            refused = self._refusal_in(outcome)
+            refused = self._outcomes.refusal(outcome)
             if refused is not None:
                 return self._refuse(refused)
-            connection, missing = self._locate(outcome.data)
+            connection, missing = self._outcomes.locate(outcome.data)
             if missing is not None:
                 return self._refuse(not_found(self.route, missing))
             rows = connection["nodes"]
@@ -254,44 +233,6 @@ class Endpoint:
             else:
                 kept.append((name, value))
         return kept
-
-    def _refusal_in(self, outcome: Any) -> Refusal | None:
-        """The refusal that an outcome stands for, if it is one."""
-        data = outcome.data
-        if outcome.errors:
-            problem = self._decisive(outcome)
-            if problem is not None:
-                return from_problem(self.route, problem)
-        if self.operation.is_mutation and data is not None:
-            for key in self.operation.selected:
-                errors = data[key]["userErrors"]
-                if errors:
-                    return from_user_errors(self.route, errors, self.operation.fields)
-        return None
-
-    def _decisive(self, outcome: Any) -> Any:
-        """The first error that is not a mere null inside the answer."""
-        if outcome.data is None or not self._steps:
-            return outcome.errors[0]
-        if self._locate(outcome.data)[0] is None:
-            return outcome.errors[0]
-        way = [step.key for step in self._steps]
-        for problem in outcome.errors:
-            path = list(problem.path or ())
-            if str(problem.code) not in PARTIAL or len(path) <= len(way) or path[: len(way)] != way:
-                return problem
-        return None
-
-    def _locate(self, data: Any) -> tuple[Any, str | None]:
-        """The value that the row gives, and the noun of what is null on the way to it."""
-        value = data
-        if not self._steps:
-            return None, None
-        for step in self._steps:
-            value = value[step.key]
-            if value is None:
-                return None, step.noun
-        return value, None
 
     def _respond(self, value: Any, data: Mapping[str, Any], headers: list[tuple[bytes, bytes]]) -> Response:
         if self.route.reshape is not None:
@@ -356,21 +297,6 @@ class Endpoint:
                 raise BadRowError(f"{self.route.call}: the guard {guard.operation.name} needs {variable.name}")
         if guard.operation.is_mutation:
             raise BadRowError(f"{self.route.call}: the guard {guard.operation.name} is a mutation")
-
-    def _way(self) -> tuple[tuple[Step, ...], Selected | None]:
-        if self.route.gives is None:
-            return (), None
-        steps: list[Step] = []
-        selected = self.operation.selected
-        target: Selected | None = None
-        for key in self.route.gives.split("."):
-            if key not in selected:
-                raise BadRowError(f"{self.route.call}: {self.operation.name} does not ask for {self.route.gives}")
-            target = selected[key]
-            named = get_named_type(target.type)
-            steps.append(Step(key, named.name if is_composite_type(named) else None))
-            selected = target.below
-        return tuple(steps), target
 
     def _plan(self, target: Selected | None) -> Callable[[Any], Any] | None:
         if target is None:

@@ -19,7 +19,8 @@ from rest_v3.endpoint import Endpoint
 from rest_v3.errors import STATUSES, standard_text
 from rest_v3.operations import Selected
 from rest_v3.paging import DEFAULT_SIZE, LARGEST_SIZE
-from rest_v3.params import LARGEST, NOT_SENT, Parameter
+from rest_v3.params import NOT_SENT, Parameter
+from rest_v3.values import LARGEST
 
 READING = Path(__file__).parent / "reading"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
 
-from rest_v3.params import INTEGER, LARGEST
+from rest_v3.values import INTEGER, LARGEST
 
 DEFAULT_SIZE = 20
 LARGEST_SIZE = 100

@@ -11,19 +11,24 @@ may stand in the path, the query, a form or a JSON body, so each kind reads text
 A blank or null value counts as not sent, unless the parameter says that it clears.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date as calendar_date
-from typing import Any, Final
+from typing import Final
 
-LARGEST = 2**31 - 1
-"""The largest GraphQL Int, and so the largest v3 number and id."""
-
-UNFINDABLE = "\ufffd"
-"""Stands for path text that is not UTF-8 or holds a NUL: no project, branch or commit is called so."""
-
-Value = Any
+from rest_v3.values import (
+    Value,
+    WrongValueError,
+    as_list,
+    is_blank,
+    read_boolean,
+    read_date,
+    read_file,
+    read_integer,
+    read_names,
+    read_strict_boolean,
+    read_text,
+    read_word,
+)
 
 
 class NotSent:
@@ -34,10 +39,6 @@ class NotSent:
 
 
 NOT_SENT: Final = NotSent()
-
-
-class WrongValueError(ValueError):
-    """A value that cannot be read; its text is what the caller is told about the parameter."""
 
 
 Reader = Callable[[Value], Value]
@@ -97,15 +98,6 @@ class Parameter:
             if self.lenient:
                 return self.default
             raise
-
-
-def is_blank(raw: Value) -> bool:
-    """Empty text, text of white space only, and lists that hold nothing else."""
-    if isinstance(raw, str):
-        return not raw or raw.isspace()
-    if isinstance(raw, list):
-        return all(part is None or is_blank(part) for part in raw)
-    return False
 
 
 def text(
@@ -313,107 +305,6 @@ def choices(
 def file(name: str, *, about: str = "") -> Parameter:
     """A file of a multipart form. The variable names it by its ticket, under which the graph received it (`rest_v3.receiving`)."""
     return Parameter(name=name, kind="file", read=read_file, required=True, about=about)
-
-
-def read_file(raw: Value) -> Value:
-    if not isinstance(raw, Mapping):
-        raise WrongValueError("is not a file")
-    return raw
-
-
-def read_text(raw: Value) -> str:
-    if isinstance(raw, str):
-        if "\0" in raw:
-            raise WrongValueError("is invalid")
-        if not raw.isascii():
-            try:
-                raw.encode()
-            except UnicodeEncodeError:
-                raise WrongValueError("is invalid") from None
-        return raw
-    if isinstance(raw, int | float) and not isinstance(raw, bool):
-        return str(raw)
-    raise WrongValueError("is invalid")
-
-
-INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
-
-
-def read_integer(raw: Value) -> int:
-    if isinstance(raw, bool):
-        raise WrongValueError("is not a number")
-    if isinstance(raw, str):
-        raw = raw.strip()
-        if INTEGER.fullmatch(raw) is None:
-            raise WrongValueError("is not a number")
-        raw = int(raw)
-    if not isinstance(raw, int) or not -LARGEST - 1 <= raw <= LARGEST:
-        raise WrongValueError("is not a number")
-    return raw
-
-
-def read_id(raw: str) -> int:
-    """The id in a path; 0, which is nobody's, for anything but ASCII digits in 1..2147483647.
-
-    The graph then answers 404 in its turn, after 401 and the project's own 404.
-    """
-    if len(raw) <= 10 and raw.isascii() and raw.isdigit():
-        number = int(raw)
-        if number <= LARGEST:
-            return number
-    return 0
-
-
-TRUE = frozenset(("1", "t", "true", "on"))
-FALSE = frozenset(("0", "f", "false", "off"))
-
-
-def read_boolean(raw: Value) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    if isinstance(raw, str):
-        return raw.strip().lower() in TRUE
-    if isinstance(raw, int):
-        return raw == 1
-    raise WrongValueError("is invalid")
-
-
-def read_strict_boolean(raw: Value) -> bool:
-    word = str(raw).strip().lower() if isinstance(raw, str | int) else None
-    if word not in TRUE | FALSE:
-        raise WrongValueError("is not included in the list")
-    return word in TRUE
-
-
-def read_names(raw: Value) -> list[str]:
-    found = (part.strip() for part in map(read_text, as_list(raw)) for part in part.split(","))
-    return list(dict.fromkeys(name for name in found if name))
-
-
-def read_date(raw: Value) -> str:
-    if not isinstance(raw, str) or re.fullmatch(r"\d{4}-\d{2}-\d{2}([T ].*)?", raw.strip(), re.ASCII) is None:
-        raise WrongValueError("is invalid")
-    day = raw.strip()[:10]
-    try:
-        calendar_date.fromisoformat(day)
-    except ValueError:
-        raise WrongValueError("is invalid") from None
-    return day
-
-
-def read_word(raw: Value, meanings: Mapping[str, Value]) -> Value:
-    word = raw.strip() if isinstance(raw, str) else str(raw) if isinstance(raw, int) else None
-    if word is None or word not in meanings:
-        raise WrongValueError("is not included in the list")
-    return meanings[word]
-
-
-def as_list(raw: Value, *, commas: bool = False) -> list[Value]:
-    """What was sent as a list without its blanks; a single value is a list of one. With `commas`, they separate parts of a text too."""
-    parts = raw if isinstance(raw, list) else [raw]
-    if commas:
-        parts = [piece for part in parts for piece in (part.split(",") if isinstance(part, str) else [part])]
-    return [part for part in parts if part is not None and not is_blank(part)]
 
 
 def _meanings(words: tuple[str, ...], means: Mapping[str, Value] | None) -> dict[str, Value]:

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from rest_v3.bodies import LARGEST_BODY, MalformedError, MultipartForm, Receive, pairs_of, read_body, read_sent
-from rest_v3.endpoint import BadRowError, Endpoint, Graph, Incoming, Request, Response
+from rest_v3.endpoint import Endpoint, Graph, Incoming, Request, Response
 from rest_v3.errors import Refusal, refusal
 from rest_v3.operations import Operations
-from rest_v3.route import Route
+from rest_v3.route import BadRowError, Route
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk, the quota or the file may not grow (RELIABILITY R11)."""

@@ -19,6 +19,10 @@ ALIASES: Mapping[str, str] = {
 """Other spellings of the beginning of a path that clients of the time use (clients.md 3, row 6)."""
 
 
+class BadRowError(Exception):
+    """A row and its operation do not fit; raised at start, never during a request."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """A method and a path, the operation that answers it, and how the answer looks.

@@ -15,10 +15,10 @@ from urllib.parse import quote
 
 from graph.caller import gone
 from rest_v3.bodies import MalformedError, Receive, pairs_of
-from rest_v3.endpoint import BadRowError, Endpoint, Graph, Request, Response
+from rest_v3.endpoint import Endpoint, Graph, Request, Response
 from rest_v3.errors import Refusal, refusal
 from rest_v3.operations import Operations
-from rest_v3.route import Route
+from rest_v3.route import BadRowError, Route
 
 POLICY = b"default-src 'none'; sandbox"
 RANGE = re.compile(rb"bytes[ \t]*=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*")
@@ -56,10 +56,10 @@ class Sender(Endpoint):
         if wrong is not None:
             return self._refuse(await self._guarded(request, variables, credential) or wrong)
         outcome = await self._run(request, self.operation, variables, credential)
-        refused = self._refusal_in(outcome)
+        refused = self._outcomes.refusal(outcome)
         if refused is not None:
             return self._refuse(refused)
-        value, _ = self._locate(outcome.data)
+        value, _ = self._outcomes.locate(outcome.data)
         if value is None:
             return self._refuse(refusal(404, "404 Not Found"))
         return self._whole_or_part(request, outcome.files[value[self.route.stream]])

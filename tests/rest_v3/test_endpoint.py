@@ -8,11 +8,10 @@ import pytest
 
 from rest_v3 import application
 from rest_v3.credentials import credential_of
-from rest_v3.endpoint import BadRowError
 from rest_v3.operations import Operations
 from rest_v3.params import choice, integer, text
 from rest_v3.profiles import UnknownProfileError
-from rest_v3.route import Route
+from rest_v3.route import BadRowError, Route
 from rest_v3.router import segments_of, split
 from tests.rest_v3.fake_graph import FakeGraph, prepare
 from tests.rest_v3.rows import ROWS, SOURCE

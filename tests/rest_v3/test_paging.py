@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from rest_v3.paging import Page, headers, query, read_page
-from rest_v3.params import LARGEST
+from rest_v3.values import LARGEST
 from tests.rest_v3.rules import cites
 
 

@@ -4,21 +4,8 @@ from typing import Any
 
 import pytest
 
-from rest_v3.params import (
-    LARGEST,
-    NOT_SENT,
-    Parameter,
-    WrongValueError,
-    boolean,
-    choice,
-    choices,
-    date,
-    integer,
-    integers,
-    names,
-    read_id,
-    text,
-)
+from rest_v3.params import NOT_SENT, Parameter, boolean, choice, choices, date, integer, integers, names, text
+from rest_v3.values import LARGEST, WrongValueError, read_id
 
 
 class TestText:
