@@ -37,7 +37,8 @@ from graph.types.snippets import SnippetMutations
 from graph.types.ssh_keys import SshKeyMutations, SshKeyQueries
 from graph.types.traces import TraceMutations
 from graph.types.uploads import UploadMutations
-from graph.types.users import UserMutations, UserQueries
+from graph.types.user_changes import UserMutations
+from graph.types.users import UserQueries
 
 
 @strawberry.type(description="Everything that can be asked. A thing that the viewer may not see is not found.")
