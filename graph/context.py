@@ -146,6 +146,14 @@ class Context:
             raise Unauthenticated
         return self.viewer_or_none
 
+    @property
+    def plain(self) -> "Context":
+        """The context by which the policy decides: this one, unless it is watched (`graph/watched.py`)."""
+        return self
+
+    def decided(self, action: str, subject: Any, allowed: bool) -> None:
+        """Hears what the policy has decided of the viewer."""
+
     def now(self) -> datetime:
         return self.services.clock()
 

@@ -217,9 +217,11 @@ class Graph:
 
 async def authenticate(session: Session, credential: str | None) -> tables.User | None:
     """The active user whom a token speaks for. Found by digest, so that time does not tell how much of a token was right."""
-    if not credential:
-        return None
-    wanted = digest(credential)
+    return await viewer_of(session, digest(credential)) if credential else None
+
+
+async def viewer_of(session: Session, wanted: str) -> tables.User | None:
+    """The active user of the token with this digest."""
     found = next(iter(await session.read(users.BY_TOKEN, {"digest": wanted})), None)
     if found is None or not hmac.compare_digest(found[1], wanted) or found[0].state is not tables.UserState.ACTIVE:
         return None

@@ -8,10 +8,11 @@ on later from the last number that they got, as is who comes back after a break 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -33,16 +34,15 @@ DIGESTS = 500
 STREAMS = 10_000
 RUNNING = 4
 """So many events are answered at once, so that a crowd of followers leaves the readers of the database to others too."""
-SHARED_SECONDS = 1.0
-"""For so long an answer is given to others who ask the same, by the same token, about the same event."""
 
 log = structlog.get_logger("live")
 
 
 class End(Enum):
-    """Why a stream ends that its reader did not end."""
+    """Why a stream ends."""
 
     STOPPING = auto()
+    LEFT = auto()
     SLOW = auto()
     NO_VIEWER = auto()
 
@@ -86,14 +86,17 @@ class Follower:
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.after = 0
-        self._queue: deque[Change] = deque()
+        # Made when something waits, since an empty one takes more room than all else here.
+        self._queue: deque[Change] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._ended: End | None = None
 
     def offer(self, change: Change) -> None:
         if self._ended is not None or change.seq <= self.after or not self.wanted.fits(change):
             return
-        if len(self._queue) >= QUEUE:
+        if self._queue is None:
+            self._queue = deque()
+        elif len(self._queue) >= QUEUE:
             self.end(End.SLOW)
             return
         self._queue.append(change)
@@ -103,7 +106,7 @@ class Follower:
         """What waits is dropped: who was cut off goes on from what they got."""
         if self._ended is None:
             self._ended = why
-            self._queue.clear()
+            self._queue = None
             self._wake()
 
     @property
@@ -113,15 +116,21 @@ class Follower:
     async def next(self, seconds: float | None) -> Change | End | None:
         """The next event, or why there is none any more; None when nothing came in time. For one caller at a time."""
         if not self._queue and self._ended is None:
-            self._waiting = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.create_future()
+            late = loop.call_later(seconds, self._wake) if seconds is not None else None
             try:
-                async with asyncio.timeout(seconds):
-                    await self._waiting
-            except TimeoutError:
-                return None
+                await self._waiting
             finally:
                 self._waiting = None
-        return self._queue.popleft() if self._queue else self._ended
+                if late is not None:
+                    late.cancel()
+        if not self._queue:
+            return self._ended
+        change = self._queue.popleft()
+        if not self._queue:
+            self._queue = None
+        return change
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -134,7 +143,10 @@ class Live:
     def __init__(self, *, most: int = STREAMS) -> None:
         self.counted: Callable[[int], None] = lambda _: None
         self.running = asyncio.Semaphore(RUNNING)
-        self.shared: dict[Hashable, Any] = {}
+        self.operations: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+        """What those who follow want to be told, each once."""
+        self.round: Any = None
+        """The round of those who are told now (`graph/telling.py`)."""
         self._most = most
         self._places: set[Place] = set()
         self._followers: set[Follower] = set()

@@ -10,8 +10,9 @@ deleted. Where no number is missing nothing waits, and long transactions of othe
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from time import monotonic
 
 from graph.errors import Unavailable
 from storage.database import Database, Session
@@ -25,7 +26,10 @@ SETTLE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change, as its row says it. `subject_id` is the build or the merge request; None for a branch, whose name is `ref`."""
+    """One change, as its row says it. `subject_id` is the build or the merge request; None for a branch, whose name is `ref`.
+
+    `read_at` is a moment of this process's clock at which the row had been read.
+    """
 
     seq: int
     kind: ChangeKind
@@ -35,6 +39,7 @@ class Change:
     was: str | None
     became: str
     at: datetime
+    read_at: float = field(default_factory=monotonic, compare=False)
 
 
 class Settled:

@@ -190,7 +190,9 @@ class _Socket:
             if told.seq is None:
                 await self._write_error(key, told.outcome)
                 return
-            await self._write({"type": "next", "id": key, "payload": result_of(told.outcome, self._request_id)})
+            json = told.json or orjson.dumps(result_of(told.outcome, self._request_id))
+            text = b'{"type":"next","id":%b,"payload":%b}' % (orjson.dumps(key), json)
+            await self._send({"type": "websocket.send", "text": text.decode()})
 
     async def _write_error(self, key: str, outcome: Outcome) -> None:
         await self._write({"type": "error", "id": key, "payload": [entry_of(problem, self._request_id) for problem in outcome.errors]})

@@ -42,37 +42,28 @@ def last_event(header: str | None) -> int | None:
 async def send_once(body: dict[str, Any], headers: Mapping[str, str], send: Send) -> None:
     """The one answer of a query or a mutation."""
     await _begin(send, headers)
-    await _write(send, _next(None, body) + COMPLETE, more=False)
+    await _write(send, _next(None, orjson.dumps(body)) + COMPLETE, more=False)
 
 
 async def send_events(stream: Stream, request_id: str, receive: Receive, send: Send) -> None:
     """The events of a subscription, until it ends or the client goes."""
-    telling = asyncio.create_task(_tell(stream, request_id, send))
+    # One task beside this one, since thousands of streams are open at once.
     leaving = asyncio.create_task(gone(receive))
+    leaving.add_done_callback(lambda _: stream.leave())
     try:
-        await asyncio.wait((telling, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await _begin(send, rate_headers(stream.charge))
+        await _write(send, NOTHING)
+        while not stream.ended:
+            told = await stream.next(KEEP_ALIVE_SECONDS)
+            if told is not None:
+                await _write(send, _next(told.seq, told.json or orjson.dumps(result_of(told.outcome, request_id))))
+            elif not stream.ended:
+                await _write(send, NOTHING)
+        await _write(send, COMPLETE, more=False)
     finally:
         stream.close()
-        for task in (telling, leaving):
-            task.cancel()
+        leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
-        await asyncio.gather(telling, return_exceptions=True)
-    if not telling.cancelled() and (error := telling.exception()) is not None:
-        raise error
-
-
-async def _tell(stream: Stream, request_id: str, send: Send) -> None:
-    await _begin(send, rate_headers(stream.charge))
-    await _write(send, NOTHING)
-    while True:
-        told = await stream.next(KEEP_ALIVE_SECONDS)
-        if told is not None:
-            await _write(send, _next(told.seq, result_of(told.outcome, request_id)))
-        elif not stream.ended:
-            await _write(send, NOTHING)
-        if stream.ended:
-            break
-    await _write(send, COMPLETE, more=False)
 
 
 async def _begin(send: Send, headers: Mapping[str, str]) -> None:
@@ -84,7 +75,7 @@ async def _write(send: Send, data: bytes, *, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": more})
 
 
-def _next(seq: int | None, body: dict[str, Any]) -> bytes:
+def _next(seq: int | None, body: bytes) -> bytes:
     # JSON has no line breaks outside its texts, and there they are escaped.
     mark = b"" if seq is None else b"id: %d\n" % seq
-    return b"event: next\n" + mark + b"data: " + orjson.dumps(body) + b"\n\n"
+    return b"event: next\n" + mark + b"data: " + body + b"\n\n"

@@ -1,7 +1,7 @@
 """Runs a subscription: finds what it wants, then answers its selection for each event, by the graph's own execution.
 
-Every event is answered in a session of its own, as a query of that moment would be: who may not call any more gets an end, and what the
-viewer may not see then is left out. Those who ask the same by the same token share the answer.
+Every event is answered as a query of that moment would be (`graph/telling.py`): who may not call any more gets an end, and what the
+viewer may not see then is left out.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 from graphql import (
-    ExecutionResult,
     Executor,
     FieldNode,
     FragmentDefinitionNode,
@@ -19,68 +18,69 @@ from graphql import (
     VariableNode,
     Visitor,
     create_source_event_stream,
-    execute,
     visit,
 )
 
 from graph import execute as running
 from graph.context import Context
-from graph.errors import BadRequest, Code, LimitExceeded, Unauthenticated, Unavailable
+from graph.errors import BadRequest, Code, LimitExceeded, Unauthenticated
 from graph.execute import Graph, authenticate
-from graph.filling import Filler, may_wait
-from graph.live import SHARED_SECONDS, End, Follower, Place, Wanted
+from graph.filling import may_wait
+from graph.live import End, Follower, Live, Place, Wanted
 from graph.operations import NOT_STORABLE, Allowed, Prepared, all_storable
 from graph.outcomes import Outcome, Problem, known, of_graphql, problem_of
 from graph.rates import Charge
-from graph.rules import following
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.settled import Change, changes_after
+from graph.telling import LIVE_SECONDS, Operation, Round
 from graph.transaction import session_for
 
 PAGE = 100
 """So many events of the past are read at once."""
+QUIETLY = (End.STOPPING, End.LEFT)
 TOO_SLOW = "You read more slowly than things happen, so this stream ends. Subscribe again with the last `seq` as `afterSeq`."
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The answer to one event; `seq` is its sequence number, None for an error that ends the stream."""
+    """The answer to one event; `seq` is its sequence number, None for an error that ends the stream. `json` is the outcome as JSON,
+    where many are told the same."""
 
     seq: int | None
     outcome: Outcome
+    json: bytes | None = None
 
 
 class Stream:
     """An open subscription. `next` gives what there is to tell; it must be closed. `charge` is what it cost to open."""
 
     __slots__ = (
-        "_credential",
         "_ended",
         "_follower",
         "_graph",
-        "_hangs_on",
+        "_is_behind",
+        "_operation",
         "_past",
         "_place",
         "_position",
-        "_prepared",
         "_request_id",
-        "_variables",
         "charge",
     )
 
     def __init__(self, graph: Graph, prepared: Prepared, variables: dict[str, Any], credential: str, request_id: str, wanted: Wanted):
         self._graph = graph
-        self._prepared = prepared
-        self._variables = variables
-        self._hangs_on = _hangs_on(prepared, variables)
-        self._credential = credential
+        live = graph.services.live
+        operation = Operation(prepared, variables, _hangs_on(prepared, variables))
+        # Those who ask the same share it.
+        self._operation: Operation = live.operations.setdefault(operation.key, operation)
         self._request_id = request_id
         self._follower = Follower(wanted)
-        self._past: deque[Change] | None = deque()
+        self._past: deque[Change] | None = None
+        self._is_behind = True
         self._position = 0
         self._ended = False
         self.charge: Charge | None = None
-        self._place: Place = graph.services.live.take(credential, self._follower.end)
+        self._place: Place = live.take(credential, self._follower.end)
 
     async def begin(self) -> None:
         """Raises Unavailable."""
@@ -105,16 +105,21 @@ class Stream:
                     return None
                 if isinstance(found, End):
                     return self._told_end(found)
-                outcome = await self._shared(found)
+                answer = await self._round(found).answer(found, self._operation, self._place.digest, self._request_id)
             except Exception as error:
                 # The event was not told, so whoever resumes gets it then.
                 self.close()
                 return Told(None, Outcome(None, [problem_of(known(error, self._request_id))]))
             if self._follower.ended not in (None, End.STOPPING):
+                # Nothing more is told but the end.
                 continue
-            if outcome is not None:
-                return Told(found.seq, outcome)
+            if answer is not None:
+                return Told(found.seq, answer.outcome, answer.json)
         return None
+
+    def leave(self) -> None:
+        """Ends the wait of whoever waits for what is next: nobody hears it any more."""
+        self._follower.end(End.LEFT)
 
     def close(self) -> None:
         self._ended = True
@@ -124,13 +129,13 @@ class Stream:
 
     def _told_end(self, why: End) -> Told | None:
         self.close()
-        if why is End.STOPPING:
+        if why in QUIETLY:
             return None
         error = LimitExceeded(TOO_SLOW) if why is End.SLOW else Unauthenticated()
         return Told(None, Outcome(None, [problem_of(error)]))
 
     async def _next(self, seconds: float | None) -> Change | End | None:
-        while self._past is not None:
+        while self._is_behind:
             if self._follower.ended is not None:
                 return self._follower.ended
             while self._past:
@@ -154,78 +159,47 @@ class Stream:
             self._follow()
 
     def _follow(self) -> None:
-        self._past = None
+        self._past, self._is_behind = None, False
         self._graph.services.live.follow(self._follower, self._position)
 
-    async def _shared(self, change: Change) -> Outcome | None:
-        shared = self._graph.services.live.shared
-        key = (change.seq, id(self._prepared), self._hangs_on, self._credential)
-        found = shared.get(key)
-        if found is None:
-            task = asyncio.ensure_future(self._answer(change))
-            # With the operation, so that no other has its id meanwhile.
-            found = shared[key] = (task, self._prepared)
-            task.add_done_callback(lambda done: _forget_later(shared, key, done))
-        return await asyncio.shield(found[0])
-
-    async def _answer(self, change: Change) -> Outcome | None:
-        """The answer of now; None where the viewer does not see what has changed. Raises Unauthenticated, LimitExceeded, Unavailable."""
-        services = self._graph.services
-        try:
-            async with (
-                services.live.running,
-                asyncio.timeout(running.SECONDS) as limit,
-                session_for(services.database, writing=False) as session,
-            ):
-                viewer = await authenticate(session, self._credential)
-                if viewer is None:
-                    raise Unauthenticated
-                context = Context(services, session, viewer, self._request_id)
-                if not await following.is_told(context, change):
-                    return None
-                result: Any = execute(
-                    SCHEMA,
-                    self._prepared.document,
-                    root_value=change,
-                    context_value=context,
-                    variable_values=self._variables,
-                    operation_name=self._prepared.name,
-                    executor_class=Filler,
-                    is_awaitable=may_wait,
-                )
-                result = result if isinstance(result, ExecutionResult) else await result
-                problems = [of_graphql(error, self._request_id) for error in result.errors or ()]
-                return Outcome(result.data, problems, viewer.id)
-        except TimeoutError:
-            if limit.expired():
-                raise LimitExceeded(f"An event took longer than {running.SECONDS:.0f} s. Ask for less of each.") from None
-            raise Unavailable from None
+    def _round(self, change: Change) -> Round:
+        live = self._graph.services.live
+        found: Round | None = live.round
+        if found is None or not found.serves(change):
+            found = live.round = Round(self._graph.services)
+            asyncio.get_running_loop().call_later(LIVE_SECONDS, _forget, live, found)
+        return found
 
 
-def _forget_later(shared: dict[Any, Any], key: Any, done: "asyncio.Future[Any]") -> None:
-    if not done.cancelled():
-        done.exception()
-    asyncio.get_running_loop().call_later(SHARED_SECONDS, shared.pop, key, None)
+def _forget(live: Live, over: Round) -> None:
+    if live.round is over:
+        live.round = None
+
+
+class _Used(Visitor):
+    """Gathers the names of the variables that stand in what it visits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def enter_variable(self, node: VariableNode, *_: Any) -> None:
+        self.names.add(node.name.value)
 
 
 def _hangs_on(prepared: Prepared, variables: dict[str, Any]) -> bytes:
     """The variables that an answer hangs on: all but those that only the arguments of the root field use, as `afterSeq` does."""
-    names: set[str] = set()
-
-    class Used(Visitor):
-        def enter_variable(self, node: VariableNode, *_: Any) -> None:
-            names.add(node.name.value)
-
+    used = _Used()
     for node in prepared.document.definitions:
         if isinstance(node, FragmentDefinitionNode):
-            visit(node, Used())
+            visit(node, used)
         elif isinstance(node, OperationDefinitionNode):
             if prepared.root is None:
                 return _spelled(variables)
             root = node.selection_set.selections[0]
             if isinstance(root, FieldNode) and root.selection_set is not None:
-                visit(root.selection_set, Used())
-    return _spelled({name: value for name, value in variables.items() if name in names})
+                visit(root.selection_set, used)
+    return _spelled({name: value for name, value in variables.items() if name in used.names})
 
 
 def _spelled(variables: dict[str, Any]) -> bytes:

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from graph.execute import Graph, Outcome
+from graph.execute import Graph
+from graph.outcomes import Outcome
 from graph.subscribing import Stream, subscribe
 from storage import tables
 from tests.make import token_of

@@ -44,6 +44,12 @@ async def wanted(
     )
 
 
+def share(context: Context) -> None:
+    """Has the context load, once for all who listen by it, what everybody is shown alike."""
+    for table in (tables.Project, tables.Build, tables.MergeRequest, tables.User, tables.Namespace, tables.Runner):
+        context.rows_by_id(table)
+
+
 async def is_told(context: Context, change: Change) -> bool:
     """Whether the viewer hears of a change: what has changed is still there, and the viewer sees it now."""
     subject = await _subject(context, change)

@@ -88,6 +88,10 @@ class Rule:
     switch: str | None = None
 
 
+PROJECT_LEVELS = "project levels"
+"""The name of the loader."""
+USERS_AT_ONCE = 500
+
 TRACKING = ("issues_enabled", "merge_requests_enabled")
 """What labels and milestones are for: they go only where both are switched off."""
 
@@ -162,6 +166,12 @@ async def require(context: Context, action: Action, subject: Any = None) -> None
 
 
 async def may(context: Context, action: Action, subject: Any = None) -> bool:
+    allowed = await _may(context.plain, action, subject)
+    context.decided(action, subject, allowed)
+    return allowed
+
+
+async def _may(context: Context, action: Action, subject: Any) -> bool:
     if context.machine_or_none is not None:
         return action in MACHINE_ACTIONS and isinstance(subject, tables.Build) and context.machine_or_none.has(subject)
     viewer = context.viewer
@@ -268,6 +278,53 @@ async def acting(context: Context, users: Collection[tables.User], project_ids: 
     return contexts
 
 
+class _LevelsOf:
+    """The levels of one user, of a loader that has those of many, by (user id, project id)."""
+
+    __slots__ = ("_levels", "_user_id")
+
+    def __init__(self, user_id: int, levels: Loader[tuple[int, int], int]) -> None:
+        self._user_id = user_id
+        self._levels = levels
+
+    async def get(self, project_id: int) -> int | None:
+        return await self._levels.get((self._user_id, project_id))
+
+    async def get_many(self, project_ids: Collection[int]) -> dict[int, int | None]:
+        found = await self._levels.get_many([(self._user_id, key) for key in project_ids])
+        return {key: level for (_, key), level in found.items()}
+
+
+def levels_of_many(context: Context) -> Loader[tuple[int, int], int]:
+    """The loader of the levels that users have in projects, by (user id, project id): a statement for USERS_AT_ONCE of them."""
+
+    async def fetch(keys: list[tuple[int, int]]) -> dict[tuple[int, int], int]:
+        user_ids, project_ids = sorted({key for key, _ in keys}), sorted({key for _, key in keys})
+        found: dict[tuple[int, int], int] = {}
+        for start in range(0, len(user_ids), USERS_AT_ONCE):
+            rows = await context.tuples(members.levels_of_users(user_ids[start : start + USERS_AT_ONCE], project_ids))
+            found.update({(user_id, project_id): level for user_id, project_id, level in rows})
+        return found
+
+    return Loader(fetch)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """As much of a user as the rules look at."""
+
+    id: int
+    admin: bool
+    can_create_group: bool
+
+
+def listening(context: Context, listener: Listener, levels: Loader[tuple[int, int], int]) -> Context:
+    """The context as it would be this user's, one of many who ask what they may: what it has loaded by now is theirs as well."""
+    loaders: dict[Hashable, Any] = {**context.loaders, PROJECT_LEVELS: _LevelsOf(listener.id, levels)}
+    viewer: Any = listener
+    return replace(context, viewer_or_none=viewer, loaders=loaders)
+
+
 def visible_projects(context: Context) -> list[Any]:
     """The SQL conditions on `Project` for lists that span projects."""
     return [] if context.viewer.admin else [members.visible_projects(context.viewer.id)]
@@ -292,7 +349,7 @@ def _project_levels(context: Context) -> Loader[int, int]:
     async def fetch(ids: list[int]) -> Mapping[int, int]:
         return dict(map(tuple, await context.tuples(members.LEVELS_IN_PROJECTS, user_id=context.viewer.id, project_ids=ids)))
 
-    return context.loader("project levels", fetch)
+    return context.loader(PROJECT_LEVELS, fetch)
 
 
 def _seen_groups(context: Context) -> Loader[int, bool]:

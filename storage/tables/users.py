@@ -70,6 +70,14 @@ BY_TOKEN: Select[User, str] = (
 """The user of the token with the digest `digest`; made once, since every operation asks it."""
 
 
+def by_digests(digests: list[str]) -> Select[str, int, bool, bool]:
+    """(digest, user id, whether an administrator, whether allowed to create groups) of those of these digests that are of tokens by
+    which an active user may call now."""
+    active = col(User.state) == UserState.ACTIVE
+    statement = select(col(Token.digest), col(User.id), col(User.admin), col(User.can_create_group))
+    return statement.join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
+
+
 def good_digests(digests: list[str]) -> Select[str]:
     """Of these digests those of tokens by which an active user may call now."""
     active = col(User.state) == UserState.ACTIVE

@@ -1,0 +1,199 @@
+"""Answers what has changed for all who are told of it, each as a query of theirs would be answered at that moment.
+
+Who follows asks a round. It knows them by their tokens and what they may in a project by a statement for hundreds of them, both read
+after the change was; and one answer serves all for whom it would be the same (`graph/watched.py`). A round lives for a moment, in which
+it is asked about all changes that were read together.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+from graphql import ExecutionResult, execute
+
+from graph import execute as running
+from graph.answers import result_of
+from graph.context import Context, Services
+from graph.errors import LimitExceeded, Unauthenticated, Unavailable
+from graph.execute import viewer_of
+from graph.filling import Filler, may_wait
+from graph.loading import Loader
+from graph.operations import Prepared
+from graph.outcomes import Outcome, of_graphql
+from graph.rules import following, policy
+from graph.rules.policy import Listener
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+from graph.settled import Change
+from graph.transaction import session_for
+from graph.watched import Watched
+from storage.database import Database
+from storage.tables import users
+
+LIVE_SECONDS = 1.0
+"""So long a round is asked, and so old may be what it knows of a viewer when it is told that something has changed before."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Operation:
+    """What those who follow want to be told. Equal ones are answered alike; `hangs_on` spells the variables that make a difference."""
+
+    prepared: Prepared
+    variables: dict[str, Any]
+    hangs_on: bytes
+
+    @property
+    def key(self) -> tuple[int, bytes]:
+        return id(self.prepared), self.hangs_on
+
+
+class Answer:
+    """What some are told of a change. Its errors have the id of the request for which it was made, as the log has it."""
+
+    __slots__ = ("_context", "_json", "outcome")
+
+    def __init__(self, outcome: Outcome, context: Watched) -> None:
+        self.outcome = outcome
+        self._context = context
+        self._json: bytes | None = None
+
+    async def is_for(self, listener: Context) -> bool:
+        return await self._context.is_for(listener)
+
+    @property
+    def is_personal(self) -> bool:
+        return self._context.is_personal
+
+    @property
+    def json(self) -> bytes:
+        """As JSON, written once for all."""
+        if self._json is None:
+            self._json = orjson.dumps(result_of(self.outcome, self._context.request_id))
+        return self._json
+
+
+class Round:
+    """Those who are told of what was read before it began."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._began = time.monotonic()
+        briefly: Any = _Briefly(services.database)
+        self._ground = Context(services, briefly, None, "live")
+        self._listeners = Loader(self._admit)
+        self._levels = policy.levels_of_many(self._ground)
+        self._answers: dict[tuple[int, int, bytes], _Answers] = {}
+        following.share(self._ground)
+
+    def serves(self, change: Change) -> bool:
+        """Whether all that it knows is from after the change, and from this moment."""
+        return change.read_at <= self._began and time.monotonic() < self._began + LIVE_SECONDS
+
+    async def answer(self, change: Change, operation: Operation, digest: str, request_id: str) -> Answer | None:
+        """The answer to who calls with a token; None where they do not see what has changed. Raises Unauthenticated, LimitExceeded,
+        Unavailable."""
+        listener = await self._listeners.get(digest)
+        if listener is None:
+            raise Unauthenticated
+        if not await following.is_told(listener, change):
+            return None
+        key = (change.seq, *operation.key)
+        answers = self._answers.get(key)
+        if answers is None:
+            answers = self._answers[key] = _Answers(self._services, change, operation)
+        return await answers.of(listener, digest, request_id)
+
+    async def _admit(self, digests: Sequence[str]) -> Mapping[str, Context]:
+        found: dict[str, Context] = {}
+        for start in range(0, len(digests), policy.USERS_AT_ONCE):
+            rows = await self._ground.tuples(users.by_digests(list(digests[start : start + policy.USERS_AT_ONCE])))
+            found.update({digest: policy.listening(self._ground, Listener(*user), self._levels) for digest, *user in rows})
+        return found
+
+
+class _Answers:
+    """The answers to one change and one operation: few, or one for each viewer where it is personal."""
+
+    def __init__(self, services: Services, change: Change, operation: Operation) -> None:
+        self._services = services
+        self._change = change
+        self._operation = operation
+        self._made: list[Answer] = []
+        self._next: asyncio.Future[Answer] | None = None
+        self._personal: dict[int, asyncio.Future[Answer]] | None = None
+
+    async def of(self, listener: Context, digest: str, request_id: str) -> Answer:
+        looked = 0
+        while self._personal is None:
+            while looked < len(self._made):
+                looked += 1
+                if await self._made[looked - 1].is_for(listener):
+                    return self._made[looked - 1]
+            first = self._next is None
+            if self._next is None:
+                self._next = asyncio.ensure_future(self._run(listener, digest, request_id))
+                self._next.add_done_callback(partial(self._done, listener.viewer.id))
+            try:
+                await asyncio.shield(self._next)
+            except Unauthenticated:
+                # That was about who asked first.
+                if first:
+                    raise
+        own = self._personal.get(listener.viewer.id)
+        if own is None:
+            own = self._personal[listener.viewer.id] = asyncio.ensure_future(self._run(listener, digest, request_id))
+            own.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(own)
+
+    def _done(self, viewer_id: int, done: "asyncio.Future[Answer]") -> None:
+        self._next = None
+        if done.cancelled() or done.exception() is not None:
+            return
+        if done.result().is_personal:
+            self._personal = {viewer_id: done}
+        else:
+            self._made.append(done.result())
+
+    async def _run(self, listener: Context, digest: str, request_id: str) -> Answer:
+        services, prepared = self._services, self._operation.prepared
+        try:
+            async with (
+                services.live.running,
+                asyncio.timeout(running.SECONDS) as limit,
+                session_for(services.database, writing=False) as session,
+            ):
+                viewer = await viewer_of(session, digest)
+                if viewer is None:
+                    raise Unauthenticated
+                context = Watched(services, session, viewer, request_id, dict(listener.loaders))
+                result: Any = execute(
+                    SCHEMA,
+                    prepared.document,
+                    root_value=self._change,
+                    context_value=context,
+                    variable_values=self._operation.variables,
+                    operation_name=prepared.name,
+                    executor_class=Filler,
+                    is_awaitable=may_wait,
+                )
+                result = result if isinstance(result, ExecutionResult) else await result
+                problems = [of_graphql(error, request_id) for error in result.errors or ()]
+                return Answer(Outcome(result.data, problems), context)
+        except TimeoutError:
+            if limit.expired():
+                raise LimitExceeded(f"An event took longer than {running.SECONDS:.0f} s. Ask for less of each.") from None
+            raise Unavailable from None
+
+
+class _Briefly:
+    """What reads as a session does, but takes one for each statement alone, since nobody knows when the last of many has asked."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        async with self._database.reading() as session:
+            return await session.read(statement, values)

@@ -1,0 +1,49 @@
+"""On what of its viewer an answer hangs: so that one answer serves all for whom it would be the same.
+
+Whatever depends on who asks goes through `Context.viewer`, or through a decision of the policy. A watched context notes each decision,
+and that something looked at the viewer beside them. An answer that hangs on nothing but decisions is, word for word, the answer of
+everybody for whom these are decided alike: every step that led to it, and so every further decision, would have been the same.
+"""
+
+from typing import Any
+
+from graph.context import Context
+from graph.rules.policy import Action, may
+from storage import tables
+
+
+class Watched(Context):
+    """A context that notes what an answer hangs on."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self.is_personal = False
+        self._decisions: dict[tuple[Action, int], tuple[Action, Any, bool]] = {}
+        # By which the policy decides, so that its own looks at the viewer do not count.
+        self._plain = Context(*given, **named)
+        super().__init__(*given, **named)
+
+    @property
+    def viewer_or_none(self) -> tables.User | None:
+        self.is_personal = True
+        return self._viewer
+
+    @viewer_or_none.setter
+    def viewer_or_none(self, viewer: tables.User | None) -> None:
+        self._viewer = viewer
+
+    @property
+    def plain(self) -> Context:
+        return self._plain
+
+    def decided(self, action: str, subject: Any, allowed: bool) -> None:
+        # The subject is kept, so no other has its identity meanwhile.
+        self._decisions[Action(action), id(subject)] = Action(action), subject, allowed
+
+    async def is_for(self, other: Context) -> bool:
+        """Whether the viewer of another context would have been given the same."""
+        if self.is_personal or self.files:
+            return False
+        for action, subject, allowed in self._decisions.values():
+            if await may(other, action, subject) is not allowed:
+                return False
+        return True
