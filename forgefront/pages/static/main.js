@@ -46,6 +46,9 @@ const VIEWS = [
   [PROJECT, "project"],
   [`${PROJECT}/(?<section>commits|builds|merge_requests|issues)`, "project"],
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
+  [`${PROJECT}/merge_requests/(?<number>\\d+)`, "merge_request"],
+  [`${PROJECT}/builds/(?<number>\\d+)`, "build"],
+  [`${PROJECT}/commits?/(?<sha>[0-9a-f]{7,64})`, "commit"],
   [`${PROJECT}/milestones/(?<number>\\d+)`, "milestone"],
 ].map(([pattern, view]) => [new RegExp(`^${pattern}/?$`), view]);
 

@@ -1,0 +1,63 @@
+// What was said under something: the notes, the field for another, and the button that runs a change and says what was wrong with it.
+
+import { h } from "./dom.js";
+import { more } from "./parts.js";
+
+/**
+ * A list of what was said with its further pages, and `renew()`. `read(after)` gives a connection, `make` an element of a node.
+ * What further pages brought stays: then only a reload shows what is new.
+ */
+export async function discussion(read, make) {
+  const list = h("div.notes", { "aria-label": "What was said" });
+  let further = false;
+  const first = await read(null);
+  list.append(...first.nodes.map(make));
+  const next = more(first.pageInfo, async (after) => {
+    further = true;
+    const page = await read(after);
+    list.append(...page.nodes.map(make));
+    return page.pageInfo;
+  }, "Show more of what was said");
+  return {
+    element: [list, next],
+    async renew() {
+      if (!further) list.replaceChildren(...(await read(null)).nodes.map(make));
+    },
+  };
+}
+
+/** A field for a text; `send(text)` is what its button does, `also` are buttons beside it. */
+export function answer(send, done, also = []) {
+  const field = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Say something" });
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const submit = async (event) => {
+    event.preventDefault();
+    if (!field.value.trim()) return;
+    await attempt(wrong, [...event.target.elements], async () => {
+      await send(field.value);
+      field.value = "";
+      await done();
+    });
+  };
+  return h("form.stack", { onsubmit: submit }, field, wrong, h("div.actions", null, also, h("button.primary", null, "Comment")));
+}
+
+/** A button that runs `act`, once at a time; what goes wrong is said in `wrong`. */
+export function doing(kind, words, wrong, act) {
+  const button = h(kind, { type: "button", onclick: () => attempt(wrong, [button], act) }, words);
+  return button;
+}
+
+async function attempt(wrong, controls, act) {
+  wrong.hidden = true;
+  for (const each of controls) each.disabled = true;
+  try {
+    await act();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    wrong.textContent = error.message;
+    wrong.hidden = false;
+  } finally {
+    for (const each of controls) each.disabled = false;
+  }
+}

@@ -1,0 +1,152 @@
+// A build: how it stands, what it prints, what it left, and the buttons that run it again or stop it.
+
+import { address, outside } from "../address.js";
+import { doing } from "../discussion.js";
+import { h, replace } from "../dom.js";
+import { ago, badge, duration, icon, person, section, since, symbol, wordOf } from "../parts.js";
+import { coloured, output } from "../output.js";
+import { keepFocus, renewal } from "../renewing.js";
+import { buildRow, proposal, rows } from "../rows.js";
+import * as session from "../session.js";
+
+const FEW = 200;
+const MANY = 1000;
+const POLL = 2000;
+
+export async function open(page) {
+  const { path } = page.where;
+  const about = { path, id: Number(page.where.number) };
+  let lines = FEW;
+  const read = async (operation) => {
+    const { project } = await page.ask(operation, { ...about, lines });
+    if (!project?.build) throw page.missing("build");
+    return { ...project.build, project };
+  };
+
+  const [top, side, under] = [h("div.column"), h("div.column"), h("p.output-note")];
+  const printed = output();
+  let build = null;
+  const print = (trace) => {
+    printed.show(trace?.lines ?? []);
+    replace(under, trace ? amount(trace, lines) : "It has printed nothing, or that is not kept.",
+      trace && lines < MANY && trace.lines.length >= lines
+        ? h("button.quiet-button", { type: "button", onclick: () => ((lines = MANY), soon()) }, `Show ${MANY} lines`)
+        : null);
+    printed.element.hidden = !trace?.lines.length;
+  };
+  const show = () => {
+    keepFocus(top, () => replace(top, above(page, build, act)));
+    keepFocus(side, () => replace(side, beside(build)));
+    print(build.trace);
+  };
+  const soon = renewal(page, async () => {
+    build = await read("Build");
+    show();
+  });
+  const act = async (operation) => {
+    await page.change(operation, about);
+    soon();
+  };
+
+  await page.follow("Changed", { path }, {
+    event({ buildChanged: { build: changed, to } }) {
+      if (changed.databaseId === about.id) page.say(`The build is ${wordOf(to)}.`);
+      if (!build || changed.databaseId === about.id || build.pipeline?.builds.nodes.some((each) => each.databaseId === changed.databaseId)) soon();
+    },
+    gap: soon,
+  });
+  build = await read("Build");
+  page.title(`${build.name} #${build.databaseId}`, [[build.project.name, address(build.project.fullPath)], ["builds", address(build.project.fullPath, "builds")]]);
+  show();
+  page.show(h("div.columns", null, h("div.column", null, top, section("Output", null, printed.element, under)), side));
+  print(build.trace);
+  if (build.trace) requestAnimationFrame(() => print(build.trace));
+  watch(page, async () => {
+    if (build.status !== "RUNNING") return;
+    const now = await read("Output");
+    print(now.trace);
+    if (now.status !== build.status) soon();
+  });
+}
+
+/** Runs `look` every now and then while the page is open and seen. Output is no event: it would be one for every line. */
+function watch(page, look) {
+  const timer = setInterval(() => document.hidden || look().catch(() => {}), POLL);
+  page.signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+const amount = ({ lines, totalBytes }, asked) => `${lines.length < asked ? "All" : `The last ${lines.length}`} lines of ${size(totalBytes)}.`;
+
+const UNITS = ["bytes", "kB", "MB", "GB"];
+
+function size(bytes) {
+  let [number, unit] = [Number(bytes), 0];
+  while (number >= 1000 && unit < UNITS.length - 1) [number, unit] = [number / 1000, unit + 1];
+  return `${unit ? number.toFixed(1) : number} ${UNITS[unit]}`;
+}
+
+function above(page, build, act) {
+  const { project: { fullPath: path }, viewerCan: can } = build;
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  return h("header.head", null,
+    h("div.head-line", null,
+      h("h1", null, build.name, " ", h("span.quiet", null, `#${build.databaseId}`)),
+      h("div.actions", null,
+        can.retry ? doing("button", "Run again", wrong, () => act("Retry")) : null,
+        can.cancel ? doing("button", "Cancel", wrong, () => act("Cancel")) : null,
+        can.erase && (build.trace || build.artifact)
+          ? doing("button", "Erase", wrong, () => confirm("Erase what it printed and left? That cannot be undone.") && act("Erase"))
+          : null)),
+    wrong,
+    h("div.facts", null,
+      badge(build.status), build.allowFailure && build.status === "FAILED" ? h("span.tag", null, "allowed to fail") : null,
+      h("span", null, build.stage),
+      h("span.ref", null, icon("branch"), build.ref),
+      build.commit ? h("a", { href: address(path, "commit", build.commit.oid) }, h("code", null, build.commit.shortOid), ` ${build.commit.title}`) : null,
+      build.mergeRequest ? proposal(build.mergeRequest) : null,
+      ago(build.finishedAt ?? build.startedAt ?? build.createdAt)),
+    build.description ? h("p", null, build.description) : null,
+    build.artifact ? download(page, build.artifact) : null);
+}
+
+function beside(build) {
+  const { project: { fullPath: path } } = build;
+  const ran = build.status === "RUNNING" && build.startedAt ? since(build.startedAt) : build.durationSeconds === null ? null : duration(build.durationSeconds);
+  const facts = [
+    ["Ran for", ran],
+    ["Waited for", build.queuedSeconds === null ? null : duration(build.queuedSeconds)],
+    ["By", build.user ? person(build.user) : null],
+    ["Runner", build.runner?.description ?? null],
+    ["Attempt", build.attempt > 1 ? String(build.attempt) : null],
+    ["Coverage", build.coverage === null ? null : `${build.coverage} %`],
+    ["Erased", build.erasedAt ? ago(build.erasedAt) : null],
+    ["Elsewhere", build.targetUrl && outside(build.targetUrl) ? h("a", { href: outside(build.targetUrl), rel: "noopener noreferrer" }, "where it ran") : null],
+  ].filter(([, value]) => value !== null);
+  const others = (build.pipeline?.builds.nodes ?? []).filter((each) => each.databaseId !== build.databaseId);
+  const earlier = build.attempts.nodes.filter((each) => each.attempt !== build.attempt);
+  return [
+    h("dl.table.card", null, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
+    earlier.length ? section("Earlier attempts", null, h("ol.attempts", null, earlier.map(attempt))) : null,
+    others.length ? section("Built with it", null, rows(others, buildRow(path), "")) : null,
+  ];
+}
+
+const attempt = ({ attempt: number, status, createdAt, finishedAt, durationSeconds, trace }) =>
+  h("li", null, h("details.card", null,
+    h("summary", null, symbol(status), ` Attempt ${number} `, h("span.quiet", null, ago(finishedAt ?? createdAt), durationSeconds === null ? null : `, ${duration(durationSeconds)}`)),
+    trace?.lines.length ? h("pre.output", { tabindex: 0 }, h("code", null, trace.lines.map((line) => [coloured(line), "\n"]))) : h("p.quiet", null, "What it printed is not kept.")));
+
+/** A link could not send the token, so the file is fetched and then saved. */
+function download(page, { filename, size: bytes, downloadUrl }) {
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const button = doing("button", `Download ${filename} (${size(bytes)})`, wrong, async () => {
+    const response = await fetch(new URL(downloadUrl).pathname, { headers: { "PRIVATE-TOKEN": session.token() }, signal: page.signal, credentials: "omit" });
+    if (!response.ok) throw new Error(`The file could not be read (${response.status}).`);
+    const url = URL.createObjectURL(await response.blob());
+    const link = h("a", { download: filename });
+    link.href = url;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 60_000);
+  });
+  return h("div.stack", null, h("div.actions.start", null, button), wrong);
+}

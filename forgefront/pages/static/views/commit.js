@@ -1,0 +1,102 @@
+// A commit: its message, what it changed, what its builds and other checks said, the merge requests that bring it.
+
+import { address, outside } from "../address.js";
+import { changes } from "../diff.js";
+import { answer, discussion } from "../discussion.js";
+import { h, replace } from "../dom.js";
+import { ago, badge, code, icon, lasted, person, prose, section, symbol, wordOf } from "../parts.js";
+import { keepFocus, renewal } from "../renewing.js";
+import { buildRow, mergeRequestRow, rows } from "../rows.js";
+
+export async function open(page) {
+  const { path, sha } = page.where;
+  const about = { path, rev: sha };
+  const read = async (operation, variables = {}) => {
+    const { project } = await page.ask(operation, { ...about, ...variables });
+    if (!project?.commit) throw page.missing("commit");
+    return { ...project.commit, project };
+  };
+
+  const [top, side, said, files] = [h("div.column"), h("div.column"), h("div"), h("div")];
+  let commit = null;
+  const show = () => {
+    keepFocus(top, () => replace(top, above(commit)));
+    keepFocus(side, () => replace(side, beside(commit)));
+  };
+  const soon = renewal(page, async () => {
+    commit = await read("Commit");
+    show();
+  });
+  await page.follow("Built", { path }, {
+    event({ buildChanged: { build, to } }) {
+      if (commit && build.sha !== commit.oid) return;
+      page.say(`${build.name}: ${wordOf(to)}.`);
+      soon();
+    },
+    gap: soon,
+  });
+  commit = await read("Commit");
+  page.title(`${commit.title} · ${commit.shortOid}`, [[commit.project.name, address(commit.project.fullPath)], ["commits", address(commit.project.fullPath, "commits")]]);
+  show();
+  replace(files, h("p.quiet", null, "Reading the files…"));
+  page.show(h("div.columns", null, h("div.column", null, top, section("Changes", null, files), section("Comments", null, said)), side));
+
+  const unless = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));
+  await Promise.all([
+    (async () => replace(files, changes((await read("Changes")).diff)))().catch(unless(files)),
+    (async () => {
+      const talk = await discussion(async (after) => (await read("Notes", { after })).comments, comment);
+      replace(said, talk.element, commit.viewerCan.comment ? answer((note) => page.change("Comment", { ...about, note }), () => talk.renew()) : null);
+    })().catch(unless(said)),
+  ]);
+}
+
+function above(commit) {
+  const { project: { fullPath: path } } = commit;
+  // The title is the first line of the message, or the start of it.
+  const rest = commit.message.slice(commit.message.indexOf("\n") + 1 || commit.message.length).trim();
+  const other = commit.committerName !== commit.authorName;
+  return [
+    h("header.head", null,
+      h("h1", null, commit.title),
+      h("div.facts", null,
+        commit.rollup.state === "NONE" ? null : badge(commit.rollup.state),
+        person(commit.author, commit.author?.name ?? commit.authorName), ago(commit.authoredAt),
+        other ? h("span", null, `committed by ${commit.committerName} `, ago(commit.committedAt)) : null,
+        h("span", null, code(commit.oid)),
+        commit.parentOids.length
+          ? h("span", null, commit.parentOids.length === 1 ? "after " : "joins ", commit.parentOids.map((oid, at) => [at ? " and " : null, h("a", { href: address(path, "commit", oid) }, code(oid.slice(0, 8)))]))
+          : h("span", null, "the first commit"))),
+    rest ? h("div.card", null, prose(rest)) : null,
+    commit.pipelines.nodes.filter(({ error }) => error).map(({ ref, error }) =>
+      h("div.wrong", null, h("strong", null, `The build file cannot be read on ${ref}`), error.split("\n").map((line) => h("p", null, line)))),
+  ];
+}
+
+function beside(commit) {
+  const { rollup, builds, statuses, mergeRequests, pipelines, project: { fullPath: path } } = commit;
+  const skipped = pipelines.nodes.some((each) => each.skipped);
+  const issues = new Map(mergeRequests.nodes.flatMap((request) => request.closesIssues.nodes).map((issue) => [`${issue.project.fullPath}#${issue.iid}`, issue]));
+  return [
+    section("Builds", rollup.state === "NONE" ? null : h("span.part-side", null, rollup.coverage === null ? null : h("span.quiet", null, `${rollup.coverage} % covered`), lasted(rollup)),
+      rows(builds.nodes, buildRow(path), skipped ? "Its message asked for no builds." : "It was not built.")),
+    statuses.nodes.length ? section("Other checks", null, h("ol.rows", null, statuses.nodes.map(status))) : null,
+    mergeRequests.nodes.length ? section("Merge requests", null, rows(mergeRequests.nodes, (request) => mergeRequestRow(request.project.fullPath)(request), "")) : null,
+    issues.size ? section("Issues they close", null, h("ol.rows", { "data-walk": true }, [...issues.values()].map(issue))) : null,
+  ];
+}
+
+const status = ({ name, status: state, description, targetUrl, ref, createdAt, finishedAt }) =>
+  h("li.row", { "data-box": true }, symbol(state),
+    h("p.row-title", null, targetUrl && outside(targetUrl) ? h("a", { href: outside(targetUrl), rel: "noopener noreferrer" }, name) : name),
+    h("span.row-side", null, ago(finishedAt ?? createdAt)),
+    h("p.row-meta", null, description ? h("span", null, description) : null, ref ? h("span.ref", null, icon("branch"), ref) : null));
+
+const issue = ({ iid, title, state, project }) =>
+  h("li.row", { "data-box": true }, symbol(state),
+    h("p.row-title", null, h("a", { href: address(project.fullPath, "issues", iid), "data-item": true }, title)),
+    h("span.row-side", null, `#${iid}`));
+
+const comment = ({ note, path, line, createdAt, author }) =>
+  h("article.note.card", null,
+    h("header", null, person(author), ago(createdAt), path ? code(line ? `${path}:${line}` : path) : null), prose(note));

@@ -1,0 +1,166 @@
+// A merge request: whether it can be merged, what it brings, what its builds say, what was said of it.
+
+import { address } from "../address.js";
+import { changes, counted } from "../diff.js";
+import { answer, discussion, doing } from "../discussion.js";
+import { h, replace } from "../dom.js";
+import { ago, badge, icon, lasted, more, person, prose, section, wordOf } from "../parts.js";
+import { keepFocus, renewal } from "../renewing.js";
+import { buildRow, commitRow, issueRow, label, rows } from "../rows.js";
+import { note } from "./issue.js";
+
+export async function open(page) {
+  const { path } = page.where;
+  const iid = Number(page.where.number);
+  const about = { path, iid };
+  const read = async (operation, variables = {}) => {
+    const { project } = await page.ask(operation, { ...about, ...variables });
+    if (!project?.mergeRequest) throw page.missing("merge request");
+    return operation === "MergeRequest" ? { ...project.mergeRequest, project } : project.mergeRequest;
+  };
+
+  const [top, side, said, files] = [h("div.column"), h("div.column"), h("div"), h("div")];
+  let request = null;
+  let talk = null;
+  const soon = renewal(page, async () => {
+    const before = request.headCommit?.oid;
+    request = await read("MergeRequest");
+    keepFocus(top, () => replace(top, above(page, request, act)));
+    keepFocus(side, () => replace(side, beside(request, read)));
+    if (request.headCommit?.oid !== before) await showChanges();
+    await talk?.renew();
+  });
+  await Promise.all([
+    page.follow("Changed", { path }, {
+      event({ mergeRequestChanged: { mergeRequest, to } }) {
+        if (mergeRequest.iid !== iid) return;
+        if (request && to !== request.state) page.say(`The merge request is ${wordOf(to)}.`);
+        soon();
+      },
+      gap: soon,
+    }),
+    page.follow("Built", { path }, {
+      event({ buildChanged: { build, to } }) {
+        if (!request || build.sha !== request.headCommit?.oid) return;
+        page.say(`${build.name}: ${wordOf(to)}.`);
+        soon();
+      },
+      gap: soon,
+    }),
+  ]);
+
+  const act = async (operation, variables) => {
+    await page.change(operation, { ...about, ...variables });
+    soon();
+  };
+  const showChanges = async () => replace(files, changes((await read("Changes")).changes));
+
+  request = await read("MergeRequest");
+  const { project } = request;
+  page.title(`!${iid} ${request.title}`, [[project.name, address(project.fullPath)], ["merge requests", address(project.fullPath, "merge_requests")]]);
+  replace(top, above(page, request, act));
+  replace(side, beside(request, read));
+  replace(files, h("p.quiet", null, "Reading the files…"));
+  page.show(
+    h("div.columns", null,
+      h("div.column", null, top, section("What was said", null, said), section("Changes", null, files)),
+      side));
+
+  const unless = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));
+  await Promise.all([
+    (async () => {
+      talk = await discussion(async (after) => (await read("Notes", { after })).notes, note);
+      const can = request.viewerCan;
+      replace(said, talk.element, can.comment ? answer((body) => page.change("Comment", { ...about, body }), () => talk.renew()) : null);
+    })().catch(unless(said)),
+    showChanges().catch(unless(files)),
+  ]);
+}
+
+// What it is, and whether it can be merged
+
+function above(page, request, act) {
+  const { project: { fullPath: path }, sourceProject } = request;
+  const fork = sourceProject && sourceProject.fullPath !== path ? `${sourceProject.fullPath}:` : "";
+  return [
+    h("header.head", null,
+      h("h1", null, request.title, " ", h("span.quiet", null, `!${request.iid}`)),
+      h("div.facts", null, badge(request.state), person(request.author),
+        h("span.ref", { title: "from and into" }, icon("branch"), `${fork}${request.sourceBranch} → ${request.targetBranch}`),
+        ago(request.createdAt),
+        request.assignee ? h("span", null, "for ", person(request.assignee)) : null,
+        request.milestone ? h("a", { href: address(path, "milestones", request.milestone.iid) }, request.milestone.title) : null,
+        request.labelNodes.map(label),
+        request.diffStat ? counted(request.diffStat) : null)),
+    standing(page, request, act),
+    request.description?.trim() ? h("div.card", null, prose(request.description)) : null,
+  ];
+}
+
+const BLOCKERS = {
+  CONFLICT: ({ targetBranch }) => `It conflicts with ${targetBranch}: merge ${targetBranch} into the branch, or rebase it.`,
+  NO_COMMITS: ({ targetBranch }) => `It brings nothing that ${targetBranch} does not have.`,
+  WORK_IN_PROGRESS: () => "Its title says that it is work in progress.",
+  BUILD_RUNNING: () => "Builds of its newest commit have not ended.",
+  BUILD_FAILED: () => "Builds of its newest commit failed.",
+  NO_PERMISSION: ({ targetBranch }) => `You may not merge into ${targetBranch}.`,
+};
+
+function standing(page, request, act) {
+  const { state, blockers, headCommit, viewerCan: can, project: { fullPath: path } } = request;
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  if (state === "MERGED")
+    return h("div.verdict", { "data-state": "MERGED" }, badge("MERGED"),
+      h("p", null, request.mergedBy ? ["by ", person(request.mergedBy), " "] : null, request.mergedAt ? ago(request.mergedAt) : null,
+        request.mergeCommit ? [" as ", h("a", { href: address(path, "commit", request.mergeCommit.oid) }, h("code", null, request.mergeCommit.shortOid))] : null));
+  if (state === "CLOSED")
+    return h("div.verdict", { "data-state": "CLOSED" }, badge("CLOSED"), h("p", null, request.closedAt ? ago(request.closedAt) : null), wrong,
+      can.update ? h("div.actions", null, doing("button", "Open again", wrong, () => act("Change", { event: "REOPEN" }))) : null);
+
+  const only = (word) => blockers.length === 1 && blockers[0] === word;
+  const remove = h("input", { type: "checkbox", id: "remove" });
+  const accept = (whenBuilt) => () => act("Accept", { sha: headCommit.oid, whenBuilt, remove: remove.checked });
+  const buttons = [];
+  if (can.merge && headCommit) {
+    if (!blockers.length) buttons.push(doing("button.primary", "Merge", wrong, accept(false)));
+    else if (only("BUILD_RUNNING") && !request.mergeWhenBuildSucceeds) buttons.push(doing("button.primary", "Merge when the builds pass", wrong, accept(true)));
+    else if (only("BUILD_FAILED")) buttons.push(doing("button", "Merge all the same", wrong, accept(false)));
+  }
+  const merging = buttons.length > 0;
+  if (can.cancelMerge) buttons.push(doing("button", "Do not merge by itself", wrong, () => act("CancelAutomatic")));
+  if (can.update) buttons.push(doing("button", "Close", wrong, () => act("Change", { event: "CLOSE" })));
+  const removable = merging && request.sourceBranch !== request.sourceProject?.defaultBranch;
+  return h("div.verdict", { "data-state": blockers.length ? (only("BUILD_RUNNING") ? "RUNNING" : "FAILED") : "SUCCESS" },
+    request.mergeWhenBuildSucceeds ? h("p", null, h("strong", null, "It is merged by itself when its builds pass.")) : null,
+    blockers.length
+      ? h("ul.blockers", { "aria-label": "What stands in the way" }, blockers.map((each) => h("li", null, BLOCKERS[each]?.(request) ?? each.toLowerCase())))
+      : h("p", null, h("strong", null, "It can be merged.")),
+    wrong,
+    removable ? h("label.check", { for: "remove" }, remove, `Delete ${request.sourceBranch} then`) : null,
+    buttons.length ? h("div.actions", null, buttons) : null);
+}
+
+// What stands beside it
+
+function beside(request, read) {
+  const { headCommit, commits, closesIssues, project: { fullPath: path }, sourceProject } = request;
+  const rollup = headCommit?.rollup;
+  const from = sourceProject?.fullPath ?? path;
+  return [
+    headCommit
+      ? section("Builds", rollup && rollup.state !== "NONE" ? h("span.part-side", null, badge(rollup.state), lasted(rollup)) : null,
+          rows(headCommit.builds.nodes, buildRow(from), "Its newest commit was not built."))
+      : null,
+    section("Commits", null, commits ? commitList(commits, from, read) : h("p.quiet", null, "The repository cannot be read.")),
+    closesIssues.nodes.length ? section("Closes", null, rows(closesIssues.nodes, (issue) => issueRow(issue.project.fullPath)(issue), "")) : null,
+  ];
+}
+
+function commitList(commits, path, read) {
+  const list = rows(commits.nodes, commitRow(path), "It brings no commits.");
+  return [list, more(commits.pageInfo, async (after) => {
+    const next = (await read("Commits", { after })).commits;
+    list.append(...next.nodes.map(commitRow(path)));
+    return next.pageInfo;
+  })];
+}
