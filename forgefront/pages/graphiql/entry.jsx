@@ -3,7 +3,7 @@ import { useMemo, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { GraphiQL, HISTORY_PLUGIN } from "graphiql";
 import { Examples } from "./examples.jsx";
-import { BASE, fetcherFor, keptToken, keepToken } from "./fetcher.js";
+import { BASE, fetcherFor, session } from "./fetcher.js";
 import "@graphiql/react/style.css";
 import "@graphiql/plugin-doc-explorer/style.css";
 import "@graphiql/plugin-history/style.css";
@@ -33,13 +33,16 @@ function ExamplesIcon() {
   );
 }
 
-function Page() {
-  const [token, setToken] = useState(keptToken);
+function Page({ session }) {
+  const [token, setToken] = useState(session.token() ?? "");
   const fetcher = useMemo(() => fetcherFor(token), [token]);
 
   function signIn(event) {
     event.preventDefault();
-    setToken(keepToken(new FormData(event.currentTarget).get("token").trim()));
+    const given = new FormData(event.currentTarget).get("token").trim();
+    if (given) session.begin(given, { stay: false, minutes: 0 });
+    else session.end();
+    setToken(given);
   }
 
   // Without a token nothing can be asked, so the schema is not asked for either; a new fetcher asks for it.
@@ -50,7 +53,7 @@ function Page() {
         <label htmlFor="token">Private token</label>
         <input id="token" name="token" type="password" autoComplete="off" spellCheck="false" defaultValue={token} required={!token} />
         <button>{token ? "Change" : "Sign in"}</button>
-        <span role="status">{token ? "It is sent as PRIVATE-TOKEN, and kept until this tab is closed." : "Paste a token to begin."}</span>
+        <span role="status">{token ? "It is sent as PRIVATE-TOKEN. Empty it to sign out." : "Paste a token to begin."}</span>
       </form>
       <GraphiQL
         fetcher={fetcher}
@@ -67,4 +70,4 @@ function Page() {
   );
 }
 
-createRoot(document.getElementById("graphiql")).render(<Page />);
+session.then((session) => createRoot(document.getElementById("graphiql")).render(<Page session={session} />));

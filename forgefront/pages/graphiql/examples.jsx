@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 import { pick, useGraphiQL, useGraphiQLActions } from "@graphiql/react";
 import { parse, print } from "graphql";
-import { ask, keptToken } from "./fetcher.js";
+import { ask, session } from "./fetcher.js";
 
 const DAYS = 24 * 60 * 60 * 1000;
 const PLACES = `query ExamplePlaces {
@@ -41,12 +41,13 @@ export function Examples() {
   const [project, setProject] = useState();
 
   useEffect(() => {
-    const token = keptToken();
-    if (!token) return;
-    ask(token, { query: PLACES })
-      .then((answer) => answer.json())
-      .then(({ data }) => setProject(data?.projects.nodes[0]))
-      .catch(() => {});
+    const find = async () => {
+      const token = (await session).token();
+      if (!token) return;
+      const { data } = await (await ask(token, { query: PLACES })).json();
+      setProject(data?.projects.nodes[0]);
+    };
+    find().catch(() => {});
   }, [fetcher]);
 
   function open({ text, variables }) {

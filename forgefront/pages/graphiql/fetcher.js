@@ -3,19 +3,10 @@ import { GraphQLError, getOperationAST } from "graphql";
 
 export const BASE = document.currentScript.src;
 const GRAPHQL = new URL("../../graphql", BASE);
-const KEY = "forgefront.token";
 const AGAIN_MS = 2000;
 
-export function keptToken() {
-  return sessionStorage.getItem(KEY) ?? "";
-}
-
-/** Keeps the token as the other pages do, for this tab alone; an empty one is forgotten. */
-export function keepToken(token) {
-  if (token) sessionStorage.setItem(KEY, token);
-  else sessionStorage.removeItem(KEY);
-  return token;
-}
+/** The session of the other pages, by their own script: who is signed in there is signed in here. */
+export const session = import(new URL("../pages/session.js", BASE));
 
 export async function ask(token, request, { headers, accept, signal } = {}) {
   return fetch(GRAPHQL, {

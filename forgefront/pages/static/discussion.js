@@ -39,7 +39,7 @@ export function answer(send, done, also = []) {
       await done();
     });
   };
-  return h("form.stack", { onsubmit: submit }, field, wrong, h("div.actions", null, also, h("button.primary", null, "Comment")));
+  return h("form.stack", { onsubmit: submit }, field, wrong, h("div.actions.start", null, also, h("button.primary", null, "Comment")));
 }
 
 /** A button that runs `act`, once at a time; what goes wrong is said in `wrong`. */

@@ -73,6 +73,8 @@ export function follow(view, operationName, variables, told, signal) {
     if (document.hidden) hiding = setTimeout(() => connection?.abort(), HIDDEN);
   };
   document.addEventListener("visibilitychange", look, { signal });
+  // A page that is left may be kept whole, with its connection, to be come back to; of those there are few.
+  addEventListener("pagehide", () => connection?.abort(), { signal });
   signal.addEventListener("abort", () => clearTimeout(hiding));
   if (session.token()) run();
   else opened();

@@ -7,23 +7,25 @@ const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "
 // eslint-disable-next-line no-control-regex
 const ESCAPE = /\x1b(?:\[([0-9;?]*)([A-Za-z])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>])/g;
 
-/** An element, and `show(lines)` that fills it. */
+/** An element, `show(lines)` that fills it, and `toEnd()`, for when it came to be seen. */
 export function output() {
   const text = h("code");
   const box = h("pre.output", { tabindex: 0, role: "log", "aria-live": "off", "aria-label": "What it printed" }, text);
-  const end = h("button.to-end", { type: "button", hidden: true, onclick: () => box.scrollTo(0, box.scrollHeight) }, "To the end");
+  const end = h("button.to-end", { type: "button", hidden: true, onclick: () => toEnd() }, "To the end");
+  const toEnd = () => box.scrollTo(0, box.scrollHeight);
   const atEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
   box.addEventListener("scroll", () => (end.hidden = atEnd()));
   let before = null;
   return {
     element: h("div.output-frame", null, box, end),
+    toEnd,
     show(lines) {
       const now = lines.join("\n");
       if (now === before) return;
       const following = before === null || atEnd();
       before = now;
       replace(text, lines.map((line) => h("span.output-line", null, coloured(line), "\n")));
-      if (following) box.scrollTo(0, box.scrollHeight);
+      if (following) toEnd();
       end.hidden = atEnd();
     },
   };

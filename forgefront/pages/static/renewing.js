@@ -20,6 +20,12 @@ export function renewal(page, renew) {
   return () => soon();
 }
 
+/** Runs `look` every so many milliseconds while the page is open and seen, for what is no event. */
+export function watch(page, every, look) {
+  const timer = setInterval(() => document.hidden || look().catch(() => {}), every);
+  page.signal.addEventListener("abort", () => clearInterval(timer));
+}
+
 /** Changes what is in an element; the link or button in it that had the focus has it again when it was made anew. */
 export function keepFocus(element, change) {
   const active = document.activeElement;

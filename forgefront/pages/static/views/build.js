@@ -5,7 +5,7 @@ import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, badge, duration, icon, person, section, since, symbol, wordOf } from "../parts.js";
 import { coloured, output } from "../output.js";
-import { keepFocus, renewal } from "../renewing.js";
+import { keepFocus, renewal, watch } from "../renewing.js";
 import { buildRow, proposal, rows } from "../rows.js";
 import * as session from "../session.js";
 
@@ -59,20 +59,14 @@ export async function open(page) {
   page.title(`${build.name} #${build.databaseId}`, [[build.project.name, address(build.project.fullPath)], ["builds", address(build.project.fullPath, "builds")]]);
   show();
   page.show(h("div.columns", null, h("div.column", null, top, section("Output", null, printed.element, under)), side));
-  print(build.trace);
-  if (build.trace) requestAnimationFrame(() => print(build.trace));
-  watch(page, async () => {
+  printed.toEnd();
+  // Output is no event: it would be one for every line.
+  watch(page, POLL, async () => {
     if (build.status !== "RUNNING") return;
     const now = await read("Output");
     print(now.trace);
     if (now.status !== build.status) soon();
   });
-}
-
-/** Runs `look` every now and then while the page is open and seen. Output is no event: it would be one for every line. */
-function watch(page, look) {
-  const timer = setInterval(() => document.hidden || look().catch(() => {}), POLL);
-  page.signal.addEventListener("abort", () => clearInterval(timer));
 }
 
 const amount = ({ lines, totalBytes }, asked) => `${lines.length < asked ? "All" : `The last ${lines.length}`} lines of ${size(totalBytes)}.`;

@@ -53,12 +53,12 @@ export async function open(page) {
 
 function above(commit) {
   const { project: { fullPath: path } } = commit;
-  // The title is the first line of the message, or the start of it.
-  const rest = commit.message.slice(commit.message.indexOf("\n") + 1 || commit.message.length).trim();
+  // The title may be only the start of the first line.
+  const [first, ...rest] = commit.message.trim().split("\n");
   const other = commit.committerName !== commit.authorName;
   return [
     h("header.head", null,
-      h("h1", null, commit.title),
+      h("h1", null, first || commit.title),
       h("div.facts", null,
         commit.rollup.state === "NONE" ? null : badge(commit.rollup.state),
         person(commit.author, commit.author?.name ?? commit.authorName), ago(commit.authoredAt),
@@ -67,7 +67,7 @@ function above(commit) {
         commit.parentOids.length
           ? h("span", null, commit.parentOids.length === 1 ? "after " : "joins ", commit.parentOids.map((oid, at) => [at ? " and " : null, h("a", { href: address(path, "commit", oid) }, code(oid.slice(0, 8)))]))
           : h("span", null, "the first commit"))),
-    rest ? h("div.card", null, prose(rest)) : null,
+    rest.some((line) => line.trim()) ? h("div.card", null, prose(rest.join("\n"))) : null,
     commit.pipelines.nodes.filter(({ error }) => error).map(({ ref, error }) =>
       h("div.wrong", null, h("strong", null, `The build file cannot be read on ${ref}`), error.split("\n").map((line) => h("p", null, line)))),
   ];

@@ -5,9 +5,12 @@ import { changes, counted } from "../diff.js";
 import { answer, discussion, doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, badge, icon, lasted, more, person, prose, section, wordOf } from "../parts.js";
-import { keepFocus, renewal } from "../renewing.js";
+import { keepFocus, renewal, watch } from "../renewing.js";
 import { buildRow, commitRow, issueRow, label, rows } from "../rows.js";
 import { note } from "./issue.js";
+
+const POLL = 4000;
+const UNDECIDED = new Set(["PENDING", "RUNNING"]);
 
 export async function open(page) {
   const { path } = page.where;
@@ -30,24 +33,16 @@ export async function open(page) {
     if (request.headCommit?.oid !== before) await showChanges();
     await talk?.renew();
   });
-  await Promise.all([
-    page.follow("Changed", { path }, {
-      event({ mergeRequestChanged: { mergeRequest, to } }) {
-        if (mergeRequest.iid !== iid) return;
-        if (request && to !== request.state) page.say(`The merge request is ${wordOf(to)}.`);
-        soon();
-      },
-      gap: soon,
-    }),
-    page.follow("Built", { path }, {
-      event({ buildChanged: { build, to } }) {
-        if (!request || build.sha !== request.headCommit?.oid) return;
-        page.say(`${build.name}: ${wordOf(to)}.`);
-        soon();
-      },
-      gap: soon,
-    }),
-  ]);
+  await page.follow("Changed", { path }, {
+    event({ mergeRequestChanged: { mergeRequest, to } }) {
+      if (mergeRequest.iid !== iid) return;
+      if (request && to !== request.state) page.say(`The merge request is ${wordOf(to)}.`);
+      soon();
+    },
+    gap: soon,
+  });
+  // A browser has six connections to a service for all its tabs, so a page follows one stream: builds that run are looked at.
+  watch(page, POLL, async () => UNDECIDED.has(request?.headCommit?.rollup.state) && soon());
 
   const act = async (operation, variables) => {
     await page.change(operation, { ...about, ...variables });
