@@ -30,6 +30,7 @@ from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 OPEN_FIELDS = frozenset({"signIn", "signUp", "registerRunner", "unregisterRunner", "frontPage"})
 """The root fields that need no viewer, each only where it stands alone."""
 NOT_STORABLE = "A text has characters that cannot be stored."
+NAME_ONE = "Name the operation to run with operationName."
 NO_SUCH_NAME = "There is no operation of this name."
 ONLY_TRUSTED = "Only trusted documents are served here: send the `documentId` of one, or its exact text."
 CACHED_DOCUMENTS = 1000
@@ -125,12 +126,12 @@ class Allowed:
 
 
 class Texts:
-    """What texts of anybody's mean. They are read once while they are in use; `trusted` ones were read at start, and are found by
-    their exact text. Where `only` is set, no others are served.
+    """What texts of anybody's mean. They are read once while they are in use; `trusted` ones were read at start: operations by their
+    exact text, and by their names. Where `only` is set, no others are served.
     """
 
     def __init__(self) -> None:
-        self.trusted: Mapping[str, Text] = {}
+        self.trusted: Mapping[str, Mapping[str | None, Text]] = {}
         self.only = False
         self._read: OrderedDict[tuple[str, str | None], Text | list[Problem]] = OrderedDict()
 
@@ -138,7 +139,7 @@ class Texts:
         """The operation of a text, or what is wrong with it whatever its variables are."""
         known = self.trusted.get(query)
         if known is not None:
-            return known if operation_name in (None, known.prepared.name) else [Problem(Code.BAD_REQUEST, NO_SUCH_NAME)]
+            return known.get(operation_name) or [Problem(Code.BAD_REQUEST, NAME_ONE if operation_name is None else NO_SUCH_NAME)]
         if self.only:
             return [Problem(Code.BAD_REQUEST, ONLY_TRUSTED)]
         if len(query) > LONGEST_CACHED:
@@ -176,7 +177,7 @@ def _read(query: str, operation_name: str | None) -> Text | list[Problem]:
     operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
     wanted = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
     if len(wanted) != 1:
-        text = "Name the operation to run with operationName." if operation_name is None else NO_SUCH_NAME
+        text = NAME_ONE if operation_name is None else NO_SUCH_NAME
         return [Problem(Code.BAD_REQUEST, text)]
     if not literals_storable(document):
         return [Problem(Code.BAD_REQUEST, NOT_STORABLE)]

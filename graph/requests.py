@@ -150,9 +150,9 @@ def resolved(graph: Graph, request: Request) -> Request:
     """The request with the text of the trusted document that it names."""
     if request.document_id is None:
         return request
-    document = graph.trusted.by_id(request.document_id)
-    if document is not None:
-        return replace(request, query=document.text)
+    text = graph.trusted.text_of(request.document_id)
+    if text is not None:
+        return replace(request, query=text)
     if not graph.trusted:
         raise Refused(400, "No documents are served here by their ids: send `query`.")
     if not ID.fullmatch(request.document_id):

@@ -4,14 +4,15 @@ the GraphQL over HTTP specification).
 A document has one operation and the fragments it uses. Its id is `sha256:` and the SHA-256 of its text as UTF-8, in lower-case hex. They
 come from a folder of `.graphql` files or from a manifest, JSON of `{"sha256:…": "query …"}`. A file with one operation is a document just
 as it stands, which is what tools hash that write such files; of a file with several, each operation is a document with the fragments that
-it uses, as they stand in the file, with a blank line before each.
+it uses, as they stand in the file, with a blank line before each. Such a file may be asked for as a whole too, by its text or the id of
+that, with the name of the operation.
 
 They are parsed, validated and measured once. How deep they are, how many tokens, aliases, directives and root fields they have is their
 author's affair; page sizes and rows, which may hang on variables, are limited as everybody's, and so is the rate. Rights are as ever.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -43,12 +44,15 @@ ID = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A trusted document. `source` is the file that it came from; without a `name` it is known by its id alone."""
+    """A trusted document. `source` is the file that it came from, and `whole` the text of that; without a `name` it is known by its id
+    alone.
+    """
 
     id: str
     name: str | None
     text: str
     source: Path
+    whole: str
     read: Text
 
     @property
@@ -76,21 +80,32 @@ class Found:
 
 
 class Trusted:
-    """Documents by id, by exact text and by the name of their operation; of two with one name the first counts."""
+    """Documents by id, by exact text and by the name of their operation; of two with one name the first counts. `texts` has the
+    operations of each text, by name, and for None where there is one alone.
 
-    def __init__(self, documents: Iterable[Document] = ()) -> None:
-        self.documents = tuple(documents)
-        self.texts: Mapping[str, Text] = {document.text: document.read for document in self.documents}
-        self._ids = {document.id: document for document in self.documents}
+    `nameless` are further ones that are not found by their names.
+    """
+
+    def __init__(self, documents: Iterable[Document] = (), nameless: Iterable[Document] = ()) -> None:
+        self.texts: dict[str, dict[str | None, Text]] = {}
         self._names: dict[str, Document] = {}
-        for document in self.documents:
+        for document in documents:
+            self._add(document)
             if document.name is not None:
                 self._names.setdefault(document.name, document)
+        for document in nameless:
+            self._add(document)
+        self._ids = {id_of(text): text for text in self.texts}
+
+    def _add(self, document: Document) -> None:
+        self.texts.setdefault(document.text, {None: document.read})[document.name] = document.read
+        self.texts.setdefault(document.whole, {})[document.name] = document.read
 
     def __bool__(self) -> bool:
-        return bool(self.documents)
+        return bool(self.texts)
 
-    def by_id(self, key: str) -> Document | None:
+    def text_of(self, key: str) -> str | None:
+        """The text of this id."""
         return self._ids.get(key)
 
     def named(self, name: str) -> Document | None:
@@ -136,7 +151,7 @@ def _folder(folder: Path) -> Found:
             problems.append(f"{path}: {_why(error)}")
             continue
         for name, part in parts:
-            _add(documents, problems, part, path, f"{path}: {name}" if name else str(path))
+            _add(documents, problems, part, path, text, f"{path}: {name}" if name else str(path))
     return Found(tuple(documents), tuple(problems))
 
 
@@ -156,13 +171,13 @@ def _manifest(path: Path) -> Found:
         elif key != id_of(text):
             problems.append(f"{shown}: the id of this text is {id_of(text)}")
         else:
-            _add(documents, problems, text, path, shown)
+            _add(documents, problems, text, path, text, shown)
     return Found(tuple(documents), tuple(problems))
 
 
-def _add(documents: list[Document], problems: list[str], text: str, source: Path, shown: str) -> None:
+def _add(documents: list[Document], problems: list[str], text: str, source: Path, whole: str, shown: str) -> None:
     try:
-        documents.append(document_of(text, source))
+        documents.append(document_of(text, source, whole))
     except InvalidOperation as error:
         problems.append(f"{shown}: {error}")
 
@@ -176,7 +191,7 @@ def _named_once(found: Found) -> Found:
     return Found(found.documents, tuple(problems))
 
 
-def document_of(text: str, source: Path) -> Document:
+def document_of(text: str, source: Path, whole: str | None = None) -> Document:
     """Parses, validates and measures a document. Raises InvalidOperation with every reason."""
     try:
         document = parse(text)
@@ -192,7 +207,7 @@ def document_of(text: str, source: Path) -> Document:
     if not literals_storable(document):
         raise InvalidOperation(NOT_STORABLE)
     prepared = prepared_of(document, operations[0])
-    return Document(id_of(text), prepared.name, text, source, Text(prepared, measured))
+    return Document(id_of(text), prepared.name, text, source, whole or text, Text(prepared, measured))
 
 
 def _operations_of(text: str) -> list[tuple[str | None, str]]:

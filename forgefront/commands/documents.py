@@ -32,7 +32,7 @@ def documents(
 
     problems: tuple[str, ...] = ()
     if path is None:
-        found = tuple(built_in())
+        found = built_in()
     else:
         try:
             read = trusted.read(path)

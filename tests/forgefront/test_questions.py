@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 from forgefront.app import build
 from forgefront.cli import main
 from forgefront.config import Config, ConfigError
+from forgefront.pages import OPERATIONS
 from forgefront.questions import Questions
 from forgefront.url_variables import variables_of
 from graph.execute import Graph
 from graph.rates import Rates
 from graph.requests import Refused
-from graph.trusted import Trusted, document_of, id_of
+from graph.trusted import Trusted, built_in, document_of, id_of
 from rest_v3.operations import Variable
 from storage import tables
 from storage.tables import IssueState
@@ -289,9 +290,15 @@ class TestService:
             own, wall = await client.get("/q/Self.json"), await client.get("/q/D01_Wall.csv")
             text = await client.post("/graphql", json={"query": "{ viewer { id } }"})
             known = await client.post("/graphql", json={"documentId": id_of(SELF)})
+            shell = (await client.get("/-/pages/operations/shell.graphql")).text
+            page = await client.post("/graphql", json={"query": shell, "operationName": "FrontPage"})
+            unnamed = await client.get("/q/FrontPage.json", headers={"PRIVATE-TOKEN": "x"})
             metrics = (await client.get("/-/metrics")).text
         await app.stop()
         assert (own.status_code, wall.status_code, known.status_code) == (401, 401, 401)
+        assert page.json()["data"]["frontPage"]["signinEnabled"]
+        assert built_in(OPERATIONS).problems == ()
+        assert unnamed.status_code == 404
         assert text.json()["errors"][0]["extensions"]["code"] == "BAD_REQUEST"
         assert 'route="/q/:name.json"' in metrics
 

@@ -48,6 +48,10 @@ class TestFolder:
             "query A { viewer { ...one } }\n\nfragment two on User { id }\n\nfragment one on User { ...two name }",
             "query B { viewer { id } }",
         ]
+        known = Trusted(found.documents)
+        assert [known.text_of(document.id) for document in found.documents] == [document.text for document in found.documents]
+        assert known.text_of(id_of(text)) == text
+        assert known.texts[text].keys() == {"A", "B"}
 
     @pytest.mark.parametrize(
         ("text", "reason"),
