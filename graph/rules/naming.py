@@ -35,6 +35,7 @@ RESERVED = frozenset(
         "profile",
         "projects",
         "public",
+        "q",
         "repository",
         "s",
         "search",
@@ -49,7 +50,7 @@ RESERVED = frozenset(
         "ghost",
     ]
 )
-"""Paths that no user and no group may have: wire facts 8.3, the two doors of this service, and who stands for users that are gone."""
+"""Paths that no user and no group may have: wire facts 8.3, the doors of this service, and who stands for users that are gone."""
 
 
 def clean(field: str, value: str, *, longest: int = LONGEST_TEXT) -> str:

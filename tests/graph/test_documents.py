@@ -1,5 +1,6 @@
 """Trusted documents: where they come from, what is wrong with broken ones, and how they are asked for."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -141,6 +142,29 @@ class TestAskedById:
         sent = {"documentId": id_of(WHO), "operationName": "Who"}
         for response in (await client.post("", json=sent), await client.get("", params=sent)):
             assert response.json() == {"data": {"viewer": {"username": "ada"}}}
+
+    async def test_as_a_stream(self, graph: Graph, make: Make) -> None:
+        await make.user("ada")
+        (wall,) = (document for document in trusted.built_in(DASHBOARDS).documents if document.name == "D13_LiveWall")
+        graph.trust(Trusted([wall]))
+        begun = asyncio.Event()
+        came: list[Any] = [{"type": "http.request", "body": json.dumps({"documentId": wall.id}).encode()}]
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            if came:
+                return came.pop()
+            await begun.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            begun.set()
+
+        asked = {"content-type": "application/json", "accept": "text/event-stream", "private-token": "token-ada"}
+        headers = [(name.encode(), value.encode()) for name, value in asked.items()]
+        await door(graph)({"type": "http", "method": "POST", "headers": headers}, receive, send)
+        assert dict(sent[0]["headers"])[b"content-type"] == b"text/event-stream; charset=utf-8"
 
     async def test_limits_of_its_shape_are_its_authors_affair_and_rights_are_not(
         self, graph: Graph, client: httpx.AsyncClient, make: Make
