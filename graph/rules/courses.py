@@ -3,14 +3,17 @@
 A check waits from when it was made, runs from when it began, and has ended at its end; a retry begins a further attempt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from graph.context import Context
 from graph.rules.building import Key
-from graph.rules.rollups import RollupState, roll_up
+from graph.rules.rollups import RollupState, roll_up, state_of
 from storage.tables import CheckStatus, rolled
 from storage.tables.commit_statuses import FINISHED
 
@@ -32,26 +35,35 @@ class Run:
 
     def at(self, moment: datetime) -> "Run":
         """As it was at a moment at which it had been made."""
+        status = self.status_at(moment)
+        return self if status in FINISHED else replace(self, status=status, finished_at=None)
+
+    def status_at(self, moment: datetime) -> CheckStatus:
         if self.status in FINISHED and (self.finished_at is None or self.finished_at <= moment):
-            return self
+            return self.status
         begun = self.started_at is not None and self.started_at <= moment
-        return replace(self, status=CheckStatus.RUNNING if begun else CheckStatus.PENDING, finished_at=None)
+        return CheckStatus.RUNNING if begun else CheckStatus.PENDING
 
 
 async def runs_of(context: Context, commit: Key) -> Sequence[Run]:
     """All that was ever run or said of a commit: two statements for all commits of a level."""
 
     async def fetch(commits: list[Key]) -> Mapping[Key, Sequence[Run]]:
-        shas: dict[int, set[str]] = {}
-        for project_id, sha in commits:
-            shas.setdefault(project_id, set()).add(sha)
-        found: dict[Key, list[Run]] = {}
-        for kind, statement in enumerate((rolled.runs_of_builds, rolled.runs_of_statuses)):
-            for project_id, sha, *columns in await context.tuples(statement(shas)):
-                found.setdefault((project_id, sha), []).append(Run(*(*columns, kind)))
-        return found
+        return await all_runs(context, commits)
 
     return await context.loader("runs of commits", fetch).get(commit) or ()
+
+
+async def all_runs(context: Context, commits: Collection[Key], most: int | None = None) -> dict[Key, list[Run]]:
+    """The same of all of these: two statements, or none for no commits. At most `most` of either kind are read, of whichever commits."""
+    shas: dict[int, set[str]] = {}
+    for project_id, sha in commits:
+        shas.setdefault(project_id, set()).add(sha)
+    found: dict[Key, list[Run]] = {}
+    for kind, statement in enumerate((rolled.runs_of_builds, rolled.runs_of_statuses) if shas else ()):
+        for project_id, sha, *columns in await context.tuples(statement(shas).limit(most)):
+            found.setdefault((project_id, sha), []).append(Run(*(*columns, kind)))
+    return found
 
 
 def state_at(runs: Sequence[Run], moment: datetime) -> RollupState:
@@ -63,14 +75,43 @@ def state_at(runs: Sequence[Run], moment: datetime) -> RollupState:
     return roll_up(run.at(moment) for run in checks).state
 
 
-def changes(runs: Sequence[Run]) -> list[datetime]:
-    """The moments at which what they come to may have changed, in their order."""
-    return sorted({at for run in runs for at in (run.created_at, run.started_at, run.finished_at) if at is not None})
+def course(runs: Sequence[Run]) -> list[tuple[datetime, RollupState]]:
+    """What they came to, as time went on: each moment of a change and the state from then on, in their order; NONE before the first.
+
+    As `state_at` at each of the moments, but what a moment changes is all that is looked at for it.
+    """
+    times = ((run.created_at, at, run) for run in runs for at in (run.created_at, run.started_at, run.finished_at) if at is not None)
+    events = sorted(((max(made, at), run) for made, at, run in times), key=itemgetter(0))
+    newest: dict[Any, Run] = {}
+    counted: dict[str, Run] = {}
+    counting: dict[str, tuple[CheckStatus, bool]] = {}
+    counts: Counter[tuple[CheckStatus, bool]] = Counter()
+    found: list[tuple[datetime, RollupState]] = []
+    for moment, group in groupby(events, key=itemgetter(0)):
+        names = set()
+        for _, run in group:
+            names.add(run.name)
+            older = newest.get((run.kind, run.name, run.ref))
+            if older is None or (older.kept, older.attempt) < (run.kept, run.attempt):
+                newest[run.kind, run.name, run.ref] = run
+                # Whatever was made before it is older, of whichever ref.
+                other = counted.get(run.name)
+                if other is None or (other.created_at, other.kind, other.kept) <= (run.created_at, run.kind, run.kept):
+                    counted[run.name] = run
+        for name in names:
+            now = counted[name].status_at(moment), counted[name].allow_failure
+            if (before := counting.get(name)) is not None:
+                counts[before] -= 1
+            counting[name] = now
+            counts[now] += 1
+        state = state_of(kind for kind, number in counts.items() if number)
+        if not found or found[-1][1] is not state:
+            found.append((moment, state))
+    return found
 
 
 def green_since(runs: Sequence[Run], moment: datetime) -> datetime | None:
     """When they first came to SUCCESS, from a moment on: the moment itself where they had; None where they never did."""
-    for each in (moment, *(change for change in changes(runs) if change > moment)):
-        if state_at(runs, each) is RollupState.SUCCESS:
-            return each
-    return None
+    if state_at(runs, moment) is RollupState.SUCCESS:
+        return moment
+    return next((at for at, state in course(runs) if at > moment and state is RollupState.SUCCESS), None)

@@ -172,9 +172,10 @@ async def pushed(context: Context, project: tables.Project, updates: list[Update
     if held.default_branch in made:
         await protect_default_branch(context, held)
     await context.session.flush()
-    await write_heads(context, held.id, news)
     await refreshing.moved(context, held, updates)
     await pipelines.begin(context, held, news)
+    # After its builds were made, so that a head at no moment seems to have none.
+    await write_heads(context, held.id, news)
     if context.viewer_or_none is not None:
         await _tell(context, held, news)
 

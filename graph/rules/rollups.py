@@ -72,16 +72,7 @@ class Rollup(Generic[C]):
 
     @property
     def state(self) -> RollupState:
-        if not self.checks:
-            return RollupState.NONE
-        statuses = {check.status for check in self.checks}
-        if statuses == {CheckStatus.PENDING}:
-            return RollupState.PENDING
-        if statuses & {CheckStatus.PENDING, CheckStatus.RUNNING}:
-            return RollupState.RUNNING
-        if self.failing:
-            return RollupState.FAILED
-        return RollupState.CANCELED if statuses == {CheckStatus.CANCELED} else RollupState.SUCCESS
+        return state_of((check.status, check.allow_failure) for check in self.checks)
 
     @property
     def failing(self) -> list[C]:
@@ -114,6 +105,21 @@ class Rollup(Generic[C]):
     def queued_seconds(self) -> float | None:
         """From when the first of them was made to the first start."""
         return _seconds(min((check.created_at for check in self.checks), default=None), self.started_at)
+
+
+def state_of(checks: Iterable[tuple[CheckStatus, bool]]) -> RollupState:
+    """What checks come to that count, each told by its status and whether it may fail."""
+    kinds = set(checks)
+    statuses = {status for status, _ in kinds}
+    if not kinds:
+        return RollupState.NONE
+    if statuses == {CheckStatus.PENDING}:
+        return RollupState.PENDING
+    if statuses & {CheckStatus.PENDING, CheckStatus.RUNNING}:
+        return RollupState.RUNNING
+    if (CheckStatus.FAILED, False) in kinds:
+        return RollupState.FAILED
+    return RollupState.CANCELED if statuses == {CheckStatus.CANCELED} else RollupState.SUCCESS
 
 
 def roll_up(checks: Iterable[C], ref: str | None = None) -> Rollup[C]:

@@ -5,6 +5,7 @@ therefore has no head either, and `reconciling` records both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 from sqlalchemy import insert
@@ -96,7 +97,8 @@ async def advance(context: Context, build: tables.Build) -> None:
     jobs = _next(pipeline.jobs, there)
     if jobs:
         common = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag", "user_id")}
-        await _create(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs])
+        # As of that end, so that the commit at no moment seems to be done with.
+        await _create(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], build.finished_at)
         building.changed(context, pipeline.project_id, pipeline.sha)
 
 
@@ -134,11 +136,11 @@ def _came_to(builds: Sequence[_Built]) -> ChecksState:
     return ChecksState.CANCELED if canceled else ChecksState.FAILED
 
 
-async def _create(context: Context, wanted: Sequence[Mapping[str, Any]]) -> None:
+async def _create(context: Context, wanted: Sequence[Mapping[str, Any]], at: datetime | None = None) -> None:
     """Writes pending builds, and that they have come: two statements. Each of `wanted` has the columns of its pipeline, and its `job`."""
     if not wanted:
         return
-    moment = context.now()
+    moment = at or context.now()
     rows = [
         {
             **{key: each[key] for key in ("project_id", "pipeline_id", "sha", "ref", "tag", "user_id")},
