@@ -43,7 +43,10 @@ class Build(Row, table=True):
         Index("ix_builds_project_id_id", "project_id", "id", **_where(_CURRENT)),
         Index("ix_builds_project_id_status_id", "project_id", "status", "id", **_where(_CURRENT)),
         Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
-        Index("ix_builds_current_id", "current_id", "attempt"),
+        Index("ix_builds_project_id_created_at", "project_id", "created_at", **_where(_CURRENT)),
+        Index("ix_builds_project_id_finished_at", "project_id", "finished_at"),
+        # With the rows that are current in it, SQLite takes it for them all before any other.
+        Index("ix_builds_current_id", "current_id", "attempt", **_where("current_id IS NOT NULL")),
         Index("ix_builds_queue_id", "queue", "id", **_where(_WAITING)),
         Index("ix_builds_project_id_queue_id", "project_id", "queue", "id", **_where(_WAITING)),
         Index("ix_builds_lease_until", "lease_until", **_where("status = 'running' AND lease_until IS NOT NULL")),

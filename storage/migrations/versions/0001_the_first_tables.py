@@ -564,7 +564,13 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     with op.batch_alter_table("builds", schema=None) as batch_op:
-        batch_op.create_index("ix_builds_current_id", ["current_id", "attempt"], unique=False)
+        batch_op.create_index(
+            "ix_builds_current_id",
+            ["current_id", "attempt"],
+            unique=False,
+            sqlite_where=sa.text("current_id IS NOT NULL"),
+            postgresql_where=sa.text("current_id IS NOT NULL"),
+        )
         batch_op.create_index(
             "ix_builds_lease_until",
             ["lease_until"],
@@ -573,6 +579,14 @@ def upgrade() -> None:
             postgresql_where=sa.text("status = 'running' AND lease_until IS NOT NULL"),
         )
         batch_op.create_index(batch_op.f("ix_builds_pipeline_id"), ["pipeline_id"], unique=False)
+        batch_op.create_index(
+            "ix_builds_project_id_created_at",
+            ["project_id", "created_at"],
+            unique=False,
+            sqlite_where=sa.text("current_id IS NULL"),
+            postgresql_where=sa.text("current_id IS NULL"),
+        )
+        batch_op.create_index("ix_builds_project_id_finished_at", ["project_id", "finished_at"], unique=False)
         batch_op.create_index(
             "ix_builds_project_id_id",
             ["project_id", "id"],
