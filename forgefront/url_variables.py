@@ -8,7 +8,7 @@ name.since=…               the same, a field at a time
 
 import re
 from collections.abc import Iterable, Mapping
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from graphql import (
@@ -24,6 +24,7 @@ from graph.requests import Refused, json_of
 from rest_v3.operations import Variable
 
 WHOLE = re.compile(r"-?[0-9]{1,19}")
+NUMBER = re.compile(r"-?[0-9]{1,64}(\.[0-9]{1,64})?([eE][+-]?[0-9]{1,4})?")
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 SHOWN = 80
 
@@ -107,10 +108,7 @@ def _object(text: str) -> Any:
 
 
 def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError("it is a number") from None
+    value = float(text) if NUMBER.fullmatch(text) else inf
     if not isfinite(value):
-        raise ValueError("it is a number that ends")
+        raise ValueError("it is a number")
     return value
