@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from forgefront.app import build
 from forgefront.cli import main
 from forgefront.config import Config, ConfigError
+from forgefront.documents import serve
 from forgefront.pages import OPERATIONS
 from forgefront.questions import Questions
 from forgefront.url_variables import variables_of
@@ -305,13 +306,16 @@ class TestService:
 
     def test_does_not_start_with_a_broken_document(self, tmp_path: Path) -> None:
         (tmp_path / "broken.graphql").write_text("{ nothing }")
+        nothing: Any = None
+        graph = Graph(nothing)
         with pytest.raises(ConfigError) as caught:
-            build(Config.load(data=tmp_path / "data", documents=tmp_path))
+            serve(graph, Config.load(documents=tmp_path))
         reason = "Cannot query field 'nothing' on type 'Query'. (line 1)"
         assert caught.value.problems == [f"FORGEFRONT_DOCUMENTS: {tmp_path / 'broken.graphql'}: {reason}"]
         with pytest.raises(ConfigError, match=r"missing\.json cannot be read: No such file"):
-            build(Config.load(data=tmp_path / "data", documents=tmp_path / "missing.json"))
-        build(Config.load(data=tmp_path / "data", documents=tmp_path, documents_mode="off"))
+            serve(graph, Config.load(documents=tmp_path / "missing.json"))
+        serve(graph, Config.load(documents=tmp_path, documents_mode="off"))
+        assert not graph.trusted
 
     def test_the_command_checks_them_and_writes_the_manifest(self, tmp_path: Path) -> None:
         (tmp_path / "self.graphql").write_text(SELF)
