@@ -17,6 +17,7 @@ from graph.types.groups import GroupMutations, GroupQueries
 from graph.types.hooks import HookMutations, HookQueries
 from graph.types.issues import IssueMutations, IssueQueries
 from graph.types.labels import LabelMutations
+from graph.types.live_branches import BranchSubscriptions
 from graph.types.live_builds import BuildSubscriptions
 from graph.types.live_merge_requests import MergeRequestSubscriptions
 from graph.types.members import MemberMutations
@@ -97,7 +98,7 @@ class Mutation(
     description="What can be followed: by Server-Sent Events at /graphql (`Accept: text/event-stream`), or by a WebSocket that speaks "
     "graphql-transport-ws there. A stream that ends is taken up again with `afterSeq`: nothing is missed, and nothing comes twice."
 )
-class Subscription(BuildSubscriptions, MergeRequestSubscriptions):
+class Subscription(BuildSubscriptions, MergeRequestSubscriptions, BranchSubscriptions):
     pass
 
 

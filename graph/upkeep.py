@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from graph.context import Services
-from graph.rules import automatic_merging, merging, reconciling, refreshing, runners, traces
+from graph.rules import automatic_merging, looking, merging, reconciling, refreshing, runners, traces
 from storage.database import is_unavailable
 
 Chore = Callable[[Services], Awaitable[None]]
 
 CHORES: tuple[Chore, ...] = (
+    looking.look,
     merging.repair,
     refreshing.pending,
     automatic_merging.automatic,

@@ -6,6 +6,7 @@ from heapq import merge
 
 from graph.context import Context
 from graph.loading import Loader
+from graph.rules import branch_looks
 from storage import tables
 from storage.tables import CheckStatus, builds, commit_statuses
 
@@ -48,13 +49,17 @@ async def checks_of(context: Context, commit: Key) -> list[Check]:
     return await _loader(context).get(commit) or []
 
 
-def changed(context: Context, project_id: int, sha: str) -> None:
-    """What follows when a check of a commit has come or changed, whoever changed it: the one place for it.
+async def changed(context: Context, project_id: int, *places: tuple[str, str | None]) -> None:
+    """What follows when checks have come or changed, whoever changed them: the one place for it. Each is about a commit, and a branch
+    or tag or None, given as (full id, name).
 
-    Belongs into the transaction of the change. After its commit, merge requests that wait for this commit are looked at.
+    Belongs into the transaction of the change. After its commit, merge requests that wait for these commits and branches that may have
+    another health are looked at.
     """
-    _loader(context).forget((project_id, sha))
-    context.after_commit.append(context.services.upkeep.wake)
+    for sha, _ in places:
+        _loader(context).forget((project_id, sha))
+    # Which wakes the upkeep.
+    await branch_looks.ask(context, project_id, [(ref, sha) for sha, ref in places])
 
 
 def _loader(context: Context) -> Loader[Key, list[Check]]:

@@ -64,7 +64,7 @@ async def after_change(context: Context, build: tables.Build, was: CheckStatus |
     build.updated_at = context.now()
     await context.session.flush()
     await changes.of_builds(context, [(build.id, build.project_id, build.ref)], was, build.status)
-    building.changed(context, build.project_id, build.sha)
+    await building.changed(context, build.project_id, (build.sha, build.ref))
     await pipelines.advance(context, build)
     if build.status is CheckStatus.PENDING and build.queue is not None:
         context.after_commit.append(context.services.line.ring)
@@ -270,5 +270,5 @@ async def update_outside(context: Context, build: tables.Build, status: CheckSta
         setattr(row, column, value)
     times(row)
     row.updated_at = context.now()
-    building.changed(context, row.project_id, row.sha)
+    await building.changed(context, row.project_id, (row.sha, row.ref))
     return row

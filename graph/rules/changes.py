@@ -6,7 +6,6 @@ what it is: that is read when it is told, for whoever may see it then.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import insert
@@ -77,9 +76,9 @@ async def of_merge_requests(context: Context, changed: Iterable[tuple[int, int, 
     await _write(context, rows)
 
 
-async def of_branches(context: Context, changed: Iterable[tuple[int, str, str | None, str]], moment: datetime) -> None:
-    """Branches, as (project, name, what their health was told to be, what it is)."""
-    common = {"kind": ChangeKind.BRANCH, "created_at": moment}
+async def of_branches(context: Context, changed: Iterable[tuple[int, str, str | None, str]]) -> None:
+    """Branches, as (project, name, what their health was told to be, what it is), have another health or another head."""
+    common = {"kind": ChangeKind.BRANCH, "created_at": context.now()}
     rows = [{**common, "project_id": project_id, "ref": name, "was": was, "became": became} for project_id, name, was, became in changed]
     await _write(context, rows)
 

@@ -53,7 +53,7 @@ async def post(
         setattr(row, column, value)
     become(row, status, moment)
     await context.add(row)
-    building.changed(context, project.id, sha)
+    await building.changed(context, project.id, (sha, ref))
     return row
 
 

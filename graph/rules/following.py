@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded
 from graph.live import Wanted
+from graph.loading import Loader
 from graph.rules import finding
+from graph.rules.branches import ProjectRef
 from graph.rules.policy import Action, may, require
 from graph.settled import Change
 from storage import tables
-from storage.tables import ChangeKind
+from storage.tables import ChangeKind, branches
 
 MOST_PROJECTS = 50
 MOST_REFS = 100
@@ -48,6 +50,7 @@ def share(context: Context) -> None:
     """Has the context load, once for all who listen by it, what everybody is shown alike."""
     for table in (tables.Project, tables.Build, tables.MergeRequest, tables.User, tables.Namespace, tables.Runner):
         context.rows_by_id(table)
+    _branches(context)
 
 
 async def is_told(context: Context, change: Change) -> bool:
@@ -61,7 +64,21 @@ async def is_told(context: Context, change: Change) -> bool:
     return True
 
 
-async def _subject(context: Context, change: Change) -> tables.Build | tables.MergeRequest | None:
+async def branch_of(context: Context, change: Change) -> ProjectRef | None:
+    """The branch that has changed, where the index has it now; None once it is gone."""
+    return await _branches(context).get((change.project_id, change.ref))
+
+
+def _branches(context: Context) -> Loader[tuple[int, str], ProjectRef]:
+    async def fetch(keys: list[tuple[int, str]]) -> dict[tuple[int, str], ProjectRef]:
+        return {(key, name): ProjectRef(key, name, oid) for key, name, oid in await context.tuples(branches.of_names(keys))}
+
+    return context.loader("branches that changed", fetch)
+
+
+async def _subject(context: Context, change: Change) -> tables.Build | tables.MergeRequest | ProjectRef | None:
+    if change.kind is ChangeKind.BRANCH:
+        return await branch_of(context, change)
     if change.kind is ChangeKind.BUILD:
         return await context.rows_by_id(tables.Build).get(change.subject_id or 0)
     return await context.rows_by_id(tables.MergeRequest).get(change.subject_id or 0)

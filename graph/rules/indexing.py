@@ -22,6 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from graph.context import Context, Services
 from graph.errors import NotFound
 from graph.events.payloads import full_path
+from graph.rules import branch_looks
 from graph.rules.ci import planning
 from graph.rules.ci.planning import Plan
 from graph.transaction import kept
@@ -193,6 +194,7 @@ async def _record_moves(context: Context, project_id: int, heads: Mapping[str, s
     if moved:
         rows = [{"project_id": project_id, "name": name, "oid": oid, "moved_at": moment} for name, oid in moved]
         await context.session.execute(branch_moves.record(), rows)
+        await branch_looks.ask(context, project_id, [(name, None) for name, oid in moved if oid is not None])
 
 
 async def adopt(services: Services, project_id: int) -> None:
@@ -212,6 +214,7 @@ async def adopt(services: Services, project_id: int) -> None:
             context = Context(services, session, None, "index")
             if await context.first(projects.held(project_id)) is not None:
                 await write_heads(context, project_id, [News(update, indexed=True) for update in updates])
+        services.upkeep.wake()
 
 
 async def index_all(services: Services, project_id: int) -> None:

@@ -3,6 +3,7 @@
 from storage.database import metadata
 from storage.tables.artifacts import Artifact, TracePart
 from storage.tables.base import all_rows, any_row, lock
+from storage.tables.branch_looks import BranchLook
 from storage.tables.branch_moves import BranchMove
 from storage.tables.branches import Branch
 from storage.tables.builds import Build, RunWhen
@@ -38,6 +39,7 @@ __all__ = [
     "AccessLevel",
     "Artifact",
     "Branch",
+    "BranchLook",
     "BranchMove",
     "BranchProtection",
     "Build",

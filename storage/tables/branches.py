@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Delete, Select, String, UniqueConstraint, cast, delete, func, null, select, tuple_, union_all
+from sqlalchemy import CompoundSelect, Delete, Index, Select, String, UniqueConstraint, cast, delete, func, null, select, tuple_, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
@@ -13,15 +13,24 @@ from storage.tables.base import Row, refers
 
 
 class Branch(Row, table=True):
-    """`name` is without `refs/heads/`, exact; `oid` is its newest commit, which `commits` has with all that it holds."""
+    """`name` is without `refs/heads/`, exact; `oid` is its newest commit, which `commits` has with all that it holds.
+
+    `told_health` and `told_oid` are what those heard last who follow it: what it came to, and its newest commit then.
+    """
 
     __tablename__ = "branches"
-    __table_args__: Any = (UniqueConstraint("project_id", "name"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        UniqueConstraint("project_id", "name"),
+        Index("ix_branches_project_id_oid", "project_id", "oid"),
+        {"sqlite_autoincrement": True},
+    )
 
     project_id: int = refers("projects.id")
     name: str = Field(max_length=255)
     oid: str = Field(max_length=64)
     updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+    told_health: str | None = Field(default=None, max_length=32)
+    told_oid: str | None = Field(default=None, max_length=64)
 
 
 def heads(project_id: int) -> Select[str, str]:
@@ -38,6 +47,17 @@ def of_names(branches: Collection[tuple[int, str]]) -> Select[int, str, str]:
     """(project, name, oid) of these branches, given as (project, name)."""
     key = tuple_(col(Branch.project_id), col(Branch.name))
     return select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(key.in_(list(branches)))
+
+
+def among_ids(ids: Collection[int]) -> Select[int]:
+    """Those of these ids that are there."""
+    return select(col(Branch.id)).where(col(Branch.id).in_(ids))
+
+
+def held(ids: Collection[int]) -> Select[Branch]:
+    """These branches as they are now, but for those that somebody else holds, held until the transaction ends."""
+    statement: Select[Branch] = select(Branch).where(col(Branch.id).in_(ids)).order_by(col(Branch.id))
+    return statement.with_for_update(skip_locked=True, key_share=True)
 
 
 def some_and_count(project_ids: list[int], names: list[str]) -> CompoundSelect[Any]:

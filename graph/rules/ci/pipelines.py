@@ -75,8 +75,7 @@ async def begin(context: Context, project: tables.Project, news: Iterable[Planne
         [{**row, "pipeline_id": made[row["sha"], row["ref"]], "job": job} for row in rows for job in _next(row["jobs"] or [], [])],
     )
     await _tell_errors(context, [row for row in rows if row["error"] is not None])
-    for sha in {plan.sha for plan in plans.values()}:
-        building.changed(context, project.id, sha)
+    await building.changed(context, project.id, *plans)
 
 
 async def advance(context: Context, build: tables.Build) -> None:
@@ -99,7 +98,7 @@ async def advance(context: Context, build: tables.Build) -> None:
         common = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag", "user_id")}
         # As of that end, so that the commit at no moment seems to be done with.
         await _create(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], build.finished_at)
-        building.changed(context, pipeline.project_id, pipeline.sha)
+        await building.changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
 
 
 class _Built:

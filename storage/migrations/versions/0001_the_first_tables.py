@@ -267,6 +267,19 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_projects_forked_from_id"), ["forked_from_id"], unique=False)
 
     op.create_table(
+        "branch_looks",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=True),
+        sa.Column("sha", sa.String(length=64), nullable=True),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_branch_looks_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_branch_looks")),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("branch_looks", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_branch_looks_project_id"), ["project_id"], unique=False)
+
+    op.create_table(
         "branch_moves",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("project_id", sa.Integer(), nullable=False),
@@ -287,11 +300,16 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("oid", sa.String(length=64), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("told_health", sa.String(length=32), nullable=True),
+        sa.Column("told_oid", sa.String(length=64), nullable=True),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_branches_project_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_branches")),
         sa.UniqueConstraint("project_id", "name", name=op.f("uq_branches_project_id_name")),
         sqlite_autoincrement=True,
     )
+    with op.batch_alter_table("branches", schema=None) as batch_op:
+        batch_op.create_index("ix_branches_project_id_oid", ["project_id", "oid"], unique=False)
+
     op.create_table(
         "commit_comments",
         sa.Column("id", sa.Integer(), nullable=False),

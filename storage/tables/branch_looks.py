@@ -1,0 +1,41 @@
+"""Branches that are to be looked at: something has happened by which their health may be another one."""
+
+from sqlalchemy import Delete, Insert, Select, and_, delete, insert, or_, select
+from sqlmodel import Field, col
+
+from storage.tables.base import Row, refers
+from storage.tables.branches import Branch
+
+
+class BranchLook(Row, table=True):
+    """A look at the branch `name` and at those whose head is `sha`, in the transaction of what makes it necessary; gone once it is done."""
+
+    __tablename__ = "branch_looks"
+
+    project_id: int = refers("projects.id", index=True)
+    name: str | None = Field(default=None, max_length=255)
+    sha: str | None = Field(default=None, max_length=64)
+
+
+def ask() -> Insert:
+    """The statement that writes rows, run with the rows. It waits for nobody."""
+    return insert(BranchLook)
+
+
+def oldest(most: int) -> Select[int]:
+    """The ids of the oldest rows."""
+    return select(col(BranchLook.id)).order_by(col(BranchLook.id)).limit(most)
+
+
+def concerned(look_ids: list[int]) -> Select[int, int]:
+    """(branch, look) of each branch that one of these concerns."""
+    look = BranchLook
+    meant = or_(col(Branch.name) == col(look.name), col(Branch.oid) == col(look.sha))
+    joined = select(col(Branch.id), col(look.id)).join(look, and_(col(Branch.project_id) == col(look.project_id), meant))
+    return joined.where(col(look.id).in_(look_ids)).order_by(col(Branch.id))
+
+
+def forget(look_ids: list[int]) -> Delete:
+    """The statement that removes those of these rows that nobody else is removing."""
+    free = select(col(BranchLook.id)).where(col(BranchLook.id).in_(look_ids)).with_for_update(skip_locked=True)
+    return delete(BranchLook).where(col(BranchLook.id).in_(free))
