@@ -30,7 +30,8 @@ from storage.tables import LineType, commit_comments, users
 T = TypeVar("T")
 
 FULL_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
-_MARK = "commit"
+MARK = "commit"
+"""Of the cursors of walks: the commit that one starts from, and a place in it."""
 
 log = structlog.get_logger("graph")
 
@@ -114,7 +115,7 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
     The page costs the commits up to its end, whatever the length of the history. Raises Unavailable, BadRequest for a foreign
     cursor, LimitExceeded for a page that is too deep.
     """
-    position = place_of(window.after, _MARK, _behind) if window.after is not None else None
+    position = place_of(window.after, MARK, behind) if window.after is not None else None
 
     def work(repository: Repository) -> tuple[str, int, list[Commit]] | None:
         if position is not None:
@@ -141,7 +142,7 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
         nodes=commits,
         has_next=len(walked) > window.size,
         has_previous=skip > 0,
-        cursor=lambda commit: cursor_of(_MARK, start, places[commit.oid]),
+        cursor=lambda commit: cursor_of(MARK, start, places[commit.oid]),
     )
 
 
@@ -305,7 +306,7 @@ def _unreadable(context: Context, project_id: int, error: Exception) -> Unavaila
     return Unavailable("The repository cannot be read right now.")
 
 
-def _behind(start: str, place: int) -> tuple[str, int]:
+def behind(start: str, place: int) -> tuple[str, int]:
     """The start of the walk and how many commits to skip, for a page after the cursor of these values."""
     if not FULL_ID.fullmatch(start) or type(place) is not int or not 0 <= place < MAXIMUM_OFFSET:
         raise ValueError("no place in a walk")

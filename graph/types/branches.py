@@ -13,6 +13,7 @@ from graph.rules.branches import ProjectRef
 from graph.rules.policy import Action, may, require
 from graph.rules.pushing import Move
 from graph.types.branch_health import HealthOfBranch
+from graph.types.branch_history import HistoryOfBranch
 from graph.types.branch_timeline import TimelineOfBranch
 from graph.types.commits import Commit
 from graph.types.inputs import given, value_or
@@ -40,7 +41,7 @@ class BranchAbilities:
 
 
 @strawberry.type(description="A line of work: a name that moves with its newest commit.")
-class Branch(HealthOfBranch, TimelineOfBranch):
+class Branch(HealthOfBranch, TimelineOfBranch, HistoryOfBranch):
     name: str = column(description="The name, without `refs/heads/`.")
 
     @strawberry.field(description="Whether developers may not force-push to it or delete it.")

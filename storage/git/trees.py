@@ -204,6 +204,36 @@ def find_blob(repository: Repository, commit: str, path: str) -> tuple[str, str]
     return row.oid, row.mode.decode().zfill(6)
 
 
+class Followed:
+    """What lies at one path, a file or a directory, in one commit after the other. What trees say is kept, since most stay the same."""
+
+    def __init__(self, repository: Repository, path: str) -> None:
+        self._trees = _Trees(repository)
+        self._names = path.split("/")
+        self._is_possible = len(path) <= _LONGEST_PATH and len(self._names) < DEEPEST
+        self._known: dict[tuple[str, int], tuple[str, str] | None] = {}
+
+    def at(self, commit: str) -> tuple[str, str] | None:
+        """Its id and mode; None where nothing is. Raises UnknownCommit, DamagedRepository."""
+        tree, found = self._trees.root(commit), None
+        for depth in range(len(self._names) if self._is_possible else 0):
+            if (tree, depth) not in self._known:
+                self._known[tree, depth] = self._look(tree, depth)
+            found = self._known[tree, depth]
+            if found is None:
+                break
+            tree = found[0]
+        return found
+
+    def _look(self, tree: str, depth: int) -> tuple[str, str] | None:
+        try:
+            row = _named(self._trees, tree, self._names[depth])
+        except LookupError:
+            return None
+        is_last = depth == len(self._names) - 1
+        return (row.oid, row.mode.decode().zfill(6)) if is_last or row.is_open else None
+
+
 def read_blob(repository: Repository, oid: str, mode: str, path: str) -> Blob:
     """The file that `find_blob` found. Raises DamagedRepository."""
     trees = _Trees(repository)

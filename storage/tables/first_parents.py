@@ -44,15 +44,16 @@ def rolled(starts: Starts, length: int, names: Sequence[str] | None) -> Select[A
 
 
 def committed(starts: Starts, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:
-    """(walk, place, project, commit) of those of at most `length` commits of each walk that were committed in this span, and of the
-    first and the last that were looked at."""
+    """(walk, place, project, commit, when committed) of those of at most `length` commits of each walk that were committed in this span,
+    and of the first and the last that were looked at."""
     walk = _walk(starts, length)
     conditions = []
     if since is not None:
         conditions.append(walk.c.committed_at >= since)
     if until is not None:
         conditions.append(walk.c.committed_at < until)
-    found: Select[Any] = select(walk.c.start, walk.c.place, walk.c.project_id, walk.c.oid).order_by(walk.c.start, walk.c.place)
+    found: Select[Any] = select(walk.c.start, walk.c.place, walk.c.project_id, walk.c.oid, walk.c.committed_at)
+    found = found.order_by(walk.c.start, walk.c.place)
     if conditions:
         found = found.where(or_(and_(*conditions), walk.c.place.in_((0, length - 1))))
     return found

@@ -1,0 +1,129 @@
+"""The history of branches through the graph: what `git log` says, a page after the other."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from graph.rules import branch_history
+from storage import tables
+from storage.git import log
+from tests.forge import Ask
+from tests.history import START, git, grow
+from tests.make import Make
+from tests.statements import Statements
+
+HISTORY = """query ($path: String!, $first: Int! = 100, $after: String, $firstParent: Boolean! = true, $file: String,
+    $range: DateTimeRange) { project(path: $path) { branch {
+    history(first: $first, after: $after, firstParent: $firstParent, path: $file, range: $range) {
+        totalCount nodes { oid } pageInfo { hasNextPage hasPreviousPage endCursor } } } } }"""
+WALL = """query ($path: String!) { group(path: $path) { projects { nodes { branch { history(first: 2) { nodes { oid } } } } } } }"""
+FILE = "src/part1"
+SPAN = {"since": datetime.fromtimestamp(START + 1_800, UTC).isoformat(), "until": datetime.fromtimestamp(START + 6_000, UTC).isoformat()}
+DATES = (f"--since={START + 1_800}", f"--until={START + 5_999}")
+WAYS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    ({}, ("--first-parent",)),
+    ({"firstParent": False}, ()),
+    ({"file": FILE}, ("--first-parent", "--", FILE)),
+    ({"file": f"/{FILE}/", "firstParent": False}, ("--", FILE)),
+    ({"range": SPAN}, ("--first-parent", *DATES)),
+    ({"range": SPAN, "firstParent": False, "file": FILE}, (*DATES, "--", FILE)),
+]
+"""Arguments, and those of `git log` that mean the same."""
+
+
+@pytest.fixture
+async def owner(make: Make) -> tables.User:
+    return await make.user()
+
+
+@pytest.fixture
+async def project(make: Make, owner: tables.User) -> tables.Project:
+    return await make.indexed(await make.project(owner=owner, history={"commits": 40, "merges_every": 4, "files": 3}))
+
+
+def logged(make: Make, project: tables.Project, *arguments: str) -> list[str]:
+    """What `git log` says; of a path without `--first-parent`, of which it has a notion of its own, what is not as in any parent."""
+    path = make.services.repositories.path_of(project.id)
+    if "--" not in arguments or "--first-parent" in arguments:
+        return git(path, "log", "--format=%H", "master", *arguments).split()
+    rows = [row.split() for row in git(path, "log", "--format=%H %P", "master", *arguments[:-2]).splitlines()]
+    asked = [f"{oid}:{arguments[-1]}" for row in rows for oid in row]
+    told = git(path, "cat-file", "--batch-check=%(objectname)", stdin="\n".join(asked).encode()).splitlines()
+    # Of what is not there git repeats what it was asked.
+    there = {name.partition(":")[0]: None if name in line else line for name, line in zip(asked, told, strict=True)}
+    return [oid for oid, *parents in rows if all(there[parent] != there[oid] for parent in parents) and (parents or there[oid])]
+
+
+async def page(ask: Ask, viewer: tables.User, project: tables.Project, **variables: Any) -> dict[str, Any]:
+    data = await ask.data(HISTORY, viewer, path=str(project.id), **variables)
+    found: dict[str, Any] = data["project"]["branch"]["history"]
+    return found
+
+
+async def leaf_through(ask: Ask, viewer: tables.User, project: tables.Project, **variables: Any) -> tuple[list[str], int]:
+    """All commits, a page after the other, and how many pages there were."""
+    seen: list[str] = []
+    pages, after, has_more = 0, None, True
+    while has_more:
+        found = await page(ask, viewer, project, after=after, **variables)
+        assert found["pageInfo"]["hasPreviousPage"] is (pages > 0)
+        seen += [node["oid"] for node in found["nodes"]]
+        pages, after, has_more = pages + 1, found["pageInfo"]["endCursor"], found["pageInfo"]["hasNextPage"]
+    return seen, pages
+
+
+class TestHistory:
+    async def test_is_what_git_log_says(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        for variables, arguments in WAYS:
+            wanted = logged(make, project, *arguments)
+            assert len(wanted) > 3, arguments
+            assert await leaf_through(ask, owner, project, **variables) == (wanted, 1), arguments
+            assert (await leaf_through(ask, owner, project, first=3, **variables))[0] == wanted, arguments
+        assert (await page(ask, owner, project))["totalCount"] is None
+
+    async def test_a_page_looks_at_so_many_and_the_next_looks_on(
+        self, ask: Ask, make: Make, owner: tables.User, project: tables.Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in (log, branch_history):
+            monkeypatch.setattr(module, "LOOKED_AT", 4)
+        for variables, arguments in WAYS[2:]:
+            seen, pages = await leaf_through(ask, owner, project, **variables)
+            assert seen == logged(make, project, *arguments), arguments
+            assert pages > 4, arguments
+
+    async def test_stays_exact_while_the_branch_moves(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        for variables, arguments in WAYS[:2]:
+            wanted = logged(make, project, *arguments)
+            first = await page(ask, owner, project, first=2, **variables)
+            grow(make.services.repositories.path_of(project.id), "master", {"a.txt": b"a"})
+            second = await page(ask, owner, project, first=2, after=first["pageInfo"]["endCursor"], **variables)
+            assert [node["oid"] for node in (*first["nodes"], *second["nodes"])] == wanted[:4]
+
+    async def test_of_what_is_not_indexed_yet(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        for number in range(2):
+            grow(make.services.repositories.path_of(project.id), "master", {"a.txt": b"%d" % number})
+        assert (await leaf_through(ask, owner, project, first=5))[0] == logged(make, project, "--first-parent")
+
+    async def test_of_a_path_that_is_nothing(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        for name in ("nowhere", "src/../src", "src//part1", "x" * 5_000, "a/" * 200):
+            for first_parent in (True, False):
+                assert (await page(ask, owner, project, file=name, firstParent=first_parent))["nodes"] == []
+
+    async def test_foreign_cursors_are_refused(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
+        cursors = [(await page(ask, owner, project, first=1, firstParent=way))["pageInfo"]["endCursor"] for way in (True, False)]
+        for after, way in ((cursors[0], False), (cursors[1], True), ("x", True), ("", False)):
+            assert await ask.codes(HISTORY, owner, path=str(project.id), after=after, firstParent=way) == ["BAD_REQUEST"]
+
+    async def test_a_wall_costs_what_one_does(self, ask: Ask, make: Make, owner: tables.User, statements: Statements) -> None:
+        group = await make.group(owner=owner)
+        seen: list[int] = []
+        for number in (1, 4):
+            for _ in range(number):
+                await make.indexed(await make.project(group=group, history={"commits": 4}))
+            with statements.counted() as run:
+                data = await ask.data(WALL, owner, path=group.path)
+            assert all(len(node["branch"]["history"]["nodes"]) == 2 for node in data["group"]["projects"]["nodes"])
+            seen.append(len(run))
+        assert seen[0] == seen[1]
+        assert seen[1] <= 8
