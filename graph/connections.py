@@ -149,7 +149,8 @@ class Page:
 
 @dataclass(frozen=True)
 class Listing:
-    """A list of one table's rows: which, in what order. `parent` is the column by which rows hang on different parents, if they do."""
+    """A list of one table's rows: which, in what order. `parent` is the column by which rows hang on different parents, if they do;
+    a pair of columns where it takes both to name one."""
 
     table: Any
     order: Order
@@ -220,31 +221,32 @@ class Listing:
 
         return self._page(rows, window, count)
 
-    async def pages(self, context: Context, window: Window, parents: Iterable[int]) -> dict[int, Page]:
+    async def pages(self, context: Context, window: Window, parents: Iterable[Any]) -> dict[Any, Page]:
         """A page for each parent: one statement for all, and one more when they are counted."""
-        parent: Any = col(self.parent)
+        columns: list[Any] = [col(each) for each in (self.parent if isinstance(self.parent, tuple) else (self.parent,))]
         keys = list(parents)
+        among = _among(columns, keys)
         if len(keys) == 1:
-            return {keys[0]: await self.where(parent == keys[0]).page(context, window)}
-        place = over(func.row_number(), partition_by=parent, order_by=self._ordering(window)).label("place")
-        inner = self._select(window, col(self.table.id).label("id")).add_columns(place).where(parent.in_(keys)).subquery()
+            return {keys[0]: await self.where(among).page(context, window)}
+        place = over(func.row_number(), partition_by=columns, order_by=self._ordering(window)).label("place")
+        inner = self._select(window, col(self.table.id).label("id")).add_columns(place).where(among).subquery()
         wanted = (
             select(self.table)
             .join(inner, inner.c.id == col(self.table.id))
             .where(inner.c.place > window.offset, inner.c.place <= window.offset + window.size + 1)
-            .order_by(parent, inner.c.place)
+            .order_by(*columns, inner.c.place)
         )
-        rows: dict[int, list[Any]] = {key: [] for key in keys}
+        rows: dict[Any, list[Any]] = {key: [] for key in keys}
         for row in await context.all(wanted):
-            rows[getattr(row, parent.key)].append(row)
+            rows[_key([getattr(row, column.key) for column in columns])].append(row)
 
-        async def fetch(ids: list[int]) -> dict[int, int]:
-            statement = select(parent, func.count()).where(*self.conditions, parent.in_(ids)).group_by(parent)
-            return dict(map(tuple, await context.tuples(statement)))
+        async def fetch(asked: list[Any]) -> dict[Any, int]:
+            statement = select(*columns, func.count()).where(*self.conditions, _among(columns, asked)).group_by(*columns)
+            return {_key(values): count for *values, count in await context.tuples(statement)}
 
         counts = context.loader(object(), fetch)
 
-        def counter(key: int) -> Callable[[], Awaitable[int]]:
+        def counter(key: Any) -> Callable[[], Awaitable[int]]:
             async def count() -> int:
                 return await counts.get(key) or 0
 
@@ -287,6 +289,21 @@ async def shown(pages: dict[int, Page], seen: Callable[[list[Any]], Awaitable[li
     """The pages with those of their rows that `seen` gives, which is asked once for the rows of all; the counts stay."""
     left = {row.id for row in await seen([row for page in pages.values() for row in page.nodes])}
     return {key: page.showing([row for row in page.nodes if row.id in left]) for key, page in pages.items()}
+
+
+def _key(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _among(columns: list[Any], keys: list[Any]) -> Any:
+    """The condition that a row hangs on one of these parents."""
+    if len(columns) == 1:
+        return columns[0] == keys[0] if len(keys) == 1 else columns[0].in_(keys)
+    first, second = columns
+    grouped: dict[Any, list[Any]] = {}
+    for leading, following in keys:
+        grouped.setdefault(leading, []).append(following)
+    return or_(*(and_(first == leading, second.in_(following)) for leading, following in grouped.items()))
 
 
 def _spell(value: Any) -> Any:

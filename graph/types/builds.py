@@ -168,12 +168,12 @@ async def _of_commit(root: Any, info: Info, **arguments: Any) -> Page | None:
     context: Context = info.context
     await require(context, Action.READ_BUILD, commit)
     window = window_of(arguments)
-    conditions = (col(tables.Build.project_id) == commit.project_id, *_wanted(arguments))
+    listing = Listing(tables.Build, NEWEST_FIRST, tuple(_wanted(arguments)), parent=(tables.Build.project_id, tables.Build.sha))
 
-    async def fetch(shas: list[Any]) -> dict[Any, Page]:
-        return await Listing(tables.Build, NEWEST_FIRST, conditions, parent=tables.Build.sha).pages(context, window, shas)
+    async def fetch(commits: list[Any]) -> dict[Any, Page]:
+        return await listing.pages(context, window, commits)
 
-    return await context.loader(("builds of commits", commit.project_id, repr(arguments)), fetch).get(commit.oid)
+    return await context.loader(("builds of commits", repr(arguments)), fetch).get(commit.key)
 
 
 @strawberry.type
