@@ -95,10 +95,10 @@ class Config(BaseSettings):
     build_timeout: int = Field(default=3600, ge=10, le=604_800, description="Seconds that a build may run.")
     streams: int = Field(default=10_000, ge=0, le=1_000_000, description="Subscriptions and sockets open at once in each server process.")
     rate_limit: int = Field(
-        default=5000,
+        default=1_000_000,
         ge=0,
         description="Points that a viewer may spend on GraphQL in an hour, in each server process: one for each 100 rows, at least one"
-        " an operation. 0 limits nothing.",
+        " an operation. It stops loops that run away; a service that strangers use wants less. 0 limits nothing.",
     )
     documents: Path | None = Field(
         default=None, description="A folder of .graphql files, or a manifest: documents that are asked for by their ids."
