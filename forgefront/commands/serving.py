@@ -67,7 +67,8 @@ def _greeting(filled: Demo | None, kept: demo.Kept | None) -> Callable[[Config],
         base = config.base_url
         lines = [
             f"Forgefront answers at {base}",
-            f"  GraphQL   {base}/graphql",
+            f"  pages     {base}/  (open it in a browser, and sign in with a token)",
+            f"  GraphQL   {base}/graphql  (to try out at {base}/-/graphiql, described at {base}/-/reference)",
             f"  REST v3   {base}/api/v3  (described at {base}/api/v3/docs)",
             *_ssh_lines(config),
             f"  data      {config.data}",
