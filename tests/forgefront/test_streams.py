@@ -24,6 +24,9 @@ from tests.reliability.served import served
 
 CHANGED = "subscription($after: String) { buildChanged(afterSeq: $after) { seq to build { databaseId } } }"
 UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"
+RENAME = "mutation($i: UpdateMergeRequestInput!) { updateMergeRequest(input: $i) { userErrors { message } } }"
+MERGE_REQUESTS = "subscription { mergeRequestChanged { seq from to mergeRequest { databaseId } } }"
+BRANCHES = "subscription($ps: [String!]!) { branchHealthChanged(projects: $ps) { seq from to name } }"
 PROTOCOL = Subprotocol("graphql-transport-ws")
 
 
@@ -48,9 +51,17 @@ class Forge:
             answer = await client.post(f"{self.urls[server]}/graphql", json={"query": UPDATE, "variables": {"i": sent}})
         assert answer.json() == {"data": {"updateBuild": {"userErrors": []}}}
 
+    async def rename(self, row: tables.MergeRequest, title: str, *, server: int = 0) -> None:
+        sent = {"projectPath": str(row.project_id), "databaseId": row.id, "title": title}
+        async with httpx.AsyncClient(headers=self.headers) as client:
+            answer = await client.post(f"{self.urls[server]}/graphql", json={"query": RENAME, "variables": {"i": sent}})
+        assert answer.json() == {"data": {"updateMergeRequest": {"userErrors": []}}}
+
     @asynccontextmanager
-    async def stream(self, query: str = CHANGED, *, server: int = 0, **variables: Any) -> AsyncIterator["Events"]:
-        async with httpx.AsyncClient(headers={**self.headers, "Accept": "text/event-stream"}, timeout=10) as client:
+    async def stream(self, query: str = CHANGED, *, server: int = 0, last: str | None = None, **variables: Any) -> AsyncIterator["Events"]:
+        """`last` is the id that was seen last."""
+        headers = {**self.headers, "Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+        async with httpx.AsyncClient(headers=headers, timeout=10) as client:
             sent = {"query": query, "variables": variables}
             async with client.stream("POST", f"{self.urls[server]}/graphql", json=sent) as response:
                 assert response.status_code == 200
@@ -93,6 +104,25 @@ class Events:
             assert kind == "next"
             assert mark == data["data"]["buildChanged"]["seq"]
             found.append(data["data"]["buildChanged"]["build"]["databaseId"])
+        return found
+
+    async def seqs(self, number: int) -> list[str]:
+        """The numbers of the next events, as the stream marks them."""
+        found = []
+        for _ in range(number):
+            kind, mark, data = await self.next()
+            (event,) = data["data"].values()
+            assert (kind, mark) == ("next", event["seq"])
+            found.append(event["seq"])
+        return found
+
+    async def until(self, to: str) -> list[tuple[str | None, str]]:
+        """The events up to the one that comes to this, as (from, to)."""
+        found: list[tuple[str | None, str]] = []
+        while not found or found[-1][1] != to:
+            _, _, data = await self.next()
+            (event,) = data["data"].values()
+            found.append((event["from"], event["to"]))
         return found
 
 
@@ -190,18 +220,38 @@ class TestProcesses:
     async def test_two_servers_tell_of_each_other(
         self, database_url: str, dialect: str, services: Services, make: Make, tmp_path: Path
     ) -> None:
+        """All is numbered together, whichever process wrote it; who was cut off goes on at the other one."""
         if dialect == "sqlite":
             pytest.skip("it has one server process")
-        owner, builds = await filled(services, make)
+        owner = await make.user("olga")
+        project = await make.indexed(await make.project(owner=owner, history={"commits": 2}, builds_enabled=True))
+        tip = await services.repositories.read(project.id, lambda repository: repository.find("refs/heads/master"))
+        assert tip is not None
+        row, builds = await make.merge_request(project), [await make.build(project, tip) for _ in range(8)]
         with served(folder(tmp_path, "one"), database_url) as one, served(folder(tmp_path, "two"), database_url) as two:
             forge = Forge([one.url, two.url], [one.process, two.process], owner, builds)
-            async with forge.stream(server=0) as first, forge.stream(server=1) as second:
-                await asyncio.gather(*(forge.start(number, server=number % 2) for number in range(8)))
+            paths = {"ps": [str(project.id)]}
+            async with (
+                forge.stream(server=0) as first,
+                forge.stream(server=1) as second,
+                forge.stream(MERGE_REQUESTS, server=0) as third,
+                forge.stream(MERGE_REQUESTS, server=1) as fourth,
+                forge.stream(BRANCHES, server=0, **paths) as fifth,
+                forge.stream(BRANCHES, server=1, **paths) as sixth,
+            ):
+                renamed = (forge.rename(row, f"Title {number}", server=number % 2) for number in range(6))
+                await asyncio.gather(*renamed, *(forge.start(number, server=number % 2) for number in range(8)))
                 seen = await first.builds(8)
                 assert await second.builds(8) == seen
-            assert sorted(seen) == sorted(build.id for build in builds)
-            async with forge.stream(server=1, after="0") as again:
+                assert sorted(seen) == sorted(build.id for build in builds)
+                numbers = await third.seqs(6)
+                assert await fourth.seqs(6) == numbers == sorted(set(numbers), key=int)
+                told = await fifth.until("RUNNING")
+                assert await sixth.until("RUNNING") == told
+                assert all(was != became for was, became in told)
+            async with forge.stream(server=1, after="0") as again, forge.stream(MERGE_REQUESTS, server=1, last=numbers[1]) as other:
                 assert await again.builds(8) == seen
+                assert await other.seqs(4) == numbers[2:]
 
 
 @pytest.mark.usefixtures("only")
