@@ -18,6 +18,8 @@ STATIC = Path(__file__).parent / "static"
 OPERATIONS = Path(__file__).parent / "operations"
 """What the pages ask of the graph: a file a view, which the browser reads as text and sends as it is."""
 AT = "/-/pages/"
+ICON = "/favicon.ico"
+"""Where browsers look for the icon of what is no page."""
 ROUTE = "/-/pages"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
@@ -45,13 +47,15 @@ class Pages:
         if scope["type"] != "http":
             return False
         path: str = scope["path"]
-        return self._files.matches(path) or (scope["method"] in ("GET", "HEAD") and is_page(path) and prefers_html(_accept(scope)))
+        return path == ICON or self._files.matches(path) or (scope["method"] in ("GET", "HEAD") and is_page(path) and prefers_html(_accept(scope)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"]["route"] = ROUTE
         path = scope["path"]
         if self._files.matches(path):
             await (self._operations if self._operations.matches(path) else self._files)(scope, receive, send)
+        elif path == ICON:
+            await self._files.send("icon.svg", scope, receive, send)
         else:
             await self._files.send(INDEX, scope, receive, send, vary="accept")
 

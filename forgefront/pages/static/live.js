@@ -33,7 +33,7 @@ export function follow(view, operationName, variables, told, signal) {
         // The connection broke, or was given back.
       }
       if (signal.aborted || pause === "off") break;
-      if (document.hidden && connection.signal.aborted) await shown(signal);
+      if (connection.signal.aborted) await shown(signal);
       else {
         told.state("waiting");
         opened();
@@ -73,13 +73,22 @@ export function follow(view, operationName, variables, told, signal) {
     if (document.hidden) hiding = setTimeout(() => connection?.abort(), HIDDEN);
   };
   document.addEventListener("visibilitychange", look, { signal });
-  // A page that is left may be kept whole, with its connection, to be come back to; of those there are few.
+  // A page that is left may be kept for the way back, and its connections with it, of which a browser has six for one service.
   addEventListener("pagehide", () => connection?.abort(), { signal });
   signal.addEventListener("abort", () => clearTimeout(hiding));
   if (session.token()) run();
   else opened();
   return open;
 }
+
+/** Fulfilled when the page is looked at again. */
+const shown = (signal) =>
+  new Promise((resolve) => {
+    const look = () => document.hidden || resolve();
+    document.addEventListener("visibilitychange", look, { signal });
+    addEventListener("pageshow", look, { signal });
+    signal.addEventListener("abort", resolve, { once: true });
+  });
 
 /** The events of a stream: `{kind, id, data}`. */
 async function* events(body) {
@@ -118,12 +127,4 @@ const sleep = (milliseconds, signal) =>
   new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);
     signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
-  });
-
-const shown = (signal) =>
-  new Promise((resolve) => {
-    const look = () => document.hidden || resolve();
-    document.addEventListener("visibilitychange", look, { signal });
-    signal.addEventListener("abort", resolve, { once: true });
-    look();
   });

@@ -8,14 +8,16 @@ import { ago, avatar, failing, icon, lasted, symbol, wordOf } from "./parts.js";
 export const rows = (nodes, make, none) =>
   nodes.length ? h("ol.rows", { "data-walk": true }, nodes.map(make)) : h("p.quiet", null, none);
 
-const row = (state, href, title, side, meta, attributes) =>
-  h("li.row", { "data-box": true, ...attributes },
+const row = (state, href, title, side, meta, attributes, kind = "li.row") =>
+  h(kind, { "data-box": true, ...attributes },
     state ? symbol(...[state].flat()) : h("span"),
     h("p.row-title", null, h("a", { href, "data-item": true, title }, title)),
     h("span.row-side", null, side),
     h("p.row-meta", null, meta));
 
 const who = (user, name = user?.name) => h("span.person", null, avatar(user, name), h("span", null, user?.name ?? name));
+/** A branch or a tag, leading to its history. */
+const refLink = (path, name) => h("a.ref", { href: `${address(path, "commits")}?ref=${encodeURIComponent(name)}`, title: name }, icon("branch"), name);
 const ref = (name) => h("span.ref", { title: name }, icon("branch"), name);
 
 /** The builds of a commit as symbols, each a link. */
@@ -33,12 +35,15 @@ export const commitRow = (path) => (commit) =>
     [commit.builds?.nodes.length ? dots(path, commit.builds) : null, h("code", null, commit.shortOid)],
     [who(commit.author, commit.authorName), ago(commit.committedAt), commit.rollup ? lasted(commit.rollup) : null,
       (commit.mergeRequests?.nodes ?? []).map(proposal),
-      commit.rollup?.failing.length ? failing(commit.rollup.failing, 0, 2) : null]);
+      commit.rollup?.failing.length ? failing(commit.rollup.failing, 0, 2) : null],
+    {}, "li.row.long");
 
-export const buildRow = (path) => (build) =>
+/** `brief`: for a narrow column, without the commit. */
+export const buildRow = (path, { brief = false } = {}) => (build) =>
   row([build.status, build.allowFailure && build.status === "FAILED" ? "failed, which is allowed" : wordOf(build.status)], address(path, "builds", build.databaseId), build.name,
     [lasted({ ...build, state: build.status }), h("span", null, `#${build.databaseId}`)],
-    [h("span", null, build.stage), ref(build.ref), build.commit ? h("span", null, build.commit.title) : null, ago(build.finishedAt ?? build.startedAt ?? build.createdAt)],
+    [h("span", null, build.stage), refLink(path, build.ref), brief || !build.commit ? null : h("span", null, build.commit.title),
+      ago(build.finishedAt ?? build.startedAt ?? build.createdAt)],
     { "data-build": build.databaseId });
 
 const BLOCKERS = {
@@ -53,8 +58,8 @@ export const mergeRequestRow = (path) => (request) => {
   const open = request.state === "OPENED" || request.state === "REOPENED";
   const rollup = request.headCommit?.rollup;
   return row(open ? [rollup?.state ?? "NONE", `open, ${wordOf(rollup?.state)}`] : request.state, address(path, "merge_requests", request.iid), request.title,
-    [open && rollup ? lasted(rollup) : null, h("span", null, `!${request.iid}`)],
-    [who(request.author), ref(`${request.sourceBranch} → ${request.targetBranch}`), ago(request.mergedAt ?? request.updatedAt),
+    h("span", null, `!${request.iid}`),
+    [who(request.author), ref(`${request.sourceBranch} → ${request.targetBranch}`), ago(request.mergedAt ?? request.updatedAt), open && rollup ? lasted(rollup) : null,
       open ? request.blockers.filter((each) => BLOCKERS[each]).map((each) => h("span.tag", null, BLOCKERS[each])) : null]);
 };
 

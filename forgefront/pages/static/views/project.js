@@ -6,16 +6,17 @@ import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "
 import { buildRow, commitRow, issueRow, mergeRequestRow, rows } from "../rows.js";
 
 const PAUSE = 400;
+/** Milliseconds: so long changes are gathered before what is shown is read again. */
 
 const OPEN = ["OPENED", "REOPENED"];
 const LISTS = {
-  commits: { operation: "Commits", row: commitRow, connection: "commits", none: "No commits." },
+  commits: { operation: "Commits", row: commitRow, connection: "commits", none: "No commit has this name." },
   builds: {
-    operation: "Builds", row: buildRow, connection: "builds", none: "No build is like this.", live: true,
+    operation: "Builds", row: buildRow, connection: "builds", none: "No build is like this.",
     filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"] },
   },
   merge_requests: {
-    operation: "MergeRequests", row: mergeRequestRow, connection: "mergeRequests", none: "No merge request is like this.", live: true,
+    operation: "MergeRequests", row: mergeRequestRow, connection: "mergeRequests", none: "No merge request is like this.",
     filter: "state", choices: { OPENED: OPEN, MERGED: ["MERGED"], CLOSED: ["CLOSED"], "": null },
   },
   issues: {
@@ -26,35 +27,47 @@ const LISTS = {
 
 export async function open(page) {
   const { path, section: name } = page.where;
-  const list = LISTS[name];
   const body = h("div");
-  let renewing = null;
-  let renew = () => {};
-  const soon = () => (renewing ??= setTimeout(() => ((renewing = null), page.signal.aborted || renew()), PAUSE));
+  const read = () => (name ? listed(page, LISTS[name], path) : overview(page, path));
+  await followed(page, path, name, renew);
+  const { project, show } = await read();
 
-  await page.follow("Changes", { path }, {
-    event: ({ buildChanged: { build, to } }) => {
-      page.say(`${build.name} on ${build.ref}: ${wordOf(to)}.`);
-      soon();
-    },
-    gap: soon,
-  });
-  const { project, show } = list ? await listed(page, list, path) : await overview(page, path);
-
-  page.title(`${project.namespace.name} / ${project.name}`, [
-    [project.namespace.name, project.namespace.kind === "GROUP" ? address("groups", project.namespace.path) : address("u", project.namespace.path)],
+  const { namespace } = project;
+  page.title(`${namespace.name} / ${project.name}`, [
+    [namespace.name, namespace.kind === "GROUP" ? address("groups", namespace.path) : address("u", namespace.path)],
     [project.name, address(project.fullPath)],
   ]);
   replace(body, show(project));
-  renew = async () => {
-    try {
-      const next = list ? await listed(page, list, path) : await overview(page, path);
-      keepFocus(body, () => replace(body, next.show(next.project)));
-    } catch (error) {
-      if (error.name !== "AbortError") soon();
-    }
-  };
   page.show(head(project), tabs(project, name), body);
+
+  /** Reads what is shown again, but for lists that were paged on: a page that jumps is worse than one that is a little behind. */
+  async function renew() {
+    if (body.querySelectorAll(".row").length > 60) return;
+    const next = await read();
+    keepFocus(body, () => replace(body, next.show(next.project)));
+  }
+}
+
+/** Follows what the page shows; changes are gathered, and told one at a time. */
+async function followed(page, path, name, renew) {
+  let waiting = null;
+  const soon = () => {
+    waiting ??= setTimeout(async () => {
+      try {
+        await renew();
+      } catch (error) {
+        if (error.name !== "AbortError") setTimeout(soon, 10 * PAUSE);
+      } finally {
+        waiting = null;
+      }
+    }, PAUSE);
+  };
+  page.signal.addEventListener("abort", () => clearTimeout(waiting));
+  const told = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
+  const streams = [];
+  if (name !== "issues") streams.push(page.follow("Changes", { path }, told(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
+  if (!name || name === "merge_requests") streams.push(page.follow("Requests", { path }, told(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
+  await Promise.all(streams);
 }
 
 /** Has the link that had the focus have it again when its row was made anew. */
@@ -68,26 +81,26 @@ function keepFocus(body, change) {
 
 function head(project) {
   return h("header.head", null,
-    h("div.head-line", null,
+    h("div", null, h("div.head-line", null,
       h("h1", null, h("span.namespace", null, `${project.namespace.name} / `), project.name),
       h("span.tag", null, project.visibility.toLowerCase()),
       project.archived ? h("span.tag", null, "archived") : null,
       project.forkedFrom ? h("span.tag", null, "fork of ", h("a", { href: address(project.forkedFrom.fullPath) }, project.forkedFrom.fullPath)) : null),
-    project.description ? h("p.quiet", null, project.description) : null,
+    project.description ? h("p.quiet", null, project.description) : null),
     project.viewerCan.readCode ? clone(project) : null);
 }
 
 /** The addresses to clone from, one at a time. */
 function clone(project) {
-  const ways = { HTTP: project.httpUrlToRepo, SSH: project.sshUrlToRepo };
-  const shown = h("code", { tabindex: 0, title: ways.HTTP }, ways.HTTP);
-  const way = h("button.quiet-button", { type: "button", title: "The other address" }, "HTTP");
-  const copy = h("button", { type: "button" }, icon("copy"), "Copy");
-  way.addEventListener("click", () => {
-    way.textContent = way.textContent === "HTTP" ? "SSH" : "HTTP";
-    shown.textContent = shown.title = ways[way.textContent];
-  });
-  copy.addEventListener("click", async () => {
+  const shown = h("code", { tabindex: 0 });
+  const ways = [["HTTP", project.httpUrlToRepo], ["SSH", project.sshUrlToRepo]].map(([name, url]) =>
+    h("button", { type: "button", "data-url": url, onclick: (event) => choose(event.target) }, name));
+  const copy = h("button", { type: "button", title: "Copy the address", "aria-label": "Copy the address", onclick: take }, icon("copy"), h("span", null, "Copy"));
+  const choose = (way) => {
+    for (const each of ways) each.setAttribute("aria-pressed", String(each === way));
+    shown.textContent = shown.title = way.dataset.url;
+  };
+  async function take() {
     try {
       await navigator.clipboard.writeText(shown.textContent);
       copy.lastChild.textContent = "Copied";
@@ -96,8 +109,9 @@ function clone(project) {
       copy.lastChild.textContent = "Selected";
     }
     setTimeout(() => (copy.lastChild.textContent = "Copy"), 2000);
-  });
-  return h("div.clone", null, way, shown, copy);
+  }
+  choose(ways[0]);
+  return h("div.clone", { role: "group", "aria-label": "Clone" }, ways, shown, copy);
 }
 
 function tabs(project, current) {
@@ -122,29 +136,28 @@ async function overview(page, path) {
 }
 
 function show(project) {
-  const { fullPath: path } = project;
-  const target = project.branch?.target;
-  const all = (name, count) => h("a", { href: address(path, name) }, count === undefined ? "All" : `All ${count}`);
+  const { fullPath: path, branch, mergeRequests, builds, issues } = project;
+  const all = (name, count) => h("a", { href: address(path, name) }, count ? `All ${count}` : "All");
   return [
-    target ? standing(project.branch, target, path) : null,
+    branch?.target ? standing(branch, path) : null,
     h("div.columns", null,
       h("div.column", null,
         project.viewerCan.readCode
           ? section("Commits", all("commits"), project.commits ? rows(project.commits.nodes, commitRow(path), "No commit yet.") : h("p.quiet", null, "The repository cannot be read."))
           : empty("No view of the code", "You see the issues of this project, not its code.")),
       h("div.column", null,
-        project.mergeRequests ? section("Open merge requests", all("merge_requests", undefined), rows(project.mergeRequests.nodes, mergeRequestRow(path), "None is open.")) : null,
-        project.builds ? section("Newest builds", all("builds", project.builds.totalCount), rows(project.builds.nodes, buildRow(path), "Nothing was built yet.")) : null,
-        project.issues ? section("Open issues", all("issues", undefined), rows(project.issues.nodes, issueRow(path), "None is open.")) : null)),
+        mergeRequests ? section("Open merge requests", all("merge_requests"), rows(mergeRequests.nodes, mergeRequestRow(path), "None is open.")) : null,
+        builds ? section("Newest builds", all("builds", builds.totalCount), rows(builds.nodes, buildRow(path, { brief: true }), "Nothing was built yet.")) : null,
+        issues ? section("Open issues", all("issues"), rows(issues.nodes, issueRow(path), "None is open.")) : null)),
   ];
 }
 
 /** How the default branch stands, in one line. */
-function standing(branch, target, path) {
+function standing({ name, target }, path) {
   const { rollup } = target;
   return h("p.standing", { "data-state": rollup.state },
     badge(rollup.state),
-    h("span.ref", null, icon("branch"), branch.name),
+    h("span.ref", null, icon("branch"), name),
     h("a", { href: address(path, "commit", target.shortOid) }, target.title),
     h("span.person", null, avatar(target.author, target.authorName), h("span", null, target.author?.name ?? target.authorName)),
     ago(target.committedAt), lasted(rollup));
@@ -152,7 +165,7 @@ function standing(branch, target, path) {
 
 async function listed(page, list, path) {
   const chosen = list.filter ? chosenOf(page, list) : null;
-  const variables = { path, ...(list.filter && { [list.filter]: list.choices[chosen] }) };
+  const variables = list.filter ? { path, [list.filter]: list.choices[chosen] } : { path, ref: page.query.get("ref") };
   const read = async (after) => {
     const { project } = await page.ask(list.operation, { ...variables, after });
     if (!project) throw page.missing("project");
@@ -165,7 +178,7 @@ async function listed(page, list, path) {
       if (!first) return empty("Nothing to see here", "This part of the project is not shown to you, or cannot be read.");
       const shown = rows(first.nodes, list.row(path), list.none);
       return [
-        list.filter ? chips(page, list, chosen) : null,
+        list.filter ? chips(list, chosen) : branches(page, project),
         shown,
         more(first.pageInfo, async (after) => {
           const next = (await read(after))[list.connection];
@@ -177,13 +190,25 @@ async function listed(page, list, path) {
   };
 }
 
-const chosenOf = (page, list) => {
+function chosenOf(page, list) {
   const wanted = page.query.get(list.filter)?.toUpperCase();
   const all = Object.keys(list.choices);
   return wanted === "ALL" ? "" : all.includes(wanted) ? wanted : all[0];
-};
+}
 
-const chips = (page, list, chosen) =>
+const chips = (list, chosen) =>
   h("nav.chips", { "aria-label": "Only those in this state" },
     Object.keys(list.choices).map((state) =>
       h("a", { href: `${location.pathname}?${list.filter}=${(state || "all").toLowerCase()}`, "aria-current": state === chosen ? "true" : null }, state ? wordOf(state) : "all")));
+
+/** Whose history is shown: a branch, or whatever else the address names. */
+function branches(page, project) {
+  const shown = page.query.get("ref") ?? project.defaultBranch;
+  const names = (project.branches?.nodes ?? []).map(({ name }) => name);
+  if (!shown || (names.length < 2 && names.includes(shown))) return null;
+  const all = names.includes(shown) ? names : [shown, ...names];
+  return h("p.chips", null,
+    h("label.unseen", { for: "ref" }, "Branch"),
+    h("select", { id: "ref", onchange: (event) => page.go(`${location.pathname}?ref=${encodeURIComponent(event.target.value)}`) },
+      all.map((name) => h("option", { value: name, selected: name === shown }, name))));
+}
