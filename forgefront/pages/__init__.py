@@ -47,7 +47,9 @@ class Pages:
         if scope["type"] != "http":
             return False
         path: str = scope["path"]
-        return path == ICON or self._files.matches(path) or (scope["method"] in ("GET", "HEAD") and is_page(path) and prefers_html(_accept(scope)))
+        if path == ICON or self._files.matches(path):
+            return True
+        return scope["method"] in ("GET", "HEAD") and is_page(path) and prefers_html(_accept(scope))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"]["route"] = ROUTE

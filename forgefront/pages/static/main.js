@@ -280,8 +280,8 @@ keyboard.begin(document.getElementById("help"), document.getElementById("keys"),
 
 /** One step up: from a thing to its project, from a project to all. */
 function up() {
-  const crumbs = document.querySelectorAll("#crumbs a");
-  go(crumbs.length ? crumbs[crumbs.length - 1].href : address(""));
+  const above = [...document.querySelectorAll("#crumbs a")].filter((each) => each.pathname !== location.pathname);
+  go(above.length ? above.at(-1).href : address(""));
 }
 
 open();

@@ -21,7 +21,7 @@ const LISTS = {
   },
   issues: {
     operation: "Issues", row: issueRow, connection: "issues", none: "No issue is like this.",
-    filter: "state", choices: { OPENED: OPEN, CLOSED: ["CLOSED"], "": null },
+    filter: "state", choices: { OPENED: ["OPENED"], CLOSED: ["CLOSED"], "": null },
   },
 };
 
@@ -152,15 +152,28 @@ function show(project) {
   ];
 }
 
-/** How the default branch stands, in one line. */
-function standing({ name, target }, path) {
+/** How the default branch stands: its newest commit, and since when it is as it is. */
+function standing({ name, target, health }, path) {
   const { rollup } = target;
-  return h("p.standing", { "data-state": rollup.state },
-    badge(rollup.state),
-    h("span.ref", null, icon("branch"), name),
-    h("a", { href: address(path, "commit", target.shortOid) }, target.title),
-    h("span.person", null, avatar(target.author, target.authorName), h("span", null, target.author?.name ?? target.authorName)),
-    ago(target.committedAt), lasted(rollup));
+  return h("section.standing", { "data-state": rollup.state, "aria-label": `The branch ${name}` },
+    h("p", null, badge(rollup.state), h("span.ref", null, icon("branch"), name), commitLink(path, target, target.title), whoOf(target), ago(target.committedAt), lasted(rollup)),
+    health?.since ? h("p", null, health.state === "FAILED" ? broken(health, target, path) : ["Good since ", ago(health.since), "."]) : null);
+}
+
+const commitLink = (path, { shortOid }, text) => h("a", { href: address(path, "commit", shortOid) }, text);
+const whoOf = ({ author, authorName }) => h("span.person", null, avatar(author, authorName), h("span", null, author?.name ?? authorName));
+
+/** Since when, by which commit, and how many others may have done it. */
+function broken({ since, firstBad, lastGreen, suspects }, target, path) {
+  const others = (suspects.totalCount ?? 1) - 1;
+  const by = firstBad?.shortOid === target.shortOid
+    ? h("span", null, others > 0 ? `by this commit or one of ${others} before it` : "by this commit")
+    : firstBad && [h("span", null, others > 0 ? `by one of ${others + 1} commits up to ` : "by ", commitLink(path, firstBad, firstBad.title)), whoOf(firstBad)];
+  return [
+    h("span", null, "Failing since ", ago(since)),
+    by,
+    lastGreen ? h("span", null, "last good: ", commitLink(path, lastGreen, h("code", null, lastGreen.shortOid))) : null,
+  ];
 }
 
 async function listed(page, list, path) {
