@@ -82,7 +82,7 @@ function size(bytes) {
 function above(page, build, act) {
   const { project: { fullPath: path }, viewerCan: can } = build;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
-  return h("header.head", null,
+  return h("header.work-head", null,
     h("div.head-line", null,
       h("h1", null, build.name, " ", h("span.quiet", null, `#${build.databaseId}`)),
       h("div.actions", null,

@@ -57,7 +57,7 @@ function above(commit) {
   const [first, ...rest] = commit.message.trim().split("\n");
   const other = commit.committerName !== commit.authorName;
   return [
-    h("header.head", null,
+    h("header.work-head", null,
       h("h1", null, first || commit.title),
       h("div.facts", null,
         commit.rollup.state === "NONE" ? null : badge(commit.rollup.state),

@@ -12,6 +12,9 @@ import { note } from "./issue.js";
 const POLL = 4000;
 const UNDECIDED = new Set(["PENDING", "RUNNING"]);
 
+/** What tells whether something became of the checks of a commit. */
+const checks = (commit) => JSON.stringify([commit?.oid, commit?.rollup.state, commit?.builds.nodes.map(({ databaseId, status }) => [databaseId, status])]);
+
 export async function open(page) {
   const { path } = page.where;
   const iid = Number(page.where.number);
@@ -42,7 +45,10 @@ export async function open(page) {
     gap: soon,
   });
   // A browser has six connections to a service for all its tabs, so a page follows one stream: builds that run are looked at.
-  watch(page, POLL, async () => UNDECIDED.has(request?.headCommit?.rollup.state) && soon());
+  watch(page, POLL, async () => {
+    if (!UNDECIDED.has(request?.headCommit?.rollup.state)) return;
+    if (checks((await read("Standing")).headCommit) !== checks(request.headCommit)) soon();
+  });
 
   const act = async (operation, variables) => {
     await page.change(operation, { ...about, ...variables });
@@ -78,7 +84,7 @@ function above(page, request, act) {
   const { project: { fullPath: path }, sourceProject } = request;
   const fork = sourceProject && sourceProject.fullPath !== path ? `${sourceProject.fullPath}:` : "";
   return [
-    h("header.head", null,
+    h("header.work-head", null,
       h("h1", null, request.title, " ", h("span.quiet", null, `!${request.iid}`)),
       h("div.facts", null, badge(request.state), person(request.author),
         h("span.ref", { title: "from and into" }, icon("branch"), `${fork}${request.sourceBranch} → ${request.targetBranch}`),
