@@ -1,4 +1,4 @@
-"""The engine, its sessions, and everything that differs between SQLite and PostgreSQL.
+"""The engine, its sessions, and everything that differs between SQLite and PostgreSQL, but for expressions (storage/dialects.py).
 
 SQLite runs in WAL mode with foreign keys on. Its writing transactions begin IMMEDIATE behind a fair queue of this process, so that
 writers wait for each other instead of failing with "database is locked"; writers of other processes wait by SQLite's own busy time-out.

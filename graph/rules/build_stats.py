@@ -52,9 +52,6 @@ class Table:
     truncated: bool
 
 
-EMPTY = Table((), False)
-
-
 def size(first: int | None) -> int:
     """How many rows. Raises BadRequest, LimitExceeded."""
     wanted = SIZE if first is None else first
@@ -82,17 +79,22 @@ async def of_groups(context: Context, ids: list[int], conditions: Iterable[Any],
 async def _tables(context: Context, ids: list[int], conditions: list[Any], grouping: Grouping, owner: Any) -> dict[int, Table]:
     asked = build_stats.groups(conditions, grouping, context.now(), owner if len(ids) > 1 else None)
     found: dict[int, list[Row]] = {key: [] for key in ids}
-    for owned, *columns in await context.tuples(asked):
-        found[ids[0] if len(ids) == 1 else owned].append(_row(columns, grouping))
+    starts: dict[int, datetime] = {}
+    for owned, bucket, *columns in await context.tuples(asked):
+        if grouping.buckets is not None and bucket not in starts:
+            starts[bucket] = grouping.buckets.start(bucket)
+        found[ids[0] if len(ids) == 1 else owned].append(_row(starts.get(bucket), columns, grouping))
+    if not grouping.dimensions and grouping.buckets is None:
+        nothing = [0] * (len(COUNTED) + 2 + len(grouping.measures) * columns_of.COLUMNS)
+        found = {key: rows or [_row(None, nothing, grouping)] for key, rows in found.items()}
     most = grouping.limit - 1
     return {key: Table(rows[:most], len(rows) > most) for key, rows in found.items()}
 
 
-def _row(columns: Sequence[Any], grouping: Grouping) -> Row:
-    bucket, *rest = columns
-    named = dict(zip(grouping.dimensions, rest, strict=False))
-    total, *counted, retried = rest[len(named) : len(named) + len(COUNTED) + 2]
-    rest = rest[len(named) + len(COUNTED) + 2 :]
+def _row(start: datetime | None, columns: Sequence[Any], grouping: Grouping) -> Row:
+    named = dict(zip(grouping.dimensions, columns, strict=False))
+    total, *counted, retried = columns[len(named) : len(named) + len(COUNTED) + 2]
+    rest = columns[len(named) + len(COUNTED) + 2 :]
     measured: dict[Measure, Quantiles] = {}
     for place, measure in enumerate(grouping.measures):
         read = quantiles.read(rest[place * columns_of.COLUMNS : (place + 1) * columns_of.COLUMNS])
@@ -100,7 +102,7 @@ def _row(columns: Sequence[Any], grouping: Grouping) -> Row:
             measured[measure] = read
     status = named.get(BuildDimension.STATUS)
     return Row(
-        bucket_start=grouping.buckets.start(bucket) if grouping.buckets is not None else None,
+        bucket_start=start,
         project=named.get(BuildDimension.PROJECT),
         name=named.get(BuildDimension.NAME),
         stage=named.get(BuildDimension.STAGE),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import BigInteger, case, literal
@@ -93,7 +94,7 @@ class Buckets:
                 return found
         raise AssertionError("there is a period at least")
 
-    @property
+    @cached_property
     def _hours(self) -> Sequence[Period]:
         """The periods as far as they matter: an hour of the clock begins with one of UTC wherever clocks differ by whole hours."""
         if self.unit is not TimeBucket.HOUR:

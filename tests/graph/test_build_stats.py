@@ -331,6 +331,14 @@ class TestOfGroups:
                 assert project["buildStats"]["truncated"]
                 assert [row["name"] for row in project["buildStats"]["rows"]] == ["x"]
 
+    async def test_each_has_a_row_of_all(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        await make.project(owner=owner)
+        await ran(make, project, 1)
+
+        data = await ask.data("{ projects { nodes { buildStats { rows { counts { total } duration { count } } } } } }", owner)
+
+        assert sorted(row["counts"]["total"] for node in data["projects"]["nodes"] for row in node["buildStats"]["rows"]) == [0, 1]
+
 
 class TestRefuses:
     async def test_what_is_too_much(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
