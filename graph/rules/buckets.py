@@ -11,6 +11,8 @@ from storage.tables.buckets import EPOCH, Buckets, Period, TimeBucket
 YEARS_AHEAD = 10
 """How far beyond now changes of clocks are looked up: outside systems may send times that have not come yet."""
 LONGEST_NAME = 100
+STEP = timedelta(days=6)
+"""No place has changed its clocks twice in less: in 2000 Recife put them back after a week."""
 
 
 def buckets(unit: TimeBucket, timezone: str, since: datetime | None, until: datetime | None, now: datetime) -> Buckets:
@@ -46,12 +48,12 @@ def _periods(zone: tzinfo, first: int, last: int) -> Sequence[Period]:
 
 @lru_cache(maxsize=4096)
 def _changes(zone: tzinfo, year: int) -> Sequence[Period]:
-    """The periods that begin in a year of UTC. No place has ever changed its clocks twice within a day."""
+    """The periods that begin in a year of UTC."""
     found = []
-    day = datetime(year, 1, 1, tzinfo=UTC)
+    day, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
     before = _offset(zone, day)
-    while day.year == year:
-        after = day + timedelta(days=1)
+    while day < end:
+        after = min(day + STEP, end)
         if (offset := _offset(zone, after)) != before:
             early, late = _seconds(day), _seconds(after)
             while late - early > 1:
