@@ -53,25 +53,27 @@ class Operation:
 class Answer:
     """What some are told of a change. Its errors have the id of the request for which it was made, as the log has it."""
 
-    __slots__ = ("_context", "_json", "outcome")
+    __slots__ = ("_context", "_json", "_request_id", "outcome")
 
     def __init__(self, outcome: Outcome, context: Watched) -> None:
         self.outcome = outcome
-        self._context = context
+        # With all that it has loaded, so only where it tells for whom else the answer is.
+        self._context = None if context.is_personal else context
+        self._request_id = context.request_id
         self._json: bytes | None = None
 
     async def is_for(self, listener: Context) -> bool:
-        return await self._context.is_for(listener)
+        return self._context is not None and await self._context.is_for(listener)
 
     @property
     def is_personal(self) -> bool:
-        return self._context.is_personal
+        return self._context is None
 
     @property
     def json(self) -> bytes:
         """As JSON, written once for all."""
         if self._json is None:
-            self._json = orjson.dumps(result_of(self.outcome, self._context.request_id))
+            self._json = orjson.dumps(result_of(self.outcome, self._request_id))
         return self._json
 
 

@@ -16,7 +16,7 @@ class Watched(Context):
     """A context that notes what an answer hangs on."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        self.is_personal = False
+        self._looked_at = False
         self._decisions: dict[tuple[Action, int], tuple[Action, Any, bool]] = {}
         # By which the policy decides, so that its own looks at the viewer do not count.
         self._plain = Context(*given, **named)
@@ -24,12 +24,17 @@ class Watched(Context):
 
     @property
     def viewer_or_none(self) -> tables.User | None:
-        self.is_personal = True
+        self._looked_at = True
         return self._viewer
 
     @viewer_or_none.setter
     def viewer_or_none(self, viewer: tables.User | None) -> None:
         self._viewer = viewer
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether the answer hangs on more than decisions."""
+        return self._looked_at or bool(self.files)
 
     @property
     def plain(self) -> Context:
@@ -40,9 +45,7 @@ class Watched(Context):
         self._decisions[Action(action), id(subject)] = Action(action), subject, allowed
 
     async def is_for(self, other: Context) -> bool:
-        """Whether the viewer of another context would have been given the same."""
-        if self.is_personal or self.files:
-            return False
+        """Whether the viewer of another context would have been given the same, unless it is personal."""
         for action, subject, allowed in self._decisions.values():
             if await may(other, action, subject) is not allowed:
                 return False

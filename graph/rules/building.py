@@ -62,6 +62,11 @@ async def changed(context: Context, project_id: int, *places: tuple[str, str | N
     await branch_looks.ask(context, project_id, [(ref, sha) for sha, ref in places])
 
 
+def share(context: Context) -> None:
+    """Has the context load the checks of a commit once for all who are given its loaders: they are the same for everybody."""
+    _loader(context)
+
+
 def _loader(context: Context) -> Loader[Key, list[Check]]:
     async def fetch(commits: list[Key]) -> dict[Key, list[Check]]:
         return await newest_checks(context, commits)

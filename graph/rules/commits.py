@@ -244,6 +244,11 @@ class _Diffs:
         return entries
 
 
+def share(context: Context) -> None:
+    """Has the context read a commit once for all who are given its loaders: it is the same for everybody."""
+    _loader(context)
+
+
 def _loader(context: Context) -> Loader[Key, ProjectCommit | OperationError]:
     """Commits by key, a thread a project; an error stands for a commit that is there and cannot be read."""
 

@@ -6,7 +6,7 @@ from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded
 from graph.live import Wanted
 from graph.loading import Loader
-from graph.rules import finding
+from graph.rules import building, commits, finding
 from graph.rules.branches import ProjectRef
 from graph.rules.policy import Action, may, require
 from graph.settled import Change
@@ -51,6 +51,8 @@ def share(context: Context) -> None:
     for table in (tables.Project, tables.Build, tables.MergeRequest, tables.User, tables.Namespace, tables.Runner):
         context.rows_by_id(table)
     _branches(context)
+    building.share(context)
+    commits.share(context)
 
 
 async def is_told(context: Context, change: Change) -> bool:

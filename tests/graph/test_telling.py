@@ -113,6 +113,7 @@ class TestWatched:
             assert await may(watched, Action.READ_BUILD, build)
             assert [await watched.is_for(seen_by(user)) for user in (outsider, people[0], people[1])] == [False, True, True]
             assert await may(watched, Action.UPDATE_BUILD, build)
+            assert not watched.is_personal
             assert [await watched.is_for(seen_by(user)) for user in (outsider, people[0], people[1])] == [False, False, True]
             assert watched.viewer.id == people[1].id
-            assert not await watched.is_for(seen_by(people[1]))
+            assert watched.is_personal
