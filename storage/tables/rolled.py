@@ -96,8 +96,7 @@ def _checks(
         begun = case((col(table.started_at) <= moment, literal(CheckStatus.RUNNING, WORD)), else_=literal(CheckStatus.PENDING, WORD))
         status = case((ended, status), else_=begun)
     elif table is Build:
-        # Those that no retry superseded, in words by which SQLite does not look for them first, among all builds that there are.
-        conditions.append(kept == col(Build.id))
+        conditions.append(col(Build.current_id).is_(None))
     columns = (
         literal(kind).label("kind"),
         kept.label("kept"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from graph.context import Context
 from graph.rules import branch_timeline
 from graph.rules.branch_timeline import Segment, segments
 from graph.rules.courses import Run, course, state_at
@@ -15,6 +16,7 @@ from graph.rules.rollups import RollupState
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus
 from tests.forge import Ask
+from tests.graph.test_pipelines import Pushes
 from tests.history import git
 from tests.make import Make
 from tests.statements import Statements
@@ -96,6 +98,17 @@ class TestSegments:
         found = self.cut([("a", 0), ("b", 20)], since=30, is_open=False, a=[(0, BAD)], b=[(20, RUNNING), (30, GOOD), (100, BAD)])
 
         assert found == [("b", GOOD, 30, 100)]
+
+
+class TestPipelines:
+    async def test_a_head_at_no_moment_seems_to_have_no_builds_or_to_be_done_with(self, make: Make) -> None:
+        project = await make.indexed(await make.project(history={"commits": 4}))
+        pushes = Pushes(make, project, await make.user())
+        await pushes("one: {stage: build, script: make}\ntwo: {script: make test}\n")
+        await pushes.finish("one", "two")
+        async with make.services.database.reading() as session:
+            found = await branch_timeline.of_branch(Context(make.services, session, None, "test"), (project.id, "master"), None, None)
+        assert [segment.state for segment in found] == [NONE, PENDING, RUNNING, GOOD]
 
 
 class TestThroughTheGraph:
