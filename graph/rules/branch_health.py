@@ -14,6 +14,7 @@ from datetime import datetime
 from graph.connections import Listing, Order, Page, Window
 from graph.context import Context
 from graph.cursors import cursor_of, place_of
+from graph.errors import LimitExceeded
 from graph.rules import building, commits
 from graph.rules.building import Key
 from graph.rules.policy import Action, may
@@ -24,6 +25,7 @@ from storage.tables import branches, first_parents
 STEPS = (20, 200, 1_000)
 """How many commits are looked at in all, one statement after the other; most branches tell at the first."""
 MOST = STEPS[-1]
+MOST_NAMES = 100
 DECIDED = (RollupState.SUCCESS, RollupState.FAILED)
 
 _MARK = "suspect"
@@ -145,7 +147,9 @@ async def dated(context: Context, found: Iterable[Health]) -> None:
 
 
 async def of_head(context: Context, head: Key, names: Collection[str] | None) -> Health:
-    """The health of a head among others of its level."""
+    """The health of a head among others of its level. Raises LimitExceeded for more than MOST_NAMES names."""
+    if names is not None and len(names) > MOST_NAMES:
+        raise LimitExceeded(f"At most {MOST_NAMES} names of checks can be asked for at once, and {len(names):,} are.")
     names = None if names is None else tuple(sorted(set(names)))
 
     async def fetch(heads: list[Key]) -> dict[Key, Health]:

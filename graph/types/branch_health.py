@@ -88,7 +88,8 @@ class HealthOfBranch:
         self,
         info: Info,
         name: Annotated[
-            list[str] | None, strawberry.argument(description="Only the checks of these names count, as if there were no others.")
+            list[str] | None,
+            strawberry.argument(description="Only checks of these names count, as if there were no others; at most 100."),
         ] = None,
     ) -> BranchHealth:
         branch: Any = self

@@ -240,6 +240,7 @@ class TestThroughTheGraph:
         assert page == {"totalCount": 2, "nodes": [{"oid": second}], "pageInfo": {"hasNextPage": True}}
         only = await self.health(ask, owner, project, name=["unit"])
         assert only["failing"]["nodes"] == [{"name": "unit"}]
+        assert await ask.codes(HEALTH, owner, path=str(project.id), name=["x"] * 101) == ["LIMIT_EXCEEDED"]
         topic = await self.health(ask, owner, project, branch="topic")
         assert (topic["state"], topic["suspects"]["totalCount"], topic["failing"]["nodes"]) == ("SUCCESS", 0, [])
 
