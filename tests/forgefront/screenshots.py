@@ -73,7 +73,9 @@ async def take(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="forgefront-pictures-") as scratch:
         async with showing(Path(scratch, "data"), PROJECTS) as forge, chromium(Path(scratch, "profile")) as page:
             await sign_in(page, forge, "ada")
+            build = await running_build(forge)
             for name, path, awaited in PICTURES:
+                path = path.format(**build)
                 for scheme, (width, height) in (("light", WALL), ("dark", WALL), ("phone", PHONE)):
                     await page.scheme("light" if scheme == "phone" else scheme)
                     await page.size(width, height, scale=2 if scheme == "phone" else 1, mobile=scheme == "phone")
@@ -91,8 +93,20 @@ PICTURES = (
     ("project", "/web/storefront", ".row"),
     ("merge-requests", "/web/storefront/merge_requests", ".row"),
     ("builds", "/web/storefront/builds", ".row"),
+    ("merge-request", "/web/storefront/merge_requests/1", ".line"),
+    ("build", "/web/storefront/builds/{databaseId}", ".output-line"),
+    ("commit", "/web/storefront/commit/{sha}", ".line"),
+    ("graphiql", "/-/graphiql", ".examples li"),
+    ("reference", "/-/reference#MergeRequest", "#filter:not([hidden])"),
 )
-"""The name of a picture, the page, and what is waited for."""
+"""The name of a picture, the page, and what is waited for. In braces: a value of a build that runs."""
+
+
+async def running_build(forge: Showing) -> dict[str, str]:
+    text = '{ project(path: "web/storefront") { builds(first: 1, filter: {status: [RUNNING]}) { nodes { databaseId sha } } } }'
+    outcome = await forge.app.graph.run_text(text, {}, None, forge.tokens["ada"], request_id="pictures")
+    found: dict[str, str] = (outcome.data or {})["project"]["builds"]["nodes"][0]
+    return found
 
 
 async def sign_in(page: Page, forge: Showing, username: str) -> None:
