@@ -162,7 +162,7 @@ async def test_graphiql_runs_an_example_without_the_internet(world: World) -> No
         "document.querySelector('.graphiql-tab.graphiql-tab-active, [aria-selected=true]')?.innerText.includes('D10_CommitPage')"
     )
     await page.click(".graphiql-execute-button")
-    await page.until("document.querySelector('.result-window').innerText.includes('data')")
+    await page.until("document.querySelector('.result-window').innerText.includes('authoredAt')")
     # What introspection told.
     await page.click("[aria-label='Show Documentation Explorer']")
     await page.until("document.querySelector('.graphiql-doc-explorer')?.innerText.includes('Subscription')")

@@ -1,14 +1,17 @@
 // The panel of examples: the operations of the document in the page, each opened in a tab with variables that fit what the viewer sees.
-import { useEffect, useState } from "react";
+import { useMemo } from "react";
 import { pick, useGraphiQL, useGraphiQLActions } from "@graphiql/react";
 import { parse, print } from "graphql";
 import { ask, session } from "./fetcher.js";
 
 const DAYS = 24 * 60 * 60 * 1000;
 const PLACES = `query ExamplePlaces {
-  projects(first: 1, filter: { ciEnabled: true, membership: true }) {
-    nodes { fullPath defaultBranch namespace { path } milestones(first: 1) { nodes { title } } }
-  }
+  own: projects(first: 1, filter: { ciEnabled: true, membership: true }) { ...place }
+  any: projects(first: 1, filter: { ciEnabled: true }) { ...place }
+}
+
+fragment place on ProjectConnection {
+  nodes { fullPath defaultBranch milestones(first: 1) { nodes { title } } }
 }`;
 
 const EXAMPLES = parse(document.getElementById("examples").textContent).definitions.map((definition) => ({
@@ -31,26 +34,28 @@ function valuesOf(variables, project) {
 
 /** "D03_WhoBrokeIt" as "Who broke it". */
 function titleOf(name) {
-  const words = name.replace(/^[A-Z]\d+_/, "").replace(/(?<=.)[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
-  return words;
+  return name.replace(/^[A-Z]\d+_/, "").replace(/(?<=.)[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+}
+
+/** A project for the examples: one of the viewer's own, or any that the viewer sees, if there is one. */
+async function found() {
+  try {
+    const token = (await session).token();
+    const { data } = token ? await (await ask(token, { query: PLACES })).json() : {};
+    return data?.own.nodes[0] ?? data?.any.nodes[0];
+  } catch {
+    return undefined;
+  }
 }
 
 export function Examples() {
   const { queryEditor, variableEditor, fetcher } = useGraphiQL(pick("queryEditor", "variableEditor", "fetcher"));
   const { addTab } = useGraphiQLActions();
-  const [project, setProject] = useState();
+  // Asked for once for each token; an example that is opened before it is known waits.
+  const finding = useMemo(found, [fetcher]);
 
-  useEffect(() => {
-    const find = async () => {
-      const token = (await session).token();
-      if (!token) return;
-      const { data } = await (await ask(token, { query: PLACES })).json();
-      setProject(data?.projects.nodes[0]);
-    };
-    find().catch(() => {});
-  }, [fetcher]);
-
-  function open({ text, variables }) {
+  async function open({ text, variables }) {
+    const project = await finding;
     addTab();
     queryEditor.setValue(text);
     variableEditor.setValue(JSON.stringify(valuesOf(variables, project), null, 2));
