@@ -132,7 +132,12 @@ class TestRedAtMerge:
 
         rows = await rows_of(ask, owner, project, bucket="WEEK")
 
+        red_now = await rows_of(
+            ask, owner, project, bucket="WEEK", filter={"headState": ["FAILED"], "merged": {"since": moment.isoformat()}}
+        )
+
         assert [(row["merged"], row["redAtMerge"]) for row in rows] == [(0, 0), (7, 3)]
+        assert [(row["merged"], row["redAtMerge"]) for row in red_now] == [(3, 2)]
 
     async def test_is_not_for_guests(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
         guest = await make.user()
