@@ -12,7 +12,7 @@ from collections.abc import Collection
 from graph.context import Context, Services
 from graph.rules import branch_health, changes
 from graph.transaction import keep, session_for
-from storage.tables import branch_looks, branches
+from storage.tables import branch_looks, branches, projects
 
 LOOKS = 500
 """Rows that one round takes."""
@@ -49,7 +49,9 @@ async def _look_at(context: Context, branch_ids: Collection[int]) -> set[int]:
     """Tells what is new of these branches; gives those that are done, which are all that nobody else holds."""
     if not branch_ids:
         return set()
-    there = set(await context.all(branches.among_ids(branch_ids)))
+    there = dict(map(tuple, await context.tuples(branches.among_ids(branch_ids))))
+    # First, since who removes a project holds it before its branches.
+    await context.tuples(projects.kept(sorted(set(there.values()))))
     held = await context.all(branches.held(branch_ids))
     # After the branches are held: what others have told of them by now is seen, and so is all that they are to be told for.
     found = await branch_health.healths(context, {(row.project_id, row.oid) for row in held})
@@ -61,4 +63,4 @@ async def _look_at(context: Context, branch_ids: Collection[int]) -> set[int]:
             row.told_health, row.told_oid = str(state), row.oid
     await context.session.flush()
     await changes.of_branches(context, news)
-    return {row.id for row in held} | (set(branch_ids) - there)
+    return {row.id for row in held} | (set(branch_ids) - there.keys())

@@ -1,6 +1,8 @@
 """Branches that are to be looked at: something has happened by which their health may be another one."""
 
-from sqlalchemy import Delete, Insert, Select, and_, delete, insert, or_, select
+from typing import Any
+
+from sqlalchemy import CompoundSelect, Delete, Insert, Select, and_, delete, insert, select, union
 from sqlmodel import Field, col
 
 from storage.tables.base import Row, refers
@@ -27,12 +29,17 @@ def oldest(most: int) -> Select[int]:
     return select(col(BranchLook.id)).order_by(col(BranchLook.id)).limit(most)
 
 
-def concerned(look_ids: list[int]) -> Select[int, int]:
-    """(branch, look) of each branch that one of these concerns."""
+def concerned(look_ids: list[int]) -> CompoundSelect[Any]:
+    """(branch, look) of each branch that one of these concerns, each pair once."""
     look = BranchLook
-    meant = or_(col(Branch.name) == col(look.name), col(Branch.oid) == col(look.sha))
-    joined = select(col(Branch.id), col(look.id)).join(look, and_(col(Branch.project_id) == col(look.project_id), meant))
-    return joined.where(col(look.id).in_(look_ids)).order_by(col(Branch.id))
+    # Apart, so that each has its index.
+    by_name, by_head = (
+        select(col(Branch.id), col(look.id))
+        .join(look, and_(col(Branch.project_id) == col(look.project_id), meant))
+        .where(col(look.id).in_(look_ids))
+        for meant in (col(Branch.name) == col(look.name), col(Branch.oid) == col(look.sha))
+    )
+    return union(by_name, by_head)
 
 
 def forget(look_ids: list[int]) -> Delete:

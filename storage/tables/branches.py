@@ -49,9 +49,9 @@ def of_names(branches: Collection[tuple[int, str]]) -> Select[int, str, str]:
     return select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(key.in_(list(branches)))
 
 
-def among_ids(ids: Collection[int]) -> Select[int]:
-    """Those of these ids that are there."""
-    return select(col(Branch.id)).where(col(Branch.id).in_(ids))
+def among_ids(ids: Collection[int]) -> Select[int, int]:
+    """(id, project) of those of these branches that are there."""
+    return select(col(Branch.id), col(Branch.project_id)).where(col(Branch.id).in_(ids))
 
 
 def held(ids: Collection[int]) -> Select[Branch]:
