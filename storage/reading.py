@@ -9,7 +9,8 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Protocol
 
 from sqlalchemy import Dialect, Float, Select
@@ -18,6 +19,9 @@ from sqlalchemy.orm import Mapper
 
 MOST_KEPT = 2_000
 """Compiled statements. There are few structures, but the number of sort and filter arguments that callers combine is theirs."""
+
+MOST_TEXTS = 200
+"""Lengths of lists of one statement; a page of rows has a hundred at most, so there are seldom more."""
 
 Values = Sequence[Any]
 Build = Callable[[type, dict[str, Any]], Any]
@@ -163,14 +167,64 @@ class Shape:
 
 
 @dataclass(slots=True)
+class _Text:
+    """What the driver is told: the text, and of each parameter its name, its place in the list of that name, and how it is spelled."""
+
+    text: str
+    parameters: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any] | None]]
+
+    def values(self, given: Mapping[str, Any]) -> list[Any]:
+        return [pick(given[name]) if process is None else process(pick(given[name])) for name, pick, process in self.parameters]
+
+
+@dataclass(slots=True)
 class _Plan:
-    """A compiled statement: its text and the order of its parameters, unless a list of values must be spelled out at each call."""
+    """A compiled statement. Where lists are spelled out in its text, there is one text for each length that was asked for so far.
+
+    `lists` are the names of those lists, `literals` of what stands in the text itself.
+    """
 
     compiled: Any
-    text: str | None
-    names: Sequence[str]
+    lists: Sequence[str]
+    literals: Sequence[str]
     processors: dict[str, Any]
     shape: Shape
+    texts: dict[Any, _Text] = field(default_factory=dict)
+
+    def text(self, values: dict[str, Any]) -> _Text:
+        for name in self.lists:
+            if not isinstance(values[name], list):
+                values[name] = list(values[name])
+        key = (*(len(values[name]) for name in self.lists), *(repr(values[name]) for name in self.literals))
+        found = self.texts.get(key)
+        if found is None:
+            if len(self.texts) >= MOST_TEXTS:
+                self.texts.clear()
+            found = self.texts[key] = self._spell(values)
+        return found
+
+    def _spell(self, values: dict[str, Any]) -> _Text:
+        if not self.lists and not self.literals:
+            names = self.compiled.positiontup or ()
+            return _Text(self.compiled.string, [(name, _itself, self.processors.get(name)) for name in names])
+        # It takes the lists out of what it is given.
+        expanded = self.compiled.construct_expanded_state(dict(values), escape_names=False)
+        processors = {**self.processors, **expanded.processors}
+        places: dict[str, tuple[str, Callable[[Any], Any]]] = {}
+        for name, parts in expanded.parameter_expansion.items():
+            width = len(parts) // max(len(values[name]), 1)
+            tuples = self.compiled.binds[name].type._is_tuple_type
+            for number, part in enumerate(parts):
+                places[part] = name, _part(number // width, number % width) if tuples else itemgetter(number)
+        return _Text(expanded.statement, [(*places.get(name, (name, _itself)), processors.get(name)) for name in expanded.positiontup])
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _part(place: int, column: int) -> Callable[[Any], Any]:
+    return lambda rows: rows[place][column]
 
 
 class Plans:
@@ -200,13 +254,9 @@ class Plans:
         plan = self._kept[key.key]
         if plan is None:
             return None
-        text, names, processors = plan.text, plan.names, plan.processors
         values = plan.compiled.construct_params(given, extracted_parameters=key.bindparams, escape_names=False)
-        if text is None:
-            expanded = plan.compiled.construct_expanded_state(values, escape_names=False)
-            text, names, values = expanded.statement, expanded.positiontup, expanded.parameters
-            processors = {**processors, **expanded.processors}
-        return text, [processors[name](values[name]) if name in processors else values[name] for name in names], plan.shape
+        text = plan.text(values)
+        return text.text, text.values(values), plan.shape
 
     def _compile(self, statement: Select[Any], key: Any) -> _Plan | None:
         compiled: Any = statement.compile(dialect=self._dialect, cache_key=key)
@@ -218,8 +268,9 @@ class Plans:
             processor = parameter.type.dialect_impl(self._dialect).bind_processor(self._dialect)
             if processor is not None:
                 processors[name] = processor
-        spelled = bool(compiled.post_compile_params or compiled.literal_execute_params)
-        return _Plan(compiled, None if spelled else compiled.string, compiled.positiontup or (), processors, shape)
+        literals = {compiled.bind_names[parameter] for parameter in compiled.literal_execute_params}
+        lists = {compiled.bind_names[parameter] for parameter in compiled.post_compile_params} - literals
+        return _Plan(compiled, sorted(lists), sorted(literals), processors, shape)
 
     def _processor(self, kind: Any) -> Any:
         if isinstance(kind, Float) and not kind.asdecimal:

@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, date, datetime
 
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import select, text, tuple_, update
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm.exc import UnmappedInstanceError
 from sqlmodel import col
@@ -49,6 +49,16 @@ class TestQuery:
                 found = await session.read(*rows_of_ids(tables.User, ids))
                 assert {row.id for (row,) in found} == {user.id for user in made if user.id in ids}
             assert await session.read(users.BY_TOKEN, {"digest": "0" * 64}) == []
+
+    async def test_takes_lists_of_pairs_and_of_words(self, database: Database, make: Make) -> None:
+        made = [await make.user() for _ in range(3)]
+        pair, state = tuple_(col(tables.User.id), col(tables.User.username)), col(tables.User.state)
+
+        async with database.reading() as session:
+            for few in (made[:1], made[:2], made[1:]):
+                pairs = {(user.id, user.username) for user in few}
+                wanted = select(tables.User).where(pair.in_(pairs), state.in_([tables.UserState.ACTIVE, tables.UserState.BLOCKED]))
+                assert {row.id for (row,) in await session.read(wanted)} == {user.id for user in few}
 
     async def test_rows_cannot_be_changed(self, database: Database, make: Make) -> None:
         await make.user()
