@@ -132,6 +132,7 @@ class Context:
     after_commit: list[Callable[[], Any]] = field(default_factory=list)
     undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     files: dict[str, StoredFile] = field(default_factory=dict)
+    arguments: dict[Any, dict[str, Any]] = field(default_factory=dict)
     sessions: AsyncExitStack = field(default_factory=AsyncExitStack)
     machine_or_none: Machine | None = None
     charge: Charge | None = None

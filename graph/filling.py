@@ -18,6 +18,7 @@ from graph.declare import Loading, Reading, filling_of, is_filled
 
 Read = Callable[[Any], Any]
 Fields = dict[str, Any]
+_EMPTY: dict[str, Any] = {}
 
 
 @dataclass(slots=True)
@@ -135,10 +136,14 @@ def _read_of(kind: Any, key: str) -> Read | None:
     leaf = kind.of_type if needed else kind
     if not is_leaf_type(leaf):
         return None
-    spell = leaf.coerce_output_value
+    spell = _spelling(leaf)
+    absent = object()
 
     def read(row: Any) -> Any:
-        value = getattr(row, key)
+        # A column that was read lies in the row itself; asking for it by its name passes through the mapping.
+        value = getattr(row, "__dict__", _EMPTY).get(key, absent)
+        if value is absent:
+            value = getattr(row, key)
         if value is None and not needed:
             return None
         spelled = spell(value)
@@ -147,6 +152,15 @@ def _read_of(kind: Any, key: str) -> Read | None:
         return spelled
 
     return read
+
+
+def _spelling(leaf: Any) -> Read:
+    """Spells a value of the type. Strawberry's enumerations compare a member with all others each time; here it is looked up."""
+    members = getattr(leaf, "wrapped_cls", None)
+    if members is None:
+        return leaf.coerce_output_value  # type: ignore[no-any-return]
+    names = {member: leaf.coerce_output_value(member) for member in members}
+    return names.__getitem__
 
 
 async def _merged(results: dict[str, Any], rest: Any) -> dict[str, Any]:

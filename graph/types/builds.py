@@ -168,9 +168,10 @@ async def _of_commit(root: Any, info: Info, **arguments: Any) -> Page | None:
     context: Context = info.context
     await require(context, Action.READ_BUILD, commit)
     window = window_of(arguments)
-    listing = Listing(tables.Build, NEWEST_FIRST, tuple(_wanted(arguments)), parent=(tables.Build.project_id, tables.Build.sha))
 
     async def fetch(commits: list[Any]) -> dict[Any, Page]:
+        # Once for all commits of a level, since conditions cost more to spell than a commit to look up.
+        listing = Listing(tables.Build, NEWEST_FIRST, tuple(_wanted(arguments)), parent=(tables.Build.project_id, tables.Build.sha))
         return await listing.pages(context, window, commits)
 
     return await context.loader(("builds of commits", repr(arguments)), fetch).get(commit.key)
