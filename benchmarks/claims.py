@@ -14,7 +14,8 @@ from typing import Any
 from sqlalchemy import delete, insert, text, update
 from sqlmodel import col
 
-from benchmarks.data import START, Data, fill
+from benchmarks.data import START, Data
+from benchmarks.filling import fill
 from benchmarks.load import Ask, BadAnswersError
 from benchmarks.pace import Walk, pace, walk
 from benchmarks.servers import Server

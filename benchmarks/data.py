@@ -1,6 +1,6 @@
 """The data set of a run: the same rows for the same scale, on both databases.
 
-At scale 1: 50 users, 200 projects, 100,000 issues, 300,000 notes; builds and merge requests are in `work_data.py`.
+At scale 1: 50 users, 200 projects, 100,000 issues, 300,000 notes; commits, builds and merge requests are in `work_data.py`.
 """
 
 import asyncio
@@ -9,14 +9,13 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import insert, text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import text
 
 from benchmarks import work_data, worked_on
+from benchmarks.filling import fill
 from benchmarks.worked_on import Worked
 from storage import tables
 from storage.database import Database
@@ -35,7 +34,6 @@ MILESTONES = 3
 MEMBERS = 4
 """In each project, beside its owner."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
-BATCH = 5_000
 WORDS = ("fix", "add", "the", "build", "page", "when", "user", "opens", "merge", "list", "slow", "crash", "token", "path", "name", "commit")
 
 
@@ -67,11 +65,17 @@ def path_of(project: int) -> str:
 
 def seed(url: str, scale: float = 1.0) -> Data:
     """Migrates an empty database and fills it; `scale` multiplies the number of projects, and with it all that hangs on them."""
-    projects = max(int(PROJECTS * scale), 16)
+    projects = _count(scale)
     upgrade(url)
     with tempfile.TemporaryDirectory() as folder:
         worked = worked_on.make(Path(folder) / "worked.git")
     asyncio.run(_seed(url, projects, worked))
+    return known(scale)
+
+
+def known(scale: float = 1.0) -> Data:
+    """What a client needs to know of the rows that `seed` makes at this scale."""
+    projects = _count(scale)
     mine = [number for number in range(1, projects + 1) if _members(number)[0] == 1 and _visibility(number) == Visibility.PRIVATE]
     shown = tuple(mine[:20])
     every = max(ISSUES // 10, 1)
@@ -80,6 +84,11 @@ def seed(url: str, scale: float = 1.0) -> Data:
     worked_in = shown[2:-1]
     others = tuple(sorted(set(range(1, projects + 1)) - set(shown)))
     return Data(token_of(1), shown, issues, worked_in, others, (worked_in[0], worked_in[0] * work_data.MERGE_REQUESTS))
+
+
+def _count(scale: float) -> int:
+    """Of projects."""
+    return max(int(PROJECTS * scale), 16)
 
 
 async def _seed(url: str, projects: int, worked: Worked) -> None:
@@ -92,14 +101,6 @@ async def _seed(url: str, projects: int, worked: Worked) -> None:
             await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text("ANALYZE"))
     finally:
         await database.close()
-
-
-async def fill(connection: AsyncConnection, tables_with_rows: Iterable[tuple[Any, Iterable[dict[str, Any]]]]) -> None:
-    """Writes the rows of each table, parents first."""
-    for table, rows in tables_with_rows:
-        waiting = iter(rows)
-        while batch := list(islice(waiting, BATCH)):
-            await connection.execute(insert(table), batch)
 
 
 def _tables(projects: int, worked: Worked) -> Iterator[tuple[Any, Iterable[dict[str, Any]]]]:

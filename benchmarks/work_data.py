@@ -1,6 +1,6 @@
 """The builds and merge requests of the data set, with the runners, commits, pipelines, labels and votes that belong to them.
 
-At scale 1: 500,000 builds in 50,000 pipelines, 50,000 merge requests. Every project has the same history (`worked_on.py`).
+At scale 1: 200,000 commits, 500,000 builds in 50,000 pipelines, 50,000 merge requests. Every project has the same history (`worked_on.py`).
 """
 
 import random
@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from benchmarks.worked_on import AUTHOR, BRANCH, EMAIL, FILES, Worked
+from benchmarks.worked_on import AUTHOR, BRANCH, EMAIL, FILES, Commit, Worked
 from storage import tables
 from storage.secrets import digest
 from storage.tables import CheckStatus, CounterKind, MergeRequestState, MergeStatus, RunWhen
 
 BUILDS = 2_500
-"""In each project: ten for each of its commits."""
+"""In each project: ten for each of its newest commits."""
 EACH = 10
 """Builds of one commit."""
 MERGE_REQUESTS = 250
-"""In each project. The last one is open, and changes fifty files; the one before changes one. Both have all that one may have."""
+"""In each project, each of another commit. The last one is open, and changes fifty files; the others change one. The last two have all
+that one may have."""
 RUNNERS = 50
 """Shared ones, each with a token. They take builds without tags, and those of the tags in TAGS."""
 TAGS = ["docker", "linux"]
@@ -26,6 +27,11 @@ JOBS = ("compile", "lint", "unit", "integration", "browser", "package", "image",
 STATES = (*[CheckStatus.SUCCESS] * 7, CheckStatus.FAILED, CheckStatus.FAILED, CheckStatus.CANCELED)
 
 Rows = Iterable[dict[str, Any]]
+
+
+def newest(worked: Worked, count: int) -> tuple[Commit, ...]:
+    """So many commits, the branch's last."""
+    return (*worked.commits, worked.branch)[-count:]
 
 
 def runner_token(number: int) -> str:
@@ -69,8 +75,7 @@ def runners(start: datetime) -> Rows:
 
 def pipelines(projects: Iterable[int], worked: Worked, owner: Callable[[int], int]) -> Rows:
     for project in projects:
-        for number in range(BUILDS // EACH):
-            commit = worked.commits[number % len(worked.commits)]
+        for commit in newest(worked, BUILDS // EACH):
             yield {
                 "project_id": project,
                 "sha": commit.oid,
@@ -87,8 +92,7 @@ def builds(projects: Iterable[int], worked: Worked, people: Callable[[int], list
     dice = random.Random(4)
     for project in projects:
         users = people(project)
-        for number in range(BUILDS // EACH):
-            commit = worked.commits[number % len(worked.commits)]
+        for number, commit in enumerate(newest(worked, BUILDS // EACH)):
             user, pipeline = dice.choice(users), (project - 1) * (BUILDS // EACH) + number + 1
             for place in range(EACH):
                 began = commit.at + timedelta(seconds=10 + place)
@@ -133,9 +137,8 @@ def merge_requests(projects: Iterable[int], worked: Worked, people: Callable[[in
     dice = random.Random(5)
     for project in projects:
         users = people(project)
-        for iid in range(1, MERGE_REQUESTS + 1):
+        for iid, head in enumerate(newest(worked, MERGE_REQUESTS), 1):
             last, whole = iid == MERGE_REQUESTS, iid >= MERGE_REQUESTS - 1
-            base, head = (worked.commits[-1], worked.branch) if last else worked.commits[-2:]
             state = (*[MergeRequestState.MERGED] * 3, MergeRequestState.CLOSED, MergeRequestState.OPENED)[4 if last else iid % 5]
             moment = worked.commits[0].at + timedelta(hours=iid)
             ended = moment + timedelta(minutes=50)
@@ -153,7 +156,7 @@ def merge_requests(projects: Iterable[int], worked: Worked, people: Callable[[in
                 "target_branch": "master",
                 "merge_status": MergeStatus.CAN_BE_MERGED,
                 "head_oid": head.oid,
-                "base_oid": base.oid,
+                "base_oid": head.parent,
                 "commit_count": 1,
                 **dict.fromkeys(("files", "additions", "deletions"), FILES if last else 1),
                 "merge_when_build_succeeds": False,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from storage.git.repositories import Repositories
 
-COMMITS = 250
+COMMITS = 1_000
 BRANCH = "change"
 FILES = 50
 """Which the commit on the branch changes."""
