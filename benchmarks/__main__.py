@@ -15,7 +15,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import claims, in_process, load, report, servers, transfers, worked_on
+from benchmarks import claims, in_process, load, report, servers, table, transfers, worked_on
 from benchmarks.cases import CHANGES, UnfairError, cases, changes_of, check_same, counted, fetch
 from benchmarks.commits import histories
 from benchmarks.data import Data, seed
@@ -30,6 +30,9 @@ Rows = list[dict[str, Any]]
 
 
 def main() -> None:
+    if sys.argv[1:2] in (["table"], ["join"]):
+        table.main(sys.argv[1], sys.argv[2:])
+        return
     options = _options()
     if options.only != "git" and not load.is_there():
         sys.exit(load.MISSING)
@@ -51,7 +54,11 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/bench", description="Measures the service against a FastAPI + SQLModel peer.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description="Measures the service against a FastAPI + SQLModel peer.",
+        epilog="`scripts/bench table` measures it against all peers in one run, `scripts/bench join` the join alone; see their --help.",
+    )
     parser.add_argument("--database", choices=(*DATABASES, "both"), default="both")
     parser.add_argument("--seconds", type=float, default=4.0, help="of one round of one case on one side (default: 4)")
     parser.add_argument("--rounds", type=int, default=5, help="medians are taken of so many (default: 5)")

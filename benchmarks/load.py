@@ -4,12 +4,15 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.servers import Server
 
 CONNECTIONS = 32
+SETTLING = 50
+"""Tenths of a second after a round, at most, in which a server may still work on its last requests."""
 MISSING = "NOT RUN: wrk (apt install wrk)"
 
 
@@ -19,13 +22,17 @@ class BadAnswersError(Exception):
 
 @dataclass(frozen=True)
 class Ask:
-    """Requests that differ only in their path and are sent in turn. `status` is what each must answer."""
+    """Requests that differ only in their path, or only in their body, and are sent in turn. `status` is what each must answer.
+
+    With `bodies`, each of them goes to the first path in turn, and `body` is the first of them.
+    """
 
     method: str
     paths: tuple[str, ...]
     token: str
     body: str | None = None
     status: int = 200
+    bodies: tuple[str, ...] = ()
 
     @property
     def headers(self) -> dict[str, str]:
@@ -34,10 +41,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class Measure:
-    """What one round gave: requests per second, and milliseconds of the server's CPU a request."""
+    """What one round gave: requests per second, how many were begun, and milliseconds: of the server's CPU a request, and of waiting for
+    an answer, the median and the 99th percentile."""
 
     per_second: float
     cpu_ms: float
+    requests: int
+    p50_ms: float
+    p99_ms: float
 
 
 def is_there() -> bool:
@@ -49,11 +60,11 @@ def run(server: Server, ask: Ask, seconds: float, folder: Path) -> Measure:
     script = folder / "ask.lua"
     script.write_text(_lua(ask))
     before = server.cpu_seconds()
-    command = ["wrk", "--threads", "1", "--connections", str(CONNECTIONS), "--duration", f"{seconds:.0f}s", "--timeout", "10s"]
+    command = ["wrk", "--threads", "1", "--connections", str(CONNECTIONS), "--duration", f"{seconds:.0f}s", "--timeout", "10s", "--latency"]
     done = subprocess.run(
         [*command, "--script", str(script), f"http://127.0.0.1:{server.port}"], capture_output=True, text=True, check=True
     )
-    used = server.cpu_seconds() - before
+    used = _settled(server) - before
     wrong = re.search(r"Non-2xx or 3xx responses: (\d+)|Socket errors: .*", done.stdout)
     if wrong:
         raise BadAnswersError(f"{server.name}, {ask.method} {ask.paths[0]}: {wrong[0]}")
@@ -61,25 +72,46 @@ def run(server: Server, ask: Ask, seconds: float, folder: Path) -> Measure:
     speed = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
     if counted is None or speed is None or int(counted[1]) == 0:
         raise BadAnswersError(f"{server.name}, {ask.method} {ask.paths[0]}: wrk said {done.stdout!r}")
-    return Measure(float(speed[1]), used * 1000 / int(counted[1]))
+    # At the end each connection waited for one answer more, which the server worked on too.
+    began = int(counted[1]) + CONNECTIONS
+    return Measure(float(speed[1]), used * 1000 / began, began, _waited(done.stdout, 50), _waited(done.stdout, 99))
+
+
+def _settled(server: Server) -> float:
+    """The server's CPU seconds, once it has done what nobody waits for any more."""
+    used = server.cpu_seconds()
+    for _ in range(SETTLING):
+        time.sleep(0.1)
+        before, used = used, server.cpu_seconds()
+        if used - before < 0.015:
+            break
+    return used
+
+
+def _waited(said: str, percent: int) -> float:
+    """Milliseconds, from a line as `     50%   12.34ms`."""
+    found = re.search(rf"^\s+{percent}%\s+([\d.]+)(us|ms|s|m)\s*$", said, re.MULTILINE)
+    if found is None:
+        raise BadAnswersError(f"wrk said {said!r}")
+    return float(found[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}[found[2]]
 
 
 def _lua(ask: Ask) -> str:
     # The strings of JSON without escapes outside ASCII are strings of Lua.
-    paths = ",\n".join(json.dumps(path) for path in ask.paths)
+    requests = [(ask.paths[0], body) for body in ask.bodies] or [(path, ask.body) for path in ask.paths]
+    listed = ",\n".join(f"{{{json.dumps(path)}, {json.dumps(body) if body is not None else 'nil'}}}" for path, body in requests)
     headers = "\n".join(f"headers[{json.dumps(name)}] = {json.dumps(value)}" for name, value in ask.headers.items())
     return f"""
 local headers = {{}}
 {headers}
-local paths = {{
-{paths}
+local requests = {{
+{listed}
 }}
-local body = {json.dumps(ask.body) if ask.body is not None else "nil"}
 local made = {{}}
 local place = 0
 -- Made once each, so that wrk spends its time on sending.
 init = function()
-  for number, path in ipairs(paths) do made[number] = wrk.format({json.dumps(ask.method)}, path, headers, body) end
+  for number, each in ipairs(requests) do made[number] = wrk.format({json.dumps(ask.method)}, each[1], headers, each[2]) end
 end
 request = function()
   place = place % #made + 1

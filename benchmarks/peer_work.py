@@ -115,6 +115,7 @@ class MergeRequest(Base, table=True):
     source_branch: str
     target_branch: str
     merge_status: str
+    head_oid: str | None = None
     merge_when_build_succeeds: bool
     created_at: datetime = Field(sa_type=DateTime(timezone=True))
     updated_at: datetime = Field(sa_type=DateTime(timezone=True))

@@ -7,13 +7,15 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import peer, peer_app
+from benchmarks import peer
+from benchmarks.peers.engine import DATABASE
 from storage.database import driver_url
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +44,22 @@ class Server:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11 : 15 if children else 13])) / TICKS
 
+    def memory_mib(self) -> float:
+        """What it has in memory now, of its own and shared (VmRSS of proc(5))."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """What a process and all below it used since they began; those that ended count with who waited for them."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        # It ended between two looks.
+        return 0.0
+    return sum(map(int, fields[11:15])) / TICKS + sum(tree_cpu_seconds(int(child)) for child in children)
+
 
 def can_pin() -> bool:
     """Whether servers can have a core of their own: there are two, and the command `taskset`."""
@@ -58,34 +76,33 @@ def ours(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]:
     """The complete service: authentication, policy, access log and metrics are on."""
     command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
     given = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL, "FORGEFRONT_RATE_LIMIT": "0"}
-    port = _free_port()
-    with _running("ours", [*command, "--port", str(port)], given, port, "/-/health", data / "serve.log", pinned=pinned) as server:
+    port = free_port()
+    with running("ours", [*command, "--port", str(port)], given, port, "/-/health", data / "serve.log", pinned=pinned) as server:
         yield server
 
 
 @contextmanager
 def its_peer(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]:
     """The peer, with uvicorn's access log on, as it is by default."""
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "uvicorn", "--factory", "benchmarks.peer_app:create_app", "--host", "127.0.0.1", "--port", str(port)]
-    given = {peer_app.DATABASE: driver_url(database_url).render_as_string(hide_password=False), peer.EXTERNAL: EXTERNAL_URL}
-    with _running("peer", command, given, port, "/openapi.json", data / "peer.log", pinned=pinned) as server:
+    given = {DATABASE: driver_url(database_url).render_as_string(hide_password=False), peer.EXTERNAL: EXTERNAL_URL}
+    with running("peer", command, given, port, "/openapi.json", data / "peer.log", pinned=pinned) as server:
         yield server
 
 
 @contextmanager
 def http_backend(root: Path, *, pinned: bool) -> Iterator[Server]:
     """Plain git over HTTP, for the bare repositories in `root`."""
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "benchmarks.http_backend", str(root), str(port)]
-    with _running("http-backend", command, {}, port, "/repository.git/HEAD", root / "peer.log", pinned=pinned) as server:
+    with running("http-backend", command, {}, port, "/repository.git/HEAD", root / "peer.log", pinned=pinned) as server:
         yield server
 
 
 @contextmanager
-def _running(
-    name: str, command: list[str], given: Mapping[str, str], port: int, ready: str, log: Path, *, pinned: bool
-) -> Iterator[Server]:
+def running(name: str, command: list[str], given: Mapping[str, str], port: int, ready: str, log: Path, *, pinned: bool) -> Iterator[Server]:
+    """A server that `command` starts, once it answers `ready`, until the end of the block. Raises DidNotStartError."""
     pin = ["taskset", "--cpu-list", str(SERVER_CORE)] if pinned else []
     # Nothing of the caller's configuration, so that two runs are alike.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FORGEFRONT_")}
@@ -107,13 +124,18 @@ def _wait(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
         try:
             with urllib.request.urlopen(address, timeout=1):
                 return
+        except urllib.error.HTTPError as error:
+            # It has nothing there, or not for everybody; but it answers.
+            if error.code < 500:
+                return
+            time.sleep(0.1)
         except OSError:
             if process.poll() is not None or time.monotonic() > until:
                 raise DidNotStartError(log.read_text(errors="replace")[-2000:]) from None
             time.sleep(0.1)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

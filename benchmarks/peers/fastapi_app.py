@@ -1,0 +1,168 @@
+"""FastAPI + SQLModel: a session, the caller and the project as dependencies, relations by `selectinload`, response models.
+
+Tables and dependencies are those of the other races' peer (`peer.py`, `peer_work.py`); the answers are those of the table. Run it with
+`uvicorn --factory benchmarks.peers.fastapi_app:create_app`.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import date, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, HTTPException
+from pydantic import Field, field_validator
+from pydantic.alias_generators import to_camel
+from sqlalchemy.ext.asyncio import async_sessionmaker
+from sqlalchemy.orm import selectinload
+from sqlmodel import col, func, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from benchmarks.peer import WITH_RELATIONS, Issue, IssueState, Label, Note, NoteIn, Out, ProjectDep, SessionDep, State, UserDep
+from benchmarks.peer_work import Build, CheckStatus, Commit, MergeRequest, MergeRequestState
+from benchmarks.peers.engine import engine_of
+
+Id = Annotated[int, Field(validation_alias="id", serialization_alias="databaseId")]
+
+
+def camel(name: str) -> Any:
+    return Field(serialization_alias=to_camel(name))
+
+
+class UserOut(Out):
+    id: Id
+    username: str
+    name: str
+    state: State
+
+
+class MilestoneOut(Out):
+    id: Id
+    iid: int
+    title: str
+    state: str
+    due_date: Annotated[date | None, camel("due_date")]
+
+
+class IssueOut(Out):
+    id: Id
+    iid: int
+    title: str
+    description: str | None
+    state: IssueState
+    created_at: Annotated[datetime, camel("created_at")]
+    updated_at: Annotated[datetime, camel("updated_at")]
+    labels: list[str]
+    milestone: MilestoneOut | None
+    author: UserOut
+    assignee: UserOut | None
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def titles(cls, labels: list[Label]) -> list[str]:
+        return [label.title for label in labels]
+
+
+class BuildOut(Out):
+    id: Id
+    name: str
+    stage: str
+    status: CheckStatus
+    started_at: Annotated[datetime | None, camel("started_at")]
+    finished_at: Annotated[datetime | None, camel("finished_at")]
+
+
+class CommitOut(Out):
+    oid: str
+    title: str
+    author_name: Annotated[str, camel("author_name")]
+    committed_at: Annotated[datetime, camel("committed_at")]
+    builds: list[BuildOut]
+
+
+class MergeRequestOut(Out):
+    id: Id
+    iid: int
+    title: str
+    state: MergeRequestState
+    source_branch: Annotated[str, camel("source_branch")]
+    target_branch: Annotated[str, camel("target_branch")]
+    created_at: Annotated[datetime, camel("created_at")]
+    author: UserOut
+    head_commit: Annotated[CommitOut | None, camel("head_commit")] = None
+
+
+class NoteOut(Out):
+    id: Id
+    body: str
+    created_at: Annotated[datetime, camel("created_at")]
+    author: UserOut
+
+
+router = APIRouter()
+
+
+@router.get("/projects/{project_id}/issues", response_model=list[IssueOut])
+async def list_issues(project: ProjectDep, session: SessionDep) -> Any:
+    newest = select(Issue).where(Issue.project_id == project.id).order_by(col(Issue.created_at).desc(), col(Issue.id).desc())
+    return (await session.exec(newest.limit(20).options(*WITH_RELATIONS))).all()
+
+
+@router.get("/projects/{project_id}/issues/{issue_id}", response_model=IssueOut)
+async def get_issue(project: ProjectDep, issue_id: int, session: SessionDep) -> Any:
+    wanted = select(Issue).where(Issue.id == issue_id, Issue.project_id == project.id).options(*WITH_RELATIONS)
+    issue = (await session.exec(wanted)).first()
+    if issue is None:
+        raise HTTPException(404, "404 Issue Not Found")
+    return issue
+
+
+@router.get("/projects/{project_id}/merge_requests", response_model=list[MergeRequestOut])
+async def list_merge_requests(project: ProjectDep, session: SessionDep) -> Any:
+    """Three statements beside the authors': the merge requests, their commits, and five builds of each."""
+    newest = select(MergeRequest).where(MergeRequest.project_id == project.id)
+    ordered = newest.order_by(col(MergeRequest.created_at).desc(), col(MergeRequest.id).desc()).limit(20)
+    found = (await session.exec(ordered.options(selectinload(MergeRequest.author)))).all()  # type: ignore[arg-type]
+    heads = [row.head_oid for row in found if row.head_oid is not None]
+    commits = (await session.exec(select(Commit).where(Commit.project_id == project.id, col(Commit.oid).in_(heads)))).all()
+    place = func.row_number().over(partition_by=col(Build.sha), order_by=col(Build.id).desc()).label("place")
+    of_heads = select(Build.id, place).where(Build.project_id == project.id, col(Build.sha).in_(heads), col(Build.current_id).is_(None))
+    first = of_heads.subquery()
+    builds = await session.exec(select(Build).join(first, first.c.id == Build.id).where(first.c.place <= 5).order_by(col(Build.id).desc()))
+    by_sha: dict[str, list[BuildOut]] = {}
+    for build in builds.all():
+        by_sha.setdefault(build.sha, []).append(BuildOut.model_validate(build))
+    by_oid = {commit.oid: commit for commit in commits}
+    answers = []
+    for row in found:
+        answer = MergeRequestOut.model_validate(row)
+        if (commit := by_oid.get(row.head_oid or "")) is not None:
+            answer.head_commit = CommitOut(**commit.model_dump(), builds=by_sha.get(commit.oid, []))
+        answers.append(answer)
+    return answers
+
+
+@router.post("/projects/{project_id}/issues/{issue_id}/notes", response_model=NoteOut, status_code=201)
+async def create_note(project: ProjectDep, issue_id: int, given: NoteIn, user: UserDep, session: SessionDep) -> Any:
+    issue = (await session.exec(select(Issue).where(Issue.id == issue_id, Issue.project_id == project.id))).first()
+    if issue is None:
+        raise HTTPException(404, "404 Issue Not Found")
+    assert project.id is not None and issue.id is not None and user.id is not None
+    note = Note(project_id=project.id, issue_id=issue.id, author_id=user.id, body=given.body)
+    session.add(note)
+    await session.commit()
+    return {**note.model_dump(), "author": user}
+
+
+def create_app(database_url: str | None = None) -> FastAPI:
+    """The application; without a URL it takes the one of PEER_DATABASE_URL."""
+    engine = engine_of(database_url)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await engine.dispose()
+
+    app = FastAPI(lifespan=lifespan)
+    app.state.sessions = async_sessionmaker(engine, class_=AsyncSession, expire_on_commit=False)
+    app.include_router(router)
+    return app

@@ -1,0 +1,135 @@
+"""The floor: what the questions cost with handwritten SQL, rows and orjson on Starlette, and nothing else.
+
+No caller is looked up and no right is checked, so no service can be as fast; it shows what there is to win. Run it with
+`uvicorn --factory benchmarks.peers.floor_app:create_app`; PEER_DATABASE_URL names the database, without a driver in it.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, Protocol
+
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from benchmarks.peers import floor_postgresql, floor_sqlite
+
+DATABASE = "PEER_DATABASE_URL"
+
+
+class Store(Protocol):
+    """What is asked of a database: rows as tuples, in the order of the columns that the answers below take apart."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def issues(self, project: int) -> tuple[list[Any], dict[int, list[str]]]:
+        """The newest twenty, and the titles of the labels by issue."""
+
+    async def issue(self, project: int, issue: int) -> tuple[Any | None, list[str]]: ...
+    async def merge_requests(self, project: int) -> tuple[list[Any], dict[str, list[Any]]]:
+        """The newest twenty with author and newest commit, and five builds by commit."""
+
+    async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, datetime | str, tuple[Any, ...]] | None:
+        """The new note's id and instant, and its author."""
+
+
+def _user(row: Any) -> dict[str, Any]:
+    return {"databaseId": row[0], "username": row[1], "name": row[2], "state": row[3]}
+
+
+def _issue(row: Any, labels: list[str]) -> dict[str, Any]:
+    return {
+        "databaseId": row[0],
+        "iid": row[1],
+        "title": row[2],
+        "description": row[3],
+        "state": row[4],
+        "createdAt": row[5],
+        "updatedAt": row[6],
+        "labels": labels,
+        "milestone": None
+        if row[7] is None
+        else {"databaseId": row[7], "iid": row[8], "title": row[9], "state": row[10], "dueDate": row[11]},
+        "author": _user(row[12:16]),
+        "assignee": None if row[16] is None else _user(row[16:20]),
+    }
+
+
+def _build(row: Any) -> dict[str, Any]:
+    return {"databaseId": row[1], "name": row[2], "stage": row[3], "status": row[4], "startedAt": row[5], "finishedAt": row[6]}
+
+
+def _merge_request(row: Any, builds: dict[str, list[Any]]) -> dict[str, Any]:
+    return {
+        "databaseId": row[0],
+        "iid": row[1],
+        "title": row[2],
+        "state": row[3],
+        "sourceBranch": row[4],
+        "targetBranch": row[5],
+        "createdAt": row[6],
+        "author": _user(row[7:11]),
+        "headCommit": None
+        if row[11] is None
+        else {
+            "oid": row[11],
+            "title": row[12],
+            "authorName": row[13],
+            "committedAt": row[14],
+            "builds": [_build(build) for build in builds.get(row[11], ())],
+        },
+    }
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(value), status, media_type="application/json")
+
+
+async def _issues(request: Request) -> Response:
+    rows, labels = await request.app.state.store.issues(int(request.path_params["project"]))
+    return _json([_issue(row, labels.get(row[0], [])) for row in rows])
+
+
+async def _one_issue(request: Request) -> Response:
+    row, labels = await request.app.state.store.issue(int(request.path_params["project"]), int(request.path_params["issue"]))
+    return _json({"message": "404 Not Found"}, 404) if row is None else _json(_issue(row, labels))
+
+
+async def _merge_requests(request: Request) -> Response:
+    rows, builds = await request.app.state.store.merge_requests(int(request.path_params["project"]))
+    return _json([_merge_request(row, builds) for row in rows])
+
+
+async def _post(request: Request) -> Response:
+    body = orjson.loads(await request.body())["body"]
+    # Without callers, everybody is the first user.
+    made = await request.app.state.store.post(int(request.path_params["project"]), int(request.path_params["issue"]), 1, body)
+    if made is None:
+        return _json({"message": "404 Not Found"}, 404)
+    return _json({"databaseId": made[0], "body": body, "createdAt": made[1], "author": _user(made[2])}, 201)
+
+
+def create_app(database_url: str | None = None) -> Starlette:
+    """The application; without a URL it takes the one of PEER_DATABASE_URL."""
+    url = database_url or os.environ[DATABASE]
+    store: Store = floor_sqlite.Sqlite(url) if url.startswith("sqlite") else floor_postgresql.Postgresql(url)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await store.open()
+        yield
+        await store.close()
+
+    routes = [
+        Route("/projects/{project}/issues", _issues),
+        Route("/projects/{project}/issues/{issue}", _one_issue),
+        Route("/projects/{project}/issues/{issue}/notes", _post, methods=["POST"]),
+        Route("/projects/{project}/merge_requests", _merge_requests),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.state.store = store
+    return app

@@ -1,0 +1,76 @@
+"""The floor's statements on PostgreSQL, through a pool of asyncpg."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+
+ISSUE = """
+SELECT i.id, i.iid, i.title, i.description, i.state, i.created_at, i.updated_at,
+       m.id, m.iid, m.title, m.state, m.due_date,
+       a.id, a.username, a.name, a.state, s.id, s.username, s.name, s.state
+  FROM issues i JOIN users a ON a.id = i.author_id LEFT JOIN users s ON s.id = i.assignee_id LEFT JOIN milestones m ON m.id = i.milestone_id
+"""
+# The limit is spelled out: a bound one has the server plan at every call.
+ISSUES = f"{ISSUE} WHERE i.project_id = $1 ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
+ONE = f"{ISSUE} WHERE i.project_id = $1 AND i.id = $2"
+LABELS = """
+SELECT k.issue_id, l.title FROM issue_labels k JOIN labels l ON l.id = k.label_id WHERE k.issue_id = ANY($1::int[]) ORDER BY l.title
+"""
+MERGE_REQUESTS = """
+SELECT r.id, r.iid, r.title, r.state, r.source_branch, r.target_branch, r.created_at,
+       a.id, a.username, a.name, a.state, c.oid, c.title, c.author_name, c.committed_at
+  FROM merge_requests r JOIN users a ON a.id = r.author_id LEFT JOIN commits c ON c.project_id = r.project_id AND c.oid = r.head_oid
+ WHERE r.project_id = $1 ORDER BY r.created_at DESC, r.id DESC LIMIT 20
+"""
+BUILDS = """
+SELECT b.* FROM unnest($2::text[]) AS head (oid) CROSS JOIN LATERAL (
+  SELECT b.sha, b.id, b.name, b.stage, b.status, b.started_at, b.finished_at FROM builds b
+   WHERE b.project_id = $1 AND b.sha = head.oid AND b.current_id IS NULL ORDER BY b.id DESC LIMIT 5) b
+"""
+POST = """
+WITH note AS (
+  INSERT INTO notes (project_id, issue_id, author_id, body, system, upvote, downvote, created_at, updated_at)
+  SELECT $1, i.id, $3, $4, false, false, false, $5, $5 FROM issues i WHERE i.id = $2 AND i.project_id = $1 RETURNING id, author_id)
+SELECT note.id, u.id, u.username, u.name, u.state FROM note JOIN users u ON u.id = note.author_id
+"""
+
+
+class Postgresql:
+    def __init__(self, url: str) -> None:
+        self._url = url.replace("+asyncpg", "")
+        self._pool: Any = None
+
+    async def open(self) -> None:
+        self._pool = await asyncpg.create_pool(self._url, min_size=1, max_size=20, server_settings={"jit": "off"})
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def issues(self, project: int) -> tuple[list[Any], dict[int, list[str]]]:
+        async with self._pool.acquire() as connection:
+            rows = await connection.fetch(ISSUES, project)
+            labels: dict[int, list[str]] = {}
+            for issue, title in await connection.fetch(LABELS, [row[0] for row in rows]):
+                labels.setdefault(issue, []).append(title)
+        return rows, labels
+
+    async def issue(self, project: int, issue: int) -> tuple[Any | None, list[str]]:
+        async with self._pool.acquire() as connection:
+            row = await connection.fetchrow(ONE, project, issue)
+            labels = await connection.fetch(LABELS, [issue])
+        return row, [title for _, title in labels]
+
+    async def merge_requests(self, project: int) -> tuple[list[Any], dict[str, list[Any]]]:
+        async with self._pool.acquire() as connection:
+            rows = await connection.fetch(MERGE_REQUESTS, project)
+            builds: dict[str, list[Any]] = {}
+            for build in await connection.fetch(BUILDS, project, [row[11] for row in rows]):
+                builds.setdefault(build[0], []).append(build)
+        return rows, builds
+
+    async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, datetime, tuple[Any, ...]] | None:
+        moment = datetime.now(UTC)
+        async with self._pool.acquire() as connection:
+            row = await connection.fetchrow(POST, project, issue, author, body, moment)
+        return None if row is None else (row[0], moment, tuple(row[1:]))

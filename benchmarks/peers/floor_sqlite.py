@@ -1,0 +1,89 @@
+"""The floor's statements on SQLite, in a small pool of threads with a connection each."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from benchmarks.peers.floor_postgresql import ISSUE
+
+T = TypeVar("T")
+
+THREADS = 4
+ISSUES = f"{ISSUE} WHERE i.project_id = ? ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
+ONE = f"{ISSUE} WHERE i.project_id = ? AND i.id = ?"
+LABELS = "SELECT l.title FROM issue_labels k JOIN labels l ON l.id = k.label_id WHERE k.issue_id = ? ORDER BY l.title"
+MERGE_REQUESTS = """
+SELECT r.id, r.iid, r.title, r.state, r.source_branch, r.target_branch, r.created_at,
+       a.id, a.username, a.name, a.state, c.oid, c.title, c.author_name, c.committed_at
+  FROM merge_requests r JOIN users a ON a.id = r.author_id LEFT JOIN commits c ON c.project_id = r.project_id AND c.oid = r.head_oid
+ WHERE r.project_id = ? ORDER BY r.created_at DESC, r.id DESC LIMIT 20
+"""
+# A statement a commit: in the same process that costs less than one statement that sorts them apart.
+BUILDS = """
+SELECT b.sha, b.id, b.name, b.stage, b.status, b.started_at, b.finished_at FROM builds b
+ WHERE b.project_id = ? AND b.sha = ? AND b.current_id IS NULL ORDER BY b.id DESC LIMIT 5
+"""
+POST = """
+INSERT INTO notes (project_id, issue_id, author_id, body, system, upvote, downvote, created_at, updated_at)
+SELECT ?1, i.id, ?3, ?4, 0, 0, 0, ?5, ?5 FROM issues i WHERE i.id = ?2 AND i.project_id = ?1
+"""
+AUTHOR = "SELECT id, username, name, state FROM users WHERE id = ?"
+
+
+class Sqlite:
+    def __init__(self, url: str) -> None:
+        self._path = url.partition("///")[2]
+        self._threads = ThreadPoolExecutor(THREADS, initializer=self._connect)
+        self._own = threading.local()
+
+    def _connect(self) -> None:
+        connection = sqlite3.connect(self._path, isolation_level=None, cached_statements=200)
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "busy_timeout = 10000"):
+            connection.execute(f"PRAGMA {pragma}")
+        self._own.connection = connection
+
+    async def open(self) -> None:
+        """Nothing: each thread opens its connection."""
+
+    async def close(self) -> None:
+        self._threads.shutdown()
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(self._own.connection))
+
+    async def issues(self, project: int) -> tuple[list[Any], dict[int, list[str]]]:
+        def work(connection: sqlite3.Connection) -> tuple[list[Any], dict[int, list[str]]]:
+            rows = connection.execute(ISSUES, (project,)).fetchall()
+            return rows, {row[0]: [title for (title,) in connection.execute(LABELS, (row[0],))] for row in rows}
+
+        return await self._run(work)
+
+    async def issue(self, project: int, issue: int) -> tuple[Any | None, list[str]]:
+        def work(connection: sqlite3.Connection) -> tuple[Any | None, list[str]]:
+            row = connection.execute(ONE, (project, issue)).fetchone()
+            return row, [title for (title,) in connection.execute(LABELS, (issue,))]
+
+        return await self._run(work)
+
+    async def merge_requests(self, project: int) -> tuple[list[Any], dict[str, list[Any]]]:
+        def work(connection: sqlite3.Connection) -> tuple[list[Any], dict[str, list[Any]]]:
+            rows = connection.execute(MERGE_REQUESTS, (project,)).fetchall()
+            return rows, {row[11]: connection.execute(BUILDS, (project, row[11])).fetchall() for row in rows}
+
+        return await self._run(work)
+
+    async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, str, tuple[Any, ...]] | None:
+        # As the service's rows have it.
+        moment = datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+        def work(connection: sqlite3.Connection) -> tuple[int, str, tuple[Any, ...]] | None:
+            made = connection.execute(POST, (project, issue, author, body, moment))
+            if made.rowcount == 0 or made.lastrowid is None:
+                return None
+            return made.lastrowid, moment, connection.execute(AUTHOR, (author,)).fetchone()
+
+        return await self._run(work)

@@ -1,0 +1,336 @@
+"""strawberry on SQLModel with DataLoaders, as their manuals say: the types of the schema, and resolvers that ask loaders of the request.
+
+It looks the caller up by the digest of the token, and shows a private project to its people alone. Parsed and validated texts are kept.
+Run it with `uvicorn --factory benchmarks.peers.strawberry_app:create_app`.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import date, datetime
+from typing import Any
+
+import strawberry
+from sqlalchemy.ext.asyncio import async_sessionmaker
+from sqlmodel import col, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from strawberry.asgi import GraphQL
+from strawberry.extensions import ParserCache, ValidationCache
+from strawberry.types import Info as StrawberryInfo
+
+from benchmarks import peer, peer_work
+from benchmarks.peers.engine import engine_of
+from benchmarks.peers.strawberry_loaders import Loaders
+
+UserState = strawberry.enum(peer.State, name="UserState")
+IssueState = strawberry.enum(peer.IssueState)
+MergeRequestState = strawberry.enum(peer_work.MergeRequestState)
+BuildStatus = strawberry.enum(peer_work.CheckStatus, name="BuildStatus")
+
+Sessions = async_sessionmaker[AsyncSession]
+
+
+class Context(dict[str, Any]):
+    """What a request's resolvers share."""
+
+    user: peer.User
+    sessions: Sessions
+    loaders: Loaders
+
+
+Info = StrawberryInfo[Context, None]
+
+
+@strawberry.type
+class User:
+    database_id: int
+    username: str
+    name: str
+    state: UserState
+
+    @classmethod
+    def of(cls, row: peer.User) -> "User":
+        return cls(database_id=row.id or 0, username=row.username, name=row.name, state=row.state)
+
+
+@strawberry.type
+class Milestone:
+    database_id: int
+    iid: int
+    title: str
+    state: str
+    due_date: date | None
+
+    @classmethod
+    def of(cls, row: peer.Milestone) -> "Milestone":
+        return cls(database_id=row.id or 0, iid=row.iid, title=row.title, state=row.state.upper(), due_date=row.due_date)
+
+
+@strawberry.type
+class Issue:
+    row: strawberry.Private[peer.Issue]
+    database_id: int
+    iid: int
+    title: str
+    description: str | None
+    state: IssueState
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, row: peer.Issue) -> "Issue":
+        return cls(
+            row=row,
+            database_id=row.id or 0,
+            iid=row.iid,
+            title=row.title,
+            description=row.description,
+            state=row.state,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+        )
+
+    @strawberry.field
+    async def labels(self, info: Info) -> list[str]:
+        return await info.context.loaders.labels.load(self.database_id)
+
+    @strawberry.field
+    async def author(self, info: Info) -> User:
+        return User.of(await info.context.loaders.users.load(self.row.author_id))
+
+    @strawberry.field
+    async def assignee(self, info: Info) -> User | None:
+        key = self.row.assignee_id
+        return User.of(await info.context.loaders.users.load(key)) if key is not None else None
+
+    @strawberry.field
+    async def milestone(self, info: Info) -> Milestone | None:
+        key = self.row.milestone_id
+        return Milestone.of(await info.context.loaders.milestones.load(key)) if key is not None else None
+
+
+@strawberry.type
+class IssueConnection:
+    nodes: list[Issue]
+
+
+@strawberry.type
+class Build:
+    database_id: int
+    name: str
+    stage: str
+    status: BuildStatus
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, row: peer_work.Build) -> "Build":
+        return cls(
+            database_id=row.id or 0,
+            name=row.name,
+            stage=row.stage,
+            status=row.status,
+            started_at=row.started_at,
+            finished_at=row.finished_at,
+        )
+
+
+@strawberry.type
+class BuildConnection:
+    nodes: list[Build]
+
+
+@strawberry.type
+class Commit:
+    project_id: strawberry.Private[int]
+    oid: str
+    title: str
+    author_name: str
+    committed_at: datetime
+
+    @strawberry.field
+    async def builds(self, info: Info, first: int = 20) -> BuildConnection:
+        rows = await info.context.loaders.builds.load((self.project_id, self.oid, first))
+        return BuildConnection(nodes=[Build.of(row) for row in rows])
+
+
+@strawberry.type
+class MergeRequest:
+    row: strawberry.Private[peer_work.MergeRequest]
+    database_id: int
+    iid: int
+    title: str
+    state: MergeRequestState
+    source_branch: str
+    target_branch: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: peer_work.MergeRequest) -> "MergeRequest":
+        return cls(
+            row=row,
+            database_id=row.id or 0,
+            iid=row.iid,
+            title=row.title,
+            state=row.state,
+            source_branch=row.source_branch,
+            target_branch=row.target_branch,
+            created_at=row.created_at,
+        )
+
+    @strawberry.field
+    async def author(self, info: Info) -> User:
+        return User.of(await info.context.loaders.users.load(self.row.author_id))
+
+    @strawberry.field
+    async def head_commit(self, info: Info) -> Commit | None:
+        if self.row.head_oid is None:
+            return None
+        row = await info.context.loaders.commits.load((self.row.project_id, self.row.head_oid))
+        if row is None:
+            return None
+        return Commit(project_id=row.project_id, oid=row.oid, title=row.title, author_name=row.author_name, committed_at=row.committed_at)
+
+
+@strawberry.type
+class MergeRequestConnection:
+    nodes: list[MergeRequest]
+
+
+@strawberry.type
+class Project:
+    row: strawberry.Private[peer.Project]
+
+    @strawberry.field
+    async def issues(self, info: Info, first: int = 20) -> IssueConnection:
+        newest = select(peer.Issue).where(peer.Issue.project_id == self.row.id)
+        ordered = newest.order_by(col(peer.Issue.created_at).desc(), col(peer.Issue.id).desc()).limit(first)
+        async with info.context.sessions() as session:
+            rows = (await session.exec(ordered)).all()
+        return IssueConnection(nodes=[Issue.of(row) for row in rows])
+
+    @strawberry.field
+    async def issue(self, info: Info, database_id: int) -> Issue | None:
+        row = await _issue(info.context, self.row, database_id)
+        return Issue.of(row) if row is not None else None
+
+    @strawberry.field
+    async def merge_requests(self, info: Info, first: int = 20) -> MergeRequestConnection:
+        table = peer_work.MergeRequest
+        newest = select(table).where(table.project_id == self.row.id)
+        async with info.context.sessions() as session:
+            rows = (await session.exec(newest.order_by(col(table.created_at).desc(), col(table.id).desc()).limit(first))).all()
+        return MergeRequestConnection(nodes=[MergeRequest.of(row) for row in rows])
+
+
+@strawberry.type
+class Note:
+    row: strawberry.Private[peer.Note]
+    database_id: int
+    body: str
+    created_at: datetime
+
+    @strawberry.field
+    async def author(self, info: Info) -> User:
+        return User.of(await info.context.loaders.users.load(self.row.author_id))
+
+
+async def _issue(context: Context, project: peer.Project, issue_id: int) -> peer.Issue | None:
+    async with context.sessions() as session:
+        return (await session.exec(select(peer.Issue).where(peer.Issue.id == issue_id, peer.Issue.project_id == project.id))).first()
+
+
+async def _project(context: Context, path: str) -> peer.Project | None:
+    """By its id; None where the caller may not see it."""
+    async with context.sessions() as session:
+        try:
+            return await peer.get_project(int(path), session, context.user)
+        except peer.HTTPException:
+            return None
+
+
+@strawberry.type
+class Query:
+    @strawberry.field
+    async def project(self, info: Info, path: str) -> Project | None:
+        row = await _project(info.context, path)
+        return Project(row=row) if row is not None else None
+
+
+@strawberry.input
+class CreateNoteInput:
+    project_path: str
+    issue_database_id: int
+    body: str
+
+
+@strawberry.type
+class CreateNotePayload:
+    note: Note
+
+
+@strawberry.type
+class Mutation:
+    @strawberry.mutation
+    async def create_note(self, info: Info, input: CreateNoteInput) -> CreateNotePayload | None:
+        project = await _project(info.context, input.project_path)
+        issue = await _issue(info.context, project, input.issue_database_id) if project is not None else None
+        if project is None or issue is None:
+            return None
+        row = peer.Note(project_id=project.id or 0, issue_id=issue.id, author_id=info.context.user.id or 0, body=input.body)
+        async with info.context.sessions() as session:
+            session.add(row)
+            await session.commit()
+        return CreateNotePayload(note=Note(row=row, database_id=row.id or 0, body=row.body, created_at=row.created_at))
+
+
+class Door(GraphQL[Context, None]):
+    """Each request has its caller and its loaders."""
+
+    sessions: Sessions
+
+    async def get_context(self, request: Any, response: Any) -> Context:
+        context = Context()
+        context.user = request.state.user
+        context.sessions = self.sessions
+        context.loaders = Loaders(self.sessions)
+        return context
+
+
+async def caller_of(sessions: Sessions, token: str | None) -> peer.User | None:
+    digest = hashlib.sha256((token or "").encode()).hexdigest()
+    async with sessions() as session:
+        user = (await session.exec(select(peer.User).join(peer.Token).where(peer.Token.digest == digest))).first()
+    return user if user is not None and user.state is peer.State.ACTIVE else None
+
+
+def create_app(database_url: str | None = None) -> Starlette:
+    """The application; without a URL it takes the one of PEER_DATABASE_URL."""
+    engine = engine_of(database_url)
+    sessions: Sessions = async_sessionmaker(engine, class_=AsyncSession, expire_on_commit=False)
+    schema = strawberry.Schema(Query, Mutation, extensions=[ParserCache, ValidationCache])
+    door = Door(schema)
+    door.sessions = sessions
+
+    class SignedIn:
+        """The door behind the look-up of the caller."""
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            request = Request(scope)
+            user = await caller_of(sessions, request.headers.get("private-token"))
+            if user is None:
+                await Response(status_code=401)(scope, receive, send)
+                return
+            request.state.user = user
+            await door(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await engine.dispose()
+
+    return Starlette(routes=[Route("/graphql", SignedIn())], lifespan=lifespan)

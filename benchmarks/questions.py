@@ -1,0 +1,210 @@
+"""The questions of the table, in the words of each side, and what their answers have in common.
+
+GraphQL sides are asked the same text; sides with routes answer the same content by path. `content` brings every answer into one form:
+lists as lists, words of enumerations in lower case, instants as seconds since 1970.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.cases import UnfairError
+from benchmarks.data import Data
+from benchmarks.load import Ask
+
+BODY = "A note that the benchmark wrote, of a usual length for a note."
+
+_USER = "fragment user on User { databaseId username name state }"
+_ISSUE = f"""
+fragment issue on Issue {{
+  databaseId iid title description state createdAt updatedAt labels
+  milestone {{ databaseId iid title state dueDate }} author {{ ...user }} assignee {{ ...user }}
+}}
+{_USER}
+"""
+LIST = f"query List($path: String!) {{ project(path: $path) {{ issues(first: 20) {{ nodes {{ ...issue }} }} }} }} {_ISSUE}"
+ONE = f"query One($path: String!, $id: Int!) {{ project(path: $path) {{ issue(databaseId: $id) {{ ...issue }} }} }} {_ISSUE}"
+JOIN = f"""
+query Join($path: String!) {{
+  project(path: $path) {{
+    mergeRequests(first: 20) {{
+      nodes {{
+        databaseId iid title state sourceBranch targetBranch createdAt
+        author {{ ...user }}
+        headCommit {{
+          oid title authorName committedAt
+          builds(first: 5) {{ nodes {{ databaseId name stage status startedAt finishedAt }} }}
+        }}
+      }}
+    }}
+  }}
+}}
+{_USER}
+"""
+NOTE = f"""
+mutation Note($input: CreateNoteInput!) {{
+  createNote(input: $input) {{ note {{ databaseId body createdAt author {{ ...user }} }} }}
+}}
+{_USER}
+"""
+
+# The words that PostGraphile makes of the tables, under the names of the others.
+_GENERATED_USER = "fragment user on User { databaseId: rowId username name state }"
+_GENERATED_ISSUE = f"""
+fragment issue on Issue {{
+  databaseId: rowId iid title description state createdAt updatedAt
+  labels: issueLabelsByIssueId {{ nodes {{ label: labelByLabelId {{ title }} }} }}
+  milestone: milestoneByMilestoneId {{ databaseId: rowId iid title state dueDate }}
+  author: userByAuthorId {{ ...user }} assignee: userByAssigneeId {{ ...user }}
+}}
+{_GENERATED_USER}
+"""
+GENERATED_LIST = f"""
+query List($id: Int!) {{
+  project: projectByRowId(rowId: $id) {{
+    issues: issuesByProjectId(first: 20, orderBy: [CREATED_AT_DESC, ROW_ID_DESC]) {{ nodes {{ ...issue }} }}
+  }}
+}}
+{_GENERATED_ISSUE}
+"""
+GENERATED_ONE = f"""
+query One($project: Int!, $id: Int!) {{
+  project: projectByRowId(rowId: $project) {{ issuesByProjectId(condition: {{rowId: $id}}, first: 1) {{ nodes {{ ...issue }} }} }}
+}}
+{_GENERATED_ISSUE}
+"""
+GENERATED_JOIN = f"""
+query Join($id: Int!) {{
+  project: projectByRowId(rowId: $id) {{
+    mergeRequests: mergeRequestsByProjectId(first: 20, orderBy: [CREATED_AT_DESC, ROW_ID_DESC]) {{
+      nodes {{
+        databaseId: rowId iid title state sourceBranch targetBranch createdAt
+        author: userByAuthorId {{ ...user }}
+        headCommit {{
+          oid title authorName committedAt
+          builds(first: 5, orderBy: [ROW_ID_DESC], condition: {{currentId: null}}) {{
+            nodes {{ databaseId: rowId name stage status startedAt finishedAt }}
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+{_GENERATED_USER}
+"""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One to one side: what is sent, and how the content is read out of the JSON that comes."""
+
+    ask: Ask
+    read: Callable[[Any], Any]
+
+    def content(self, answer: Any) -> Any:
+        """Raises UnfairError for an answer of another shape."""
+        try:
+            return _plain(self.read(answer))
+        except (KeyError, TypeError, IndexError) as error:
+            raise UnfairError(f"no content in {json.dumps(answer)[:1000]}") from error
+
+
+TITLES = {
+    "list": "list 20 issues",
+    "one": "one issue",
+    "join": "20 merge requests + author + head commit + 5 builds",
+    "note": "post a note",
+}
+"""The questions by key, in the order of the table."""
+
+
+def of_graph(data: Data) -> dict[str, Question]:
+    """To a side whose schema has the names of Forgefront's."""
+    inputs = [{"projectPath": str(project), "issueDatabaseId": issue, "body": BODY} for project, issue in data.issues]
+    return {
+        "list": _graph(data, LIST, ({"path": str(project)} for project in data.projects), lambda data: data["project"]["issues"]),
+        "one": _graph(
+            data, ONE, ({"path": str(project), "id": issue} for project, issue in data.issues), lambda data: data["project"]["issue"]
+        ),
+        "join": _graph(data, JOIN, ({"path": str(project)} for project in data.worked_on), lambda data: data["project"]["mergeRequests"]),
+        "note": _graph(data, NOTE, ({"input": each} for each in inputs), lambda data: data["createNote"]["note"]),
+    }
+
+
+def of_generated_graph(data: Data) -> dict[str, Question]:
+    """To PostGraphile, which was asked for no writing."""
+    ones = ({"project": project, "id": issue} for project, issue in data.issues)
+    return {
+        "list": _graph(data, GENERATED_LIST, ({"id": project} for project in data.projects), _generated_issues),
+        "one": _graph(data, GENERATED_ONE, ones, lambda data: _generated_issues({"project": {"issues": _only(data)}})["nodes"][0]),
+        "join": _graph(
+            data, GENERATED_JOIN, ({"id": project} for project in data.worked_on), lambda data: data["project"]["mergeRequests"]
+        ),
+    }
+
+
+def of_routes(data: Data) -> dict[str, Question]:
+    """To a side that has routes."""
+
+    def get(paths: Iterable[str]) -> Question:
+        return Question(Ask("GET", tuple(paths), data.token), lambda answer: answer)
+
+    notes = tuple(f"/projects/{project}/issues/{issue}/notes" for project, issue in data.issues)
+    return {
+        "list": get(f"/projects/{project}/issues" for project in data.projects),
+        "one": get(f"/projects/{project}/issues/{issue}" for project, issue in data.issues),
+        "join": get(f"/projects/{project}/merge_requests" for project in data.worked_on),
+        "note": Question(Ask("POST", notes, data.token, json.dumps({"body": BODY}), 201), lambda answer: answer),
+    }
+
+
+def _graph(data: Data, text: str, variables: Iterable[dict[str, Any]], read: Callable[[Any], Any]) -> Question:
+    compact = " ".join(text.split())
+    bodies = tuple(json.dumps({"query": compact, "variables": each}) for each in variables)
+
+    def found(answer: Any) -> Any:
+        if answer.get("errors"):
+            raise UnfairError(f"errors: {json.dumps(answer['errors'])[:1000]}")
+        return read(answer["data"])
+
+    return Question(Ask("POST", ("/graphql",), data.token, bodies[0], 200, bodies), found)
+
+
+def _only(data: Any) -> Any:
+    return data["project"]["issuesByProjectId"]
+
+
+def _generated_issues(data: Any) -> Any:
+    """Labels as titles, sorted: its lists have no order by what stands in another table."""
+    issues = data["project"]["issues"]
+    for issue in issues["nodes"]:
+        issue["labels"] = sorted(each["label"]["title"] for each in issue["labels"]["nodes"])
+    return issues
+
+
+def _plain(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return _plain(value["nodes"]) if value.keys() == {"nodes"} else {name: _plain(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, str) and key in ("state", "status"):
+        return value.lower()
+    if isinstance(value, str) and key.endswith("At"):
+        moment = datetime.fromisoformat(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return value
+
+
+def compare(key: str, name: str, ours: Any, theirs: Any) -> None:
+    """Two contents. Raises UnfairError when they differ, and when our own is not what the case is about."""
+    if key == "join" and [len(row["headCommit"]["builds"]) for row in ours] != [5] * 20:
+        raise UnfairError("join: not twenty merge requests with five builds each")
+    if key == "list" and len(ours) != 20:
+        raise UnfairError("list: not twenty issues")
+    if key == "note":
+        # Of rows that were just written, the id and the time differ.
+        ours, theirs = ({**content, "databaseId": None, "createdAt": None} for content in (ours, theirs))
+    if ours != theirs:
+        raise UnfairError(f"{key}: {name} answers otherwise\nours: {json.dumps(ours)[:1500]}\n{name}: {json.dumps(theirs)[:1500]}")
