@@ -20,6 +20,8 @@ const relations = jsonPgSmartTags({
 const preset = {
   extends: [PostGraphileAmberPreset],
   plugins: [relations],
+  // Columns without an index of their own can be asked for too.
+  disablePlugins: ['PgIndexBehaviorsPlugin'],
   pgServices: [makePgService({ connectionString: process.env.PEER_DATABASE_URL, schemas: ['public'], poolConfig: { max: 20 } })],
   grafserv: { graphqlPath: '/graphql', graphiql: false, watch: false },
   grafast: { explain: false }
