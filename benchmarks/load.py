@@ -20,6 +20,10 @@ class BadAnswersError(Exception):
     """Some answers were errors, so what was measured means nothing."""
 
 
+class NoAnswersError(BadAnswersError):
+    """Nothing was answered in the time of a round: it is too short for this server, or for a machine with other work."""
+
+
 @dataclass(frozen=True)
 class Ask:
     """Requests that differ only in their path, or only in their body, and are sent in turn. `status` is what each must answer.
@@ -70,7 +74,9 @@ def run(server: Server, ask: Ask, seconds: float, folder: Path) -> Measure:
         raise BadAnswersError(f"{server.name}, {ask.method} {ask.paths[0]}: {wrong[0]}")
     counted = re.search(r"(\d+) requests in", done.stdout)
     speed = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
-    if counted is None or speed is None or int(counted[1]) == 0:
+    if counted is not None and int(counted[1]) == 0:
+        raise NoAnswersError(f"{server.name}, {ask.method} {ask.paths[0]}: none was answered in {seconds:g} s; take more `--seconds`")
+    if counted is None or speed is None:
         raise BadAnswersError(f"{server.name}, {ask.method} {ask.paths[0]}: wrk said {done.stdout!r}")
     # At the end each connection waited for one answer more, which the server worked on too.
     began = int(counted[1]) + CONNECTIONS

@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -184,7 +184,8 @@ def _race(
     progress.expect(options.rounds * sum(map(len, races.values())))
     for key, racers in races.items():
         for each in racers:
-            load.run(each.server, each.asked[key].ask, WARMING_SECONDS, folder)
+            with suppress(load.NoAnswersError):
+                load.run(each.server, each.asked[key].ask, WARMING_SECONDS, folder)
         for number in range(options.rounds):
             # Each goes first in turn, so that what a round leaves behind troubles all.
             first = number % len(racers)

@@ -122,6 +122,8 @@ class Context:
     `files` are those that the operation named, by the handles that its answer has.
 
     `charge` is what the operation cost its viewer; None where nothing is counted.
+
+    `arguments` are those of the connections that were asked for so far (`graph/declare.py`).
     """
 
     services: Services
