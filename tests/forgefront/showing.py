@@ -65,11 +65,16 @@ class Shown:
 
 @dataclass
 class Showing:
-    """The service at `address`, with a token for each of PEOPLE and for `guest`, who is a member of nothing."""
+    """The service at `address`, with a token for each of PEOPLE and for `guest`, who is a member of nothing.
+
+    `tips` are the v3 ids of the projects and their newest commits, by their paths; `builds` the v3 ids of builds of these, by their names.
+    """
 
     app: App
     address: str
     tokens: dict[str, str] = field(default_factory=dict)
+    tips: dict[str, tuple[str, str]] = field(default_factory=dict)
+    builds: dict[str, dict[str, int]] = field(default_factory=dict)
     at: datetime | None = None
     _forge: Forge = field(init=False)
 
@@ -81,6 +86,11 @@ class Showing:
 
     async def do(self, by: str | None, operation: str, **values: Any) -> Any:
         return await self._forge.run(operation, by=by, input={key: value for key, value in values.items() if value is not None})
+
+    async def token(self, username: str) -> str:
+        """The token that speaks for somebody now."""
+        found: str = (await self._forge.run("Token", by=username))["token"]
+        return found
 
     async def fill(self, projects: Iterable[Shown]) -> None:
         self.at = datetime.now(UTC) - timedelta(days=20)
@@ -95,7 +105,7 @@ class Showing:
                 password=f"{username} signs in",
                 confirm=False,
             )
-            self.tokens[username] = (await self._forge.run("Token", by=username))["token"]
+            self.tokens[username] = await self.token(username)
         shown = tuple(projects)
         for group in sorted({project.path.partition("/")[0] for project in shown}):
             await self.do("ada", "CreateGroup", name=group.capitalize(), path=group)
@@ -136,8 +146,11 @@ class Showing:
                 title=proposal.title,
             )
             built.append((Push(proposal.title, proposal.author, proposal.minutes, proposal.builds), oid, proposal.branch))
+        self.tips[shown.path] = path, tip
         for push, oid, ref in sorted(built, key=lambda each: -each[0].minutes):
-            await self.build(path, oid, ref, push)
+            made = await self.build(path, oid, ref, push)
+            if oid == tip:
+                self.builds[shown.path] = made
 
     async def _commit(self, project_id: int, parent: str | None, number: int, push: Push) -> str:
         when = datetime.now(UTC) - timedelta(minutes=push.minutes)
@@ -182,10 +195,15 @@ class Showing:
                 started += timedelta(seconds=seconds)
         return made
 
-    async def finish(self, path: str, build_id: int, status: str) -> None:
-        """Has a build end now."""
+    async def tell(self, path: str, name: str, status: str) -> None:
+        """Has a build of the newest commit of `main` be so now; one of this name is made where there is none."""
+        project, tip = self.tips[path]
         self.at = None
-        await self.do("ada", "UpdateBuild", projectPath=path, databaseId=build_id, status=status)
+        if name in self.builds[path]:
+            await self.do("ada", "UpdateBuild", projectPath=project, databaseId=self.builds[path][name], status=status)
+            return
+        made = await self.do("ada", "CreateBuild", projectPath=project, sha=tip, ref="main", name=name, stage=JOBS[name][0], status=status)
+        self.builds[path][name] = made["id"]
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
+from graph.live import End
 from tests.forgefront.browser import CHROMIUM, Page, chromium
 from tests.forgefront.showing import Proposal, Push, Showing, Shown, showing
 
@@ -54,6 +55,10 @@ class World:
         text = "mutation ($input: UpdateSettingsInput!) { updateSettings(input: $input) { userErrors { message } } }"
         outcome = await self.forge.app.graph.run_text(text, {"input": values}, None, self.forge.tokens["ada"], request_id="test")
         assert outcome.data == {"updateSettings": {"userErrors": []}}
+
+    async def becomes(self, path: str, state: str) -> None:
+        """Waits until a tile has a state."""
+        await self.page.until(f"document.querySelector('[data-path=\"{path}\"]').dataset.state === '{state}'")
 
     async def tiles(self) -> list[list[str]]:
         """The tiles in their order: name, state, word."""
@@ -160,29 +165,41 @@ class TestTheWall:
 
     async def test_a_build_that_ends_is_seen_in_its_place(self, world: World) -> None:
         page = world.page
-        path = "web/checkout"
-        oid = (
-            await world.forge.app.graph.run_text(
-                "query($p: String!) { project(path: $p) { databaseId builds { nodes { databaseId name } } } }",
-                {"p": path},
-                None,
-                world.forge.tokens["ada"],
-                request_id="test",
-            )
-        ).data
-        assert oid is not None
-        builds = {each["name"]: each["databaseId"] for each in oid["project"]["builds"]["nodes"]}
         await world.visit("/")
         await page.until("document.querySelector('#live[data-state=live]')")
         await page.evaluate(
             "document.querySelector('[data-path=\"web/checkout\"] a').focus(), window.kept = document.querySelector('.tile')"
         )
-        await world.forge.finish(path, builds["unit"], "FAILED")
-        await page.until("document.querySelector('[data-path=\"web/checkout\"]').dataset.state === 'FAILED'")
+        await world.forge.tell("web/checkout", "unit", "FAILED")
+        await world.becomes("web/checkout", "FAILED")
         assert [name for name, *_ in await world.tiles()] == ["storefront", "checkout", "design", "handbook"], "tiles keep their places"
         assert await page.evaluate("document.activeElement.textContent") == "checkout"
         assert await page.evaluate("document.querySelector('.tile') === window.kept"), "only the tile concerned is made anew"
-        assert await page.evaluate("document.getElementById('said').textContent") == "checkout: failed."
+        await page.until("document.getElementById('said').textContent === 'checkout: failed.'")
+
+    async def test_what_happens_during_a_break_is_seen_after_it(self, world: World) -> None:
+        page = world.page
+        await world.visit("/")
+        for name, status in (("contract", "RUNNING"), ("package", "FAILED")):
+            await page.until("document.querySelector('#live[data-state=live]')")
+            for follower in list(world.forge.app.graph.services.live._followers):
+                follower.end(End.SLOW)
+            await world.forge.tell("web/design", name, status)
+            await world.becomes("web/design", "RUNNING")
+        await world.forge.tell("web/design", "contract", "SUCCESS")
+        await world.becomes("web/design", "FAILED")
+
+    async def test_a_token_that_is_taken_back_ends_at_the_page_for_signing_in(self, world: World) -> None:
+        page = world.page
+        await world.visit("/", "guest")
+        await page.until("document.querySelector('#live[data-state=live]')")
+        text = "mutation { resetPrivateToken(input: {}) { userErrors { message } } }"
+        outcome = await world.forge.app.graph.run_text(text, {}, None, world.forge.tokens["guest"], request_id="test")
+        assert outcome.errors == []
+        world.forge.tokens["guest"] = await world.forge.token("guest")
+        await page.sees("You are no longer signed in")
+        assert all("401" in said for said in page.complaints)
+        page.complaints.clear()
 
     async def test_by_keyboard_alone(self, world: World) -> None:
         page = world.page
@@ -247,41 +264,40 @@ class TestProjects:
 
 
 class TestLooks:
-    @pytest.mark.parametrize("path", ["/", "/web/storefront", "/web/storefront/builds", "/web/storefront/issues/1", "/-/sign_in"])
-    async def test_fits_a_telephone(self, path: str, world: World) -> None:
-        await world.page.size(360, 640, mobile=True)
-        await world.visit(path)
-        assert await world.page.evaluate("document.documentElement.scrollWidth") == 360
+    async def test_fit_a_telephone_and_can_be_read_in_both_schemes(self, world: World) -> None:
+        page = world.page
+        await page.size(360, 640, mobile=True)
+        for path in LOOKED_AT.split():
+            await page.scheme("light")
+            await world.visit(path)
+            assert await page.evaluate("document.documentElement.scrollWidth") == 360, path
+            for scheme, bright in (("light", "> 600"), ("dark", "< 150")):
+                await page.scheme(scheme)
+                await page.until(f"{BRIGHTNESS} {bright}")
+                assert await page.evaluate(CONTRAST) == [], (path, scheme)
 
     async def test_follows_the_system_until_a_scheme_is_chosen(self, world: World) -> None:
         page = world.page
-        brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
         await world.visit("/")
-        await page.until(f"{brightness} > 600")
+        await page.until(f"{BRIGHTNESS} > 600")
         await page.scheme("dark")
-        await page.until(f"{brightness} < 150")
+        await page.until(f"{BRIGHTNESS} < 150")
         await page.click("#theme")
-        await page.until(f"{brightness} > 600", "light is chosen")
+        await page.until(f"{BRIGHTNESS} > 600", "light is chosen")
         await page.open(world.forge.address)
-        await page.until(f"document.querySelector('.tile') && {brightness} > 600", "light stays chosen")
-
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
-    async def test_all_text_can_be_read(self, scheme: str, world: World) -> None:
-        await world.page.scheme(scheme)
-        for path in ("/", "/web/storefront", "/web/storefront/issues/1"):
-            await world.visit(path)
-            assert await world.page.evaluate(CONTRAST) == [], path
+        await page.until(f"document.querySelector('.tile') && {BRIGHTNESS} > 600", "light stays chosen")
 
 
+LOOKED_AT = """/ /web/storefront /web/storefront/builds /web/storefront/issues/1 /web/storefront/merge_requests/1 /web/storefront/builds/4
+/-/sign_in"""
+BRIGHTNESS = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
 CONTRAST = """[...document.querySelectorAll('body *')].filter(each => each.checkVisibility() && !each.closest('.unseen, .skip')
     && [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim())).flatMap(each => {
   const sheet = window.sheet ??= Object.assign(document.createElement('canvas'), {width: 1, height: 1});
   const canvas = sheet.getContext('2d', {willReadFrequently: true});
   const layers = [];
   for (let at = each; at; at = at.parentElement) {
-    const style = getComputedStyle(at);
-    const tint = /linear-gradient\\((.+?\\)),/.exec(style.backgroundImage)?.[1];
-    layers.push(...[tint, style.backgroundColor].filter(Boolean));
+    layers.push(getComputedStyle(at).backgroundColor);
   }
   const luminance = (colours) => {
     for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }

@@ -6,7 +6,8 @@ import * as session from "./session.js";
 
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 30_000;
-const HIDDEN = 60_000;
+const HIDDEN = 5_000;
+/** Milliseconds: a browser has six connections for one service, over all of its tabs. */
 
 /**
  * `told.event(data)` for each event; `told.gap()` when some may have been missed, so that all is to be read anew; `told.state(word)`:

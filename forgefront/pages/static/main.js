@@ -56,6 +56,8 @@ const main = document.getElementById("main");
 const progress = document.getElementById("progress");
 let leaving = new AbortController();
 let viewer = null;
+let why = null;
+/** Why somebody has to sign in again, to be told once. */
 
 function found(path) {
   for (const [pattern, view] of VIEWS) {
@@ -80,12 +82,16 @@ async function open({ moved = false, scroll = 0 } = {}) {
   const page = pageOf(place, signal, moved, scroll);
   try {
     if (!place) throw page.missing("page");
+    const loading = import(`./views/${place.view}.js`);
+    // Side by side with the question who is signed in; what fails is told below.
+    loading.catch(() => {});
+    graph.documentOf(place.view).catch(() => {});
     if (place.view !== "sign_in" && !(await known(signal))) {
-      await (await import("./views/sign_in.js")).open({ ...pageOf({ view: "sign_in", where: {} }, signal, moved, scroll), here: true });
+      await (await import("./views/sign_in.js")).open({ ...pageOf({ view: "sign_in", where: {} }, signal, moved, scroll), here: true, why });
+      why = null;
       return;
     }
-    const { open: show } = await import(`./views/${place.view}.js`);
-    await show(page);
+    await (await loading).open(page);
   } catch (error) {
     if (!signal.aborted) failed(page, error);
   } finally {
@@ -108,7 +114,7 @@ function pageOf(place, signal, moved, scroll) {
     follow: (operation, variables, { event, gap = () => {} }) => {
       const state = (word, status) => {
         if (signal.aborted) return;
-        if (status === 401) signedOut("You are no longer signed in.");
+        if (status === 401) signedOut();
         else showLive(word);
       };
       return Promise.race([follow(view, operation, variables, { event, gap, state }, signal), new Promise((go) => setTimeout(go, 1500))]);
@@ -140,7 +146,7 @@ async function known(signal) {
     } catch (error) {
       if (error.code !== "UNAUTHENTICATED") throw error;
       session.end();
-      say("You are no longer signed in.");
+      why = ENDED;
       return false;
     }
     showAccount();
@@ -150,7 +156,7 @@ async function known(signal) {
 
 function failed(page, error) {
   if (error.code === "UNAUTHENTICATED") {
-    signedOut("You are no longer signed in.");
+    signedOut();
     return;
   }
   const missing = error.code === "NOT_FOUND";
@@ -223,11 +229,13 @@ async function signedIn(token, options) {
   else await open({ moved: true });
 }
 
-function signedOut(words) {
+const ENDED = "You are no longer signed in: the time is over, or the token was taken back.";
+
+function signedOut() {
   session.end();
   viewer = null;
+  why = ENDED;
   showAccount();
-  say(words);
   open();
 }
 

@@ -3,10 +3,11 @@
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
 import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
+import { keepFocus, renewal } from "../renewing.js";
 import { buildRow, commitRow, issueRow, mergeRequestRow, rows } from "../rows.js";
 
-const PAUSE = 400;
-/** Milliseconds: so long changes are gathered before what is shown is read again. */
+const LONG = 60;
+/** Rows: a list that was paged on so far is not read again under its reader; a page that jumps is worse than one that is behind. */
 
 const OPEN = ["OPENED", "REOPENED"];
 const LISTS = {
@@ -29,7 +30,7 @@ export async function open(page) {
   const { path, section: name } = page.where;
   const body = h("div");
   const read = () => (name ? listed(page, LISTS[name], path) : overview(page, path));
-  await followed(page, path, name, renew);
+  await followed(page, path, name, renewal(page, renew));
   const { project, show } = await read();
 
   const { namespace } = project;
@@ -40,41 +41,20 @@ export async function open(page) {
   replace(body, show(project));
   page.show(head(project), tabs(project, name), body);
 
-  /** Reads what is shown again, but for lists that were paged on: a page that jumps is worse than one that is a little behind. */
   async function renew() {
-    if (body.querySelectorAll(".row").length > 60) return;
+    if (body.querySelectorAll(".row").length > LONG) return;
     const next = await read();
     keepFocus(body, () => replace(body, next.show(next.project)));
   }
 }
 
-/** Follows what the page shows; changes are gathered, and told one at a time. */
-async function followed(page, path, name, renew) {
-  let waiting = null;
-  const soon = () => {
-    waiting ??= setTimeout(async () => {
-      try {
-        await renew();
-      } catch (error) {
-        if (error.name !== "AbortError") setTimeout(soon, 10 * PAUSE);
-      } finally {
-        waiting = null;
-      }
-    }, PAUSE);
-  };
-  page.signal.addEventListener("abort", () => clearTimeout(waiting));
+/** Follows what the page shows. */
+async function followed(page, path, name, soon) {
   const told = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
   const streams = [];
   if (name !== "issues") streams.push(page.follow("Changes", { path }, told(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
   if (!name || name === "merge_requests") streams.push(page.follow("Requests", { path }, told(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
   await Promise.all(streams);
-}
-
-/** Has the link that had the focus have it again when its row was made anew. */
-function keepFocus(body, change) {
-  const here = body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  change();
-  if (here) [...body.querySelectorAll("a[href]")].find((each) => each.getAttribute("href") === here)?.focus({ preventScroll: true });
 }
 
 // The parts above

@@ -7,7 +7,7 @@ import { prose } from "../parts.js";
 
 const VIEW = "sign_in";
 
-/** `page.here`: shown in the place of another page, which opens afterwards. */
+/** `page.here`: shown in the place of another page, which opens afterwards. `page.why`: why somebody has to sign in again. */
 export async function open(page) {
   const { frontPage } = await page.ask("FrontPage");
   const home = frontPage.homePageUrl;
@@ -62,6 +62,7 @@ export async function open(page) {
   page.show(
     h("div.sign-in", null,
       h("h1", null, "Sign in to Forgefront"),
+      page.why ? h("p.card", { role: "status" }, page.why) : null,
       frontPage.signInText ? h("div.card", null, prose(frontPage.signInText)) : null,
       wrong,
       h("div.card", null, body)));
