@@ -195,13 +195,18 @@ class Showing:
                 started += timedelta(seconds=seconds)
         return made
 
+    async def finish(self, path: str, build_id: int, status: str) -> None:
+        """Has a build be so now, as one that ends."""
+        self.at = None
+        await self.do("ada", "UpdateBuild", projectPath=path, databaseId=build_id, status=status)
+
     async def tell(self, path: str, name: str, status: str) -> None:
         """Has a build of the newest commit of `main` be so now; one of this name is made where there is none."""
         project, tip = self.tips[path]
-        self.at = None
         if name in self.builds[path]:
-            await self.do("ada", "UpdateBuild", projectPath=project, databaseId=self.builds[path][name], status=status)
+            await self.finish(project, self.builds[path][name], status)
             return
+        self.at = None
         made = await self.do("ada", "CreateBuild", projectPath=project, sha=tip, ref="main", name=name, stage=JOBS[name][0], status=status)
         self.builds[path][name] = made["id"]
 
