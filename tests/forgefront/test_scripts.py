@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ("bench", "check", "graphiql", "lock", "migration", "schema", "serve", "setup", "test")
+SCRIPTS = ("bench", "check", "graphiql", "lock", "migration", "schema", "screenshots", "serve", "setup", "test")
 TOOLS = ("forgefront", "lint-imports", "mypy", "python", "ruff")
 STAND_IN = """#!/usr/bin/env bash
 name="$(basename "$0")"
@@ -128,6 +128,12 @@ class TestSchema:
         assert checkout.run("scripts/schema").returncode == 0
         assert file.read_text() == ""
         assert [path.name for path in checkout.folder.glob("schema*")] == ["schema.graphql"]
+
+
+class TestScreenshots:
+    def test_go_where_they_are_wanted(self, checkout: Checkout) -> None:
+        assert checkout.run("scripts/screenshots", "there").returncode == 0
+        assert checkout.called() == ["setup", "python -m tests.forgefront.screenshots there"]
 
 
 class TestCheck:
