@@ -3,7 +3,7 @@
 import base64
 import shutil
 import struct
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -31,6 +31,9 @@ R = TypeVar("R", bound=Row)
 
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """Hashes in microseconds what takes the service a tenth of a second on purpose."""
+
+HISTORY_BRANCH = "master"
+"""The default branch of what `make_history` makes."""
 
 EXTERNAL_URL = "http://forge.example"
 
@@ -61,10 +64,18 @@ class Make:
         self.folder = folder
         self._numbers = count(1)
         self._runner_tokens: dict[int, str] = {}
+        self._personal: dict[int, int] = {}
+        """The ids of the personal namespaces of its users."""
 
-    async def save(self, *rows: Any) -> None:
+    async def save(self, *rows: Any, then: Callable[[], Iterable[Any]] = tuple) -> None:
+        """Writes the rows, and those that `then` makes of them when they have their ids."""
+        if not rows:
+            return
         async with self.services.database.writing() as session:
             session.add_all(rows)
+            if then is not tuple:
+                await session.flush()
+                session.add_all(then())
             await session.commit()
 
     async def fetch(self, table: type[R], id: int) -> R | None:
@@ -84,15 +95,18 @@ class Make:
         username = username or f"user{next(self._numbers)}"
         given: dict[str, Any] = {"name": username.title(), "email": f"{username}@example.org", "confirmed": True, **columns}
         user = tables.User(username=username, **given)
-        await self.save(user)
         token = token_of(user)
-        await self.save(
-            tables.Namespace(kind=NamespaceKind.USER, name=user.name, path=username, path_key=username.lower(), owner_id=user.id),
-            tables.Email(user_id=user.id, email=user.email, is_primary=True),
-            tables.Token(
-                user_id=user.id, name=PRIVATE_TOKEN, digest=digest(token), sealed=self.services.cipher.encrypt(token), created_at=now()
-            ),
-        )
+        sealed = self.services.cipher.encrypt(token)
+        namespace = tables.Namespace(kind=NamespaceKind.USER, name=user.name, path=username, path_key=username.lower())
+
+        def belongings() -> Iterable[Any]:
+            namespace.owner_id = user.id
+            yield namespace
+            yield tables.Email(user_id=user.id, email=user.email, is_primary=True)
+            yield tables.Token(user_id=user.id, name=PRIVATE_TOKEN, digest=digest(token), sealed=sealed, created_at=now())
+
+        await self.save(user, then=belongings)
+        self._personal[user.id] = namespace.id
         return user
 
     async def settings(self, **columns: Any) -> None:
@@ -109,9 +123,11 @@ class Make:
     async def group(self, *, owner: tables.User | None = None, members: Any = None, **columns: Any) -> tables.Namespace:
         path = columns.pop("path", f"group{next(self._numbers)}")
         group = tables.Namespace(kind=NamespaceKind.GROUP, path=path, path_key=path.lower(), **{"name": path.title(), **columns})
-        await self.save(group)
         levels = {user.id: level for user, level in _pairs(members)} | ({owner.id: AccessLevel.OWNER} if owner else {})
-        await self.save(*(tables.GroupMember(group_id=group.id, user_id=key, access_level=int(level)) for key, level in levels.items()))
+        await self.save(
+            group,
+            then=lambda: [tables.GroupMember(group_id=group.id, user_id=key, access_level=int(level)) for key, level in levels.items()],
+        )
         return group
 
     async def project(
@@ -130,10 +146,7 @@ class Make:
         path = columns.pop("path", f"project{next(self._numbers)}")
         if group is None:
             owner = owner or await self.user()
-            from sqlalchemy import select
-
-            async with self.services.database.reading() as session:
-                namespace_id = await session.scalar(select(tables.Namespace.id).where(tables.Namespace.owner_id == owner.id))
+            namespace_id = self._personal[owner.id] if owner.id in self._personal else await self._namespace_of(owner)
         else:
             namespace_id = group.id
         project = tables.Project(
@@ -144,19 +157,28 @@ class Make:
             visibility_level=int(visibility),
             **{"name": path.title(), **columns},
         )
-        await self.save(project)
-        for user, level in _pairs(members):
-            await self.member(project, user, level)
         if history is not None:
-            shutil.copytree(self.imported(history), self.services.repositories.path_of(project.id))
-        elif source is not None:
+            project.default_branch = HISTORY_BRANCH
+        await self.save(
+            project,
+            then=lambda: [
+                tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=int(level)) for user, level in _pairs(members)
+            ],
+        )
+        if source is not None:
             self.services.repositories.adopt(project.id, source, None)
-        else:
-            self.services.repositories.create(project.id)
-        if history is not None or source is not None:
             project.default_branch = await self.services.repositories.read(project.id, lambda repository: repository.default_branch())
             await self.save(project)
+        else:
+            made = self.empty() if history is None else self.imported(history)
+            shutil.copytree(made, self.services.repositories.path_of(project.id))
         return project
+
+    async def _namespace_of(self, owner: tables.User) -> int:
+        from sqlalchemy import select
+
+        async with self.services.database.reading() as session:
+            return int(await session.scalar(select(tables.Namespace.id).where(tables.Namespace.owner_id == owner.id)))
 
     async def indexed(self, project: tables.Project) -> tables.Project:
         """Writes the project's branch heads and commits into the index, as after an import."""
@@ -187,6 +209,13 @@ class Make:
     async def move(self, project: tables.Project, oid: str | None, moved_at: datetime, name: str = "master") -> None:
         """Writes down that a branch came to a commit (None: was deleted) at this moment; the branch itself stays as it is."""
         await self.save(tables.BranchMove(project_id=project.id, name=name, oid=oid, moved_at=moved_at))
+
+    def empty(self) -> Path:
+        """A repository without a commit as the service makes it; made once a run, to be copied."""
+        if "" not in self.imports:
+            Repositories(self.folder / "empty").create(1).handle.free()
+            self.imports[""] = self.folder / "empty" / "1.git"
+        return self.imports[""]
 
     def imported(self, history: Mapping[str, Any]) -> Path:
         """A repository with this history as the service imports it; made once a run, to be copied."""
