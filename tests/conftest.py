@@ -12,6 +12,29 @@ pytest_plugins = ["tests.databases", "tests.statements", "tests.make", "tests.fo
 gc.set_threshold(50_000, 20, 100)
 
 
+DEAR = (
+    "tests/graph/test_hostile.py",
+    "tests/rest_v3/test_hostile.py",
+    "tests/forgefront/test_pages.py",
+    "tests/forgefront/test_demo.py",
+    "tests/forgefront/test_streams.py",
+    "tests/forgefront/test_worker.py",
+    "tests/test_races.py",
+    "tests/test_permissions.py",
+    "tests/test_benchmarks.py",
+    "tests/forgefront/test_client.py",
+    "tests/forgefront/test_app.py",
+    "tests/ci_v1/test_hostile.py",
+)
+"""Files of half a minute and more. They come first, so that no process is left alone with one of them at the end (scripts/test)."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(DEAR)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(DEAR)))
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
