@@ -62,7 +62,7 @@ def test_scripts_are_all_known() -> None:
     assert sorted(path.name for path in (ROOT / "scripts").iterdir()) == sorted(SCRIPTS)
 
 
-SUITE = "python -m pytest --numprocesses auto --dist loadfile"
+SUITE = "python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder"
 
 
 class TestTest:
