@@ -53,8 +53,13 @@ class World:
 
     async def settings(self, **values: str | None) -> None:
         text = "mutation ($input: UpdateSettingsInput!) { updateSettings(input: $input) { userErrors { message } } }"
-        outcome = await self.forge.app.graph.run_text(text, {"input": values}, None, self.forge.tokens["ada"], request_id="test")
-        assert outcome.data == {"updateSettings": {"userErrors": []}}
+        assert await self.run(text, input=values) == {"updateSettings": {"userErrors": []}}
+
+    async def run(self, text: str, username: str = "ada", **variables: object) -> object:
+        """The data of an operation, run as somebody."""
+        outcome = await self.forge.app.graph.run_text(text, variables, None, self.forge.tokens[username], request_id="test")
+        assert outcome.errors == []
+        return outcome.data
 
     async def becomes(self, path: str, state: str) -> None:
         """Waits until a tile has a state."""
@@ -189,13 +194,22 @@ class TestTheWall:
         await world.forge.tell("web/design", "contract", "SUCCESS")
         await world.becomes("web/design", "FAILED")
 
+    async def test_what_another_system_says_of_a_commit_is_seen_too(self, world: World) -> None:
+        await world.visit("/")
+        await world.page.until("document.querySelector('#live[data-state=live]')")
+        project, tip = world.forge.tips["web/checkout"]
+        for state in ("SUCCESS", "FAILED"):
+            text = "mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) { userErrors { message } } }"
+            told = {"projectPath": project, "sha": tip, "ref": "main", "name": "unit", "state": state}
+            await world.run(text, input=told)
+            await world.becomes("web/checkout", state)
+
     async def test_a_token_that_is_taken_back_ends_at_the_page_for_signing_in(self, world: World) -> None:
         page = world.page
         await world.visit("/", "guest")
         await page.until("document.querySelector('#live[data-state=live]')")
         text = "mutation { resetPrivateToken(input: {}) { userErrors { message } } }"
-        outcome = await world.forge.app.graph.run_text(text, {}, None, world.forge.tokens["guest"], request_id="test")
-        assert outcome.errors == []
+        await world.run(text, "guest")
         world.forge.tokens["guest"] = await world.forge.token("guest")
         await page.sees("You are no longer signed in")
         assert all("401" in said for said in page.complaints)
@@ -212,7 +226,7 @@ class TestTheWall:
         await page.press("/")
         await page.type("e")
         await page.press("Escape", "j", "j", "k", "ArrowRight")
-        assert await page.evaluate("document.activeElement.textContent") == "checkout"
+        assert await page.evaluate("document.activeElement === document.querySelectorAll('.tile:not([hidden]) h2 a')[1]")
         await page.press("/")
         await page.type("design")
         await page.until("[...document.querySelectorAll('.tile')].filter(t => !t.hidden).length === 1")

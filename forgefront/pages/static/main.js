@@ -105,6 +105,7 @@ async function open({ moved = false, scroll = 0 } = {}) {
 
 function pageOf(place, signal, moved, scroll) {
   const view = place?.view;
+  const streams = new Map();
   return {
     where: place?.where ?? {},
     query: new URLSearchParams(location.search),
@@ -115,7 +116,7 @@ function pageOf(place, signal, moved, scroll) {
       const state = (word, status) => {
         if (signal.aborted) return;
         if (status === 401) signedOut();
-        else showLive(word);
+        else showLive(["off", "waiting", "live"].find((each) => [...streams.set(operation, word).values()].includes(each)));
       };
       return Promise.race([follow(view, operation, variables, { event, gap, state }, signal), new Promise((go) => setTimeout(go, 1500))]);
     },

@@ -53,6 +53,7 @@ async function followed(page, path, name, soon) {
   const told = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
   const streams = [];
   if (name !== "issues") streams.push(page.follow("Changes", { path }, told(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
+  if (!name || name === "commits") streams.push(page.follow("Heads", { path }, { event: soon, gap: soon }));
   if (!name || name === "merge_requests") streams.push(page.follow("Requests", { path }, told(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
   await Promise.all(streams);
 }

@@ -41,6 +41,11 @@ export async function open(page) {
     group && first.description ? h("p.quiet", null, first.description) : null,
     list, nothing, footer);
 
+  // Builds tell of themselves; this tells of pushes, and of what systems outside say. Nobody need wait for it.
+  const seen = first.projects.nodes.filter(({ viewerCan, branch }) => viewerCan.readCode && branch).map(({ fullPath }) => fullPath);
+  const heads = { event: ({ branchHealthChanged }) => touch(branchHealthChanged.project.fullPath), gap: () => seen.forEach(touch) };
+  if (seen.length) page.follow("Heads", { projects: seen }, heads);
+
   // What is shown
 
   function take(answer) {
