@@ -50,7 +50,7 @@ class Kept:
 
     @contextmanager
     def sqlite(self) -> Iterator[str]:
-        """The URL of the database, whose notes of this run are taken away at the end."""
+        """The URL of the database. The notes that a run posts stay in it: some thousand beside 300,000."""
         folder = self.folder / "sqlite"
         url = f"sqlite:///{folder / 'forgefront.db'}"
         self._fresh(folder)
@@ -59,7 +59,7 @@ class Kept:
 
     @contextmanager
     def postgresql(self) -> Iterator[Postgres]:
-        """The same of a server, which runs until the end of the block."""
+        """A server with the same in it, which runs until the end of the block."""
         folder = self.folder / "postgresql"
         new = self._fresh(folder)
         # A folder of our own, since others' lock files may lie in /tmp; a short one, since it becomes the path of a socket.

@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -99,7 +99,7 @@ def _options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
         description="Measures the service, its peers and the floor on the same data in one run: requests per second, CPU a request of the"
         " server and of PostgreSQL, waiting times and memory; medians of rounds in which all sides take turns.",
         epilog="Peers on Node are installed by npm on the first run; where node or npm is missing their rows say NOT RUN."
-        " Without --data the data set is made anew, which takes some three minutes at scale 1.",
+        " Without --data the data set is made anew, which takes some three minutes for each database at scale 1.",
     )
     chosen = ["join"] if command == "join" else list(TITLES)
     databases = ["postgresql"] if command == "join" else list(BOTH)
@@ -145,7 +145,7 @@ def measure(kept: Kept, database: str, options: argparse.Namespace, progress: Pr
         for side in wanted:
             progress.say(f"{database}: starting {side.title}")
             try:
-                server = stack.enter_context(_started(side, place, progress))
+                server = stack.enter_context(side.start(side, place, progress.say))
             except packages.NotThereError as error:
                 progress.say(f"NOT RUN: {side.title}: {error}")
                 missing[side.name] = str(error)
@@ -157,10 +157,6 @@ def measure(kept: Kept, database: str, options: argparse.Namespace, progress: Pr
         return [
             _row(database, side, next((each for each in running if each.side is side), None), missing.get(side.name)) for side in wanted
         ]
-
-
-def _started(side: Side, place: Place, progress: Progress) -> AbstractContextManager[Server]:
-    return side.start(side, place, progress.say)
 
 
 def check(running: Sequence[Running], cases: Sequence[str]) -> None:
