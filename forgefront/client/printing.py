@@ -107,6 +107,8 @@ def _doc(text: str, indent: int, otherwise: str) -> list[str]:
     if indent + len(text) + 6 <= WIDTH:
         return [f'{margin}"""{text}"""']
     first, *rest = textwrap.wrap(text, WIDTH - indent - 3, break_long_words=False, break_on_hyphens=False)
+    if not rest:
+        return [f'{margin}"""{text}"""']
     again = textwrap.wrap(" ".join(rest), WIDTH - indent, break_long_words=False, break_on_hyphens=False)
     return [f'{margin}"""{first}', *(f"{margin}{line}" for line in again), f'{margin}"""']
 

@@ -19,6 +19,8 @@ from forgefront.cli import main
 from forgefront.client.printing import RESERVED
 from graph.context import Services
 from graph.schema import graphql_schema
+from graph.trusted import DASHBOARDS
+from rest_v3 import ROUTES_FOLDER
 from storage import tables
 from tests.make import Make, token_of
 from tests.reliability.served import served
@@ -102,13 +104,13 @@ class TestSource:
         assert second.startswith("# Do not change it")
 
     def test_is_formatted_and_typed(self, path: Path, tmp_path: Path) -> None:
-        """Also in all the operations of the v3 layer, whose names are long."""
-        routes = Path(__file__).parents[2] / "rest_v3" / "routes"
-        generated(routes, "--output", str(tmp_path / "routes.py"))
+        """Also in all the operations of the v3 layer and of the dashboards, whose names are long."""
+        for folder, name in ((ROUTES_FOLDER, "routes.py"), (DASHBOARDS, "dashboards.py")):
+            generated(folder, "--output", str(tmp_path / name))
         ruff = [sys.executable, "-m", "ruff"]
         for command in (
-            [*ruff, "format", "--isolated", "--no-cache", "--diff", path, tmp_path / "routes.py"],
-            [*ruff, "check", "--isolated", "--no-cache", path, tmp_path / "routes.py"],
+            [*ruff, "format", "--isolated", "--no-cache", "--diff", path, tmp_path],
+            [*ruff, "check", "--isolated", "--no-cache", path, tmp_path],
             [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--cache-dir", tmp_path, path],
         ):
             done = subprocess.run(command, capture_output=True, text=True, cwd=path.parent)
