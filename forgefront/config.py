@@ -100,6 +100,9 @@ class Config(BaseSettings):
         description="Points that a viewer may spend on GraphQL in an hour, in each server process: one for each 100 rows, at least one"
         " an operation. It stops loops that run away; a service that strangers use wants less. 0 limits nothing.",
     )
+    planner: bool = Field(
+        default=True, description="Whether queries that are run often are compiled into plans; the answers are the same without."
+    )
     documents: Path | None = Field(
         default=None, description="A folder of .graphql files, or a manifest: documents that are asked for by their ids."
     )

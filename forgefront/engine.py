@@ -68,7 +68,8 @@ class Engine:
                 live=Live(most=config.streams),
                 rates=Rates(config.rate_limit),
                 outbox=Outbox(allow_local=config.hooks_allow_local),
-            )
+            ),
+            planner=config.planner,
         )
         self._instance = Instance(config.data)
         self._log = structlog.get_logger()

@@ -10,13 +10,16 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from graphql import ExecutionResult, execute
+from graphql import ExecutionResult, GraphQLError, execute
 
 from graph.context import Context, Machine, Services
 from graph.errors import Code, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.filling import Filler, may_wait
 from graph.operations import NOT_STORABLE, Allowed, InvalidOperation, Prepared, Texts, all_storable, prepare
 from graph.outcomes import Outcome, Problem, known, of_graphql, problem_of
+from graph.planning.compiling import Plan
+from graph.planning.keeping import plans_of
+from graph.planning.leaves import Anomaly
 from graph.rates import Bill
 from graph.rules import machines
 from graph.rules.runners import LONGEST_WAIT
@@ -24,7 +27,7 @@ from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.transaction import session_for, take_back
 from graph.trusted import NOTHING, Trusted
 from storage import tables
-from storage.database import Session
+from storage.database import Session, is_unavailable
 from storage.secrets import digest
 from storage.tables import users
 from storage.uploads import Incoming
@@ -55,8 +58,10 @@ class Operator:
 class Graph:
     """The schema over the services of this process."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, *, planner: bool = True) -> None:
+        """`planner`: queries that are run often are planned; without, graphql-core answers them all, and the same."""
         self.services = services
+        self.planner = planner
         self.trusted: Trusted = NOTHING
         self._texts = Texts()
 
@@ -164,7 +169,23 @@ class Graph:
         if prepared.kind == "query":
             async with session_for(database, writing=False) as session:
                 viewer, machine = await self._caller(session, credential, prepared, bill)
-                context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=bill.charge if bill else None)
+                charge = bill.charge if bill else None
+                context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
+                found = self._plan(prepared, variables)
+                try:
+                    if found is not None:
+                        plan, values = found
+                        return self._outcome(ExecutionResult(await plan.run(context, values)), context)
+                    return self._outcome(await self._execute(prepared, variables, context), context)
+                except (OperationError, GraphQLError, Anomaly):
+                    # graphql-core says what is wrong, and where; what was loaded is not loaded again.
+                    return self._outcome(await self._execute(prepared, variables, context), context)
+                except Exception as error:
+                    if found is None or is_unavailable(error):
+                        raise
+            # The session may be of no use any more.
+            async with session_for(database, writing=False) as session:
+                context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
                 return self._outcome(await self._execute(prepared, variables, context), context)
         async with session_for(database, writing=False) as session:
             viewer, machine = await self._caller(session, credential, prepared, bill)
@@ -179,6 +200,10 @@ class Graph:
                 return self._outcome(await self._execute(prepared, variables, context), context)
         finally:
             await take_back(undo)
+
+    def _plan(self, prepared: Prepared, variables: dict[str, Any]) -> tuple[Plan, Any] | None:
+        plans = plans_of(prepared) if self.planner else None
+        return plans.find(variables) if plans is not None else None
 
     async def _caller(
         self, session: Session, credential: str | Operator | None, prepared: Prepared, bill: Bill | None

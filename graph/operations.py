@@ -3,7 +3,7 @@
 import functools
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from graphql import (
@@ -46,13 +46,14 @@ class InvalidOperation(Exception):
 class Prepared:
     """An operation that was parsed and validated. `open` ones need no viewer. `schema` is what it was validated against.
 
-    `root` is its root field, where it has one alone.
+    `root` is its root field, where it has one alone. `kept` is what lives as long as the operation, such as its plans.
     """
 
     name: str | None
     document: DocumentNode
     kind: str
     root: str | None
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def open(self) -> bool:

@@ -1,0 +1,264 @@
+"""Makes a plan of an operation: reads it against the schema once, so that a run looks nothing up.
+
+The rules are those of the GraphQL specification, section 6: fields of the same name in the answer are merged, in the order in which they
+come first; `@skip` and `@include` are decided here, so an operation whose directives take variables has a plan for each of their values.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import (
+    BooleanValueNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    GraphQLField,
+    GraphQLInterfaceType,
+    GraphQLLeafType,
+    GraphQLList,
+    GraphQLNonNull,
+    GraphQLObjectType,
+    GraphQLSchema,
+    GraphQLUnionType,
+    OperationDefinitionNode,
+    SelectionSetNode,
+    VariableNode,
+    get_argument_values,
+    is_leaf_type,
+)
+from graphql.execution.values import VariableValues
+from sqlalchemy import BigInteger
+from strawberry.schema.config import StrawberryConfig
+from strawberry.schema.schema_converter import GraphQLCoreConverter
+from strawberry.types.arguments import convert_arguments
+
+from graph.context import Context
+from graph.declare import ENTITIES, Loading, filling_of, is_filled
+from graph.declare import Reading as Column
+from graph.planning.leaves import Leaf, shell, spelling
+from graph.planning.running import Abstract, Calling, Leaves, Lists, Loaded, Objects, Reading, Run, Selection, Way
+
+Fields = dict[str, list[FieldNode]]
+
+
+class Unplannable(Exception):
+    """The operation has something that only graphql-core answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """A field that takes arguments, as one selection gives them. `fixed` when no variable is among them."""
+
+    field: GraphQLField
+    definition: Any
+    node: FieldNode
+    fixed: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An operation, ready to be run for any variables (of the same `switches`) and any viewer."""
+
+    root: Selection
+    arguments: list[Arguments]
+    fragments: Mapping[str, FragmentDefinitionNode]
+    config: StrawberryConfig
+    scalars: Any
+
+    async def run(self, context: Context, variables: VariableValues) -> dict[str, Any]:
+        """The data. Raises whatever goes wrong, also what graphql-core would have told beside the data."""
+        given = [each.fixed if each.fixed is not None else self._given(each, variables) for each in self.arguments]
+        (data,) = await self.root.fill(Run(context, variables, self.fragments, given), (None,))
+        return data
+
+    def _given(self, arguments: Arguments, variables: VariableValues) -> dict[str, Any]:
+        return converted(arguments, variables, self.config, self.scalars)
+
+
+def converted(arguments: Arguments, variables: VariableValues | None, config: StrawberryConfig, scalars: Any) -> dict[str, Any]:
+    """The arguments as the resolver takes them. Raises GraphQLError."""
+    values = get_argument_values(arguments.field, arguments.node, variables)
+    return convert_arguments(values, arguments.definition.arguments, scalar_registry=scalars, config=config)
+
+
+class Compiler:
+    """Makes one plan. `switches` are the values of the variables that directives take."""
+
+    def __init__(
+        self,
+        schema: GraphQLSchema,
+        converter: GraphQLCoreConverter,
+        fragments: Mapping[str, FragmentDefinitionNode],
+        switches: Mapping[str, bool],
+    ) -> None:
+        self._schema = schema
+        self._converter = converter
+        self._fragments = fragments
+        self._switches = switches
+        self._arguments: list[Arguments] = []
+
+    def plan(self, operation: OperationDefinitionNode) -> Plan:
+        """Raises Unplannable."""
+        if operation.directives:
+            raise Unplannable("a directive on the operation")
+        root = self._schema.get_root_type(operation.operation)
+        if root is None:
+            raise Unplannable("no such kind of operation")
+        return Plan(
+            self._selection(root, [operation.selection_set], None),
+            self._arguments,
+            self._fragments,
+            self._converter.config,
+            self._converter.scalar_registry,
+        )
+
+    def _selection(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode], above: Way | None) -> Selection:
+        fields: Fields = {}
+        visited: set[str] = set()
+        for each in sets:
+            for node in self._collected(kind, each, visited):
+                fields.setdefault(node.alias.value if node.alias else node.name.value, []).append(node)
+        parts: list[Leaf | tuple[str, Any]] = []
+        steps: list[Any] = []
+        for key, nodes in fields.items():
+            name = nodes[0].name.value
+            if name == "__typename":
+                parts.append((key, kind.name))
+                continue
+            field = kind.fields.get(name)
+            if field is None:
+                raise Unplannable(name)
+            part = self._leaf(kind, key, field)
+            parts.append(part or (key, None))
+            if part is None:
+                steps.append(self._step(kind, key, field, nodes, Way(kind.name, above)))
+        return Selection(shell(parts), steps)
+
+    def _collected(self, kind: GraphQLObjectType, selections: SelectionSetNode, visited: set[str]) -> Iterator[FieldNode]:
+        node: Any
+        for node in selections.selections:
+            if not self._included(node):
+                continue
+            if isinstance(node, FieldNode):
+                yield node
+                continue
+            if isinstance(node, FragmentSpreadNode):
+                if node.name.value in visited:
+                    continue
+                fragment = self._fragments[node.name.value]
+                condition, inner = fragment.type_condition.name.value, fragment.selection_set
+                if self._applies(condition, kind):
+                    visited.add(node.name.value)
+                    yield from self._collected(kind, inner, visited)
+            elif node.type_condition is None or self._applies(node.type_condition.name.value, kind):
+                yield from self._collected(kind, node.selection_set, visited)
+
+    def _applies(self, condition: str, kind: GraphQLObjectType) -> bool:
+        if condition == kind.name:
+            return True
+        wanted: Any = self._schema.get_type(condition)
+        return isinstance(wanted, GraphQLInterfaceType | GraphQLUnionType) and self._schema.is_sub_type(wanted, kind)
+
+    def _included(self, node: Any) -> bool:
+        for directive in node.directives or ():
+            name = directive.name.value
+            if name not in ("skip", "include"):
+                raise Unplannable(f"@{name}")
+            value = directive.arguments[0].value
+            if isinstance(value, BooleanValueNode):
+                flag = value.value
+            elif isinstance(value, VariableNode) and value.name.value in self._switches:
+                flag = self._switches[value.name.value]
+            else:
+                raise Unplannable(f"@{name}")
+            if flag is (name == "skip"):
+                return False
+        return True
+
+    def _leaf(self, kind: GraphQLObjectType, key: str, field: GraphQLField) -> Leaf | None:
+        """A column, which is read without further ado."""
+        filling = filling_of(field)
+        needed, inner = _opened(field.type)
+        if isinstance(filling, Column) and is_filled(kind) and is_leaf_type(inner):
+            return Leaf(key, filling.key, inner, needed, _is_plain(kind, filling.key, inner))
+        return None
+
+    def _step(self, kind: GraphQLObjectType, key: str, field: GraphQLField, nodes: list[FieldNode], way: Way) -> Any:
+        completer = self._completer(field.type, nodes, way)
+        filling = filling_of(field)
+        if isinstance(filling, Loading):
+            return Loaded(key, completer, filling)
+        if isinstance(filling, Column):
+            return Reading(key, completer, filling.key)
+        definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
+        if definition is None or definition.extensions:
+            raise Unplannable(key)
+        resolver = definition.base_resolver
+        if resolver is None:
+            return Reading(key, completer, definition.python_name)
+        root: str | None = ""
+        if resolver.self_parameter:
+            root = None
+        elif found := resolver.root_parameter or resolver.parent_parameter:
+            root = found.name
+        info = resolver.info_parameter.name if resolver.info_parameter else None
+        return Calling(
+            key, completer, resolver.wrapped_func, definition, nodes, kind, way, root, info, self._argued(field, definition, nodes[0])
+        )
+
+    def _argued(self, field: GraphQLField, definition: Any, node: FieldNode) -> int | None:
+        if not field.args:
+            return None
+        arguments = Arguments(field, definition, node, None)
+        if not _has_variables(node):
+            fixed = converted(arguments, None, self._converter.config, self._converter.scalar_registry)
+            arguments = Arguments(field, definition, node, fixed)
+        self._arguments.append(arguments)
+        return len(self._arguments) - 1
+
+    def _completer(self, kind: Any, nodes: list[FieldNode], way: Way) -> Any:
+        needed, inner = _opened(kind)
+        if isinstance(inner, GraphQLList):
+            items = self._completer(inner.of_type, nodes, Way(None, way))
+            return Lists(items, needed)
+        if isinstance(inner, GraphQLObjectType):
+            selection = self._selection(inner, _sets(nodes), way)
+            return Objects(selection, needed, waits=selection.waits)
+        if isinstance(inner, GraphQLInterfaceType | GraphQLUnionType):
+            possible = self._schema.get_possible_types(inner)
+            selections = {each.name: self._selection(each, _sets(nodes), way) for each in possible}
+            resolve_type: Any = inner.resolve_type
+            return Abstract(selections, lambda value: resolve_type(value, None, inner), needed)
+        leaf: GraphQLLeafType = inner
+        return Leaves(spelling(leaf, needed))
+
+
+PLAIN: Mapping[str, type] = {"String": str, "Int": int, "Boolean": bool}
+"""Scalars of which every value of that Python type, as a column gives it, is its own spelling."""
+
+
+def _is_plain(kind: GraphQLObjectType, key: str, leaf: GraphQLLeafType) -> bool:
+    """Whether the column gives nothing but what the answer has. (An Int of the database is one of GraphQL: both have 32 bits.)"""
+    table = next((row for row, entity in ENTITIES.items() if entity.name == kind.name), None)
+    column = getattr(getattr(table, "__table__", None), "columns", {}).get(key)
+    wanted = PLAIN.get(leaf.name)
+    return column is not None and wanted is not None and not isinstance(column.type, BigInteger) and column.type.python_type is wanted
+
+
+def _opened(kind: Any) -> tuple[bool, Any]:
+    return (True, kind.of_type) if isinstance(kind, GraphQLNonNull) else (False, kind)
+
+
+def _sets(nodes: list[FieldNode]) -> list[SelectionSetNode]:
+    return [node.selection_set for node in nodes if node.selection_set is not None]
+
+
+def _has_variables(node: FieldNode) -> bool:
+    def found(value: Any) -> bool:
+        if isinstance(value, VariableNode):
+            return True
+        parts = getattr(value, "values", None) or [each.value for each in getattr(value, "fields", None) or ()]
+        return any(found(part) for part in parts)
+
+    return any(found(argument.value) for argument in node.arguments or ())

@@ -1,0 +1,80 @@
+"""Keeps the plans of operations: made when an operation is run again, and dropped with it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphql import FragmentDefinitionNode, OperationDefinitionNode, VariableNode, get_variable_values
+
+from graph.operations import Prepared
+from graph.planning.compiling import Compiler, Plan, Unplannable
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+from graph.schema import schema
+
+MOST_PLANS = 16
+"""Of one operation, whose directives take variables; for further values graphql-core answers."""
+OFTEN = 1
+"""A text is planned when it is run for the second time: most of those that somebody tries out never are."""
+
+
+class Plans:
+    """The plans of one operation."""
+
+    __slots__ = ("_made", "_operation", "_prepared", "_runs", "_switches")
+
+    def __init__(self, prepared: Prepared, operation: OperationDefinitionNode) -> None:
+        self._prepared = prepared
+        self._operation = operation
+        self._switches = sorted(_switches(prepared))
+        self._made: dict[tuple[Any, ...], Plan | None] = {}
+        self._runs = 0
+
+    def find(self, variables: Mapping[str, Any]) -> tuple[Plan, Any] | None:
+        """The plan for these variables, and the variables as it takes them; None: graphql-core is to answer."""
+        self._runs += 1
+        if self._runs < OFTEN:
+            return None
+        values: Any = get_variable_values(SCHEMA, self._operation.variable_definitions or (), dict(variables))
+        if isinstance(values, list):
+            return None
+        key = tuple(values.coerced.get(name) for name in self._switches)
+        if key not in self._made:
+            if len(self._made) >= MOST_PLANS:
+                return None
+            self._made[key] = self._make(dict(zip(self._switches, key, strict=True)))
+        plan = self._made[key]
+        return None if plan is None else (plan, values)
+
+    def _make(self, switches: dict[str, Any]) -> Plan | None:
+        fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
+        try:
+            return Compiler(SCHEMA, schema.schema_converter, fragments, switches).plan(self._operation)
+        except Unplannable:
+            return None
+
+
+def plans_of(prepared: Prepared) -> Plans | None:
+    """Where its plans are kept; None for what is never planned."""
+    if prepared.kind != "query":
+        return None
+    found = prepared.kept.get("plans")
+    if found is None:
+        operations = [node for node in prepared.document.definitions if isinstance(node, OperationDefinitionNode)]
+        (operation,) = [node for node in operations if prepared.name is None or (node.name and node.name.value == prepared.name)]
+        found = prepared.kept["plans"] = Plans(prepared, operation)
+    return found
+
+
+def _switches(prepared: Prepared) -> set[str]:
+    """The variables that directives take."""
+    found: set[str] = set()
+
+    def walk(selections: Any) -> None:
+        for node in selections.selections:
+            for directive in node.directives or ():
+                found.update(each.value.name.value for each in directive.arguments or () if isinstance(each.value, VariableNode))
+            if getattr(node, "selection_set", None) is not None:
+                walk(node.selection_set)
+
+    for definition in prepared.document.definitions:
+        walk(definition.selection_set)  # type: ignore[attr-defined]
+    return found

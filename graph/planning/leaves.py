@@ -1,0 +1,86 @@
+"""Generated code: a function that makes the answer's dictionary of each object of a level, in the order of the selection."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import GraphQLLeafType, Undefined
+
+Shell = Callable[[Sequence[Any]], list[dict[str, Any]]]
+
+
+class Anomaly(Exception):
+    """Something that graphql-core has to say: a null where none may be, a value that its type cannot spell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value that is read off an object, and how it is spelled; a `plain` one as it is."""
+
+    key: str
+    attribute: str
+    kind: GraphQLLeafType
+    needed: bool
+    plain: bool
+
+
+def shell(parts: Sequence[Leaf | tuple[str, Any]]) -> Shell:
+    """`parts` are in the order of the answer: leaves, and (key, value) pairs of what is the same for all, or filled in later.
+
+    Rows keep their columns in their `__dict__`, where they are read past the mapping's machinery; whatever is not found there is read
+    by its name. Names in the generated text are numbers and attributes of ours; what callers wrote stands beside it as values.
+    """
+    scope: dict[str, Any] = {"Anomaly": Anomaly}
+    quick, slow = [], []
+    for number, part in enumerate(parts):
+        if isinstance(part, Leaf):
+            scope |= {f"k{number}": part.key, f"s{number}": spelling(part.kind, part.needed)}
+            quick.append(f"k{number}: {_read(number, part)}")
+            slow.append(f"k{number}: s{number}(o.{part.attribute})")
+        else:
+            scope |= {f"k{number}": part[0], f"v{number}": part[1]}
+            quick.append(f"k{number}: v{number}")
+            slow.append(f"k{number}: v{number}")
+    text = f"""
+def slow(objects):
+    return [{{{", ".join(slow)}}} for o in objects]
+
+def fill(objects):
+    try:
+        return [{{{", ".join(quick)}}} for o in objects for d in (o.__dict__,)]
+    except (AttributeError, KeyError, Anomaly):
+        return slow(objects)
+"""
+    exec(compile(text, "<plan>", "exec"), scope)  # noqa: S102 - the text is made of numbers and attribute names of ours alone
+    return scope["fill" if any(isinstance(part, Leaf) for part in parts) else "slow"]  # type: ignore[no-any-return]
+
+
+def _read(number: int, leaf: Leaf) -> str:
+    value = f"d[{leaf.attribute!r}]"
+    if not leaf.plain:
+        return f"s{number}({value})"
+    # What its column gives is what the answer has, or null.
+    return f"s{number}(None) if (v := {value}) is None else v" if leaf.needed else value
+
+
+def spelling(kind: GraphQLLeafType, needed: bool) -> Callable[[Any], Any]:
+    """Spells a value as graphql-core does. Raises whatever it raises, Anomaly for a null that may not be."""
+    spell = _spelling(kind)
+
+    def spelled(value: Any) -> Any:
+        if value is None and not needed:
+            return None
+        found = spell(value)
+        if found is None or found is Undefined:
+            raise Anomaly
+        return found
+
+    return spelled
+
+
+def _spelling(kind: Any) -> Callable[[Any], Any]:
+    """Strawberry's enumerations compare a member with all others each time; here it is looked up."""
+    members = getattr(kind, "wrapped_cls", None)
+    if members is None:
+        return kind.coerce_output_value  # type: ignore[no-any-return]
+    return {member: kind.coerce_output_value(member) for member in members}.__getitem__

@@ -1,0 +1,322 @@
+"""Runs a plan: level by level, all objects of a level together.
+
+What a level needs of the loaders is asked before anything waits, and each field then goes on by itself, so that a statement serves
+all objects of a level, and all fields that ask the same loader.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import strawberry
+
+from graph.context import Context
+from graph.declare import Loading
+from graph.filling import may_wait
+from graph.planning.leaves import Anomaly, Shell
+
+Values = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The way to a field, as far as resolvers look back: `typename` has the field that `prev` is; the items of a list have none."""
+
+    typename: str | None
+    prev: "Way | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a resolver stands, as far as resolvers look at it."""
+
+    context: Context
+    parent_type: Any
+    path: Way
+    field_nodes: Sequence[Any]
+    fragments: Mapping[str, Any]
+    variable_values: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a plan; `arguments` are those of each field that takes any, by the number of the field."""
+
+    context: Context
+    variables: Any
+    fragments: Mapping[str, Any]
+    arguments: Sequence[dict[str, Any]]
+
+
+class Completer(Protocol):
+    """Turns the values of one field, of all objects of a level, into what stands in the answer."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether `complete` is to be awaited; else `done` gives the same at once."""
+        ...
+
+    def done(self, values: Values) -> Values: ...
+
+    async def complete(self, run: Run, values: Values) -> Values: ...
+
+
+class Step(Protocol):
+    """A field of a level that is more than read off its objects."""
+
+    key: str
+    completer: Completer
+
+    def begin(self, run: Run, objects: Sequence[Any]) -> Values:
+        """The values as far as they are there, and what to await for the others. Waits for nothing."""
+        ...
+
+
+@dataclass(slots=True)
+class Reading:
+    """An attribute; some of them, such as the count of a page, are awaited."""
+
+    key: str
+    completer: Completer
+    attribute: str
+
+    def begin(self, run: Run, objects: Sequence[Any]) -> Values:
+        return [getattr(each, self.attribute) for each in objects]
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a loader gives for a key of each object."""
+
+    key: str
+    completer: Completer
+    loading: Loading
+
+    def begin(self, run: Run, objects: Sequence[Any]) -> Values:
+        name, load = self.loading.key, self.loading.loader(run.context).load
+        return [None if (key := getattr(each, name)) is None else load(key) for each in objects]
+
+
+@dataclass(slots=True)
+class Calling:
+    """What a resolver gives, called for each object."""
+
+    key: str
+    completer: Completer
+    resolve: Callable[..., Any]
+    definition: Any
+    nodes: Sequence[Any]
+    parent_type: Any
+    path: Way
+    root: str | None
+    """The name of the parameter that takes the object; None: the first; "": there is none."""
+    info: str | None
+    arguments: int | None
+    """The place in `Run.arguments`; None without any."""
+
+    def begin(self, run: Run, objects: Sequence[Any]) -> Values:
+        given = run.arguments[self.arguments] if self.arguments is not None else {}
+        if self.info is not None:
+            place: Any = Place(run.context, self.parent_type, self.path, self.nodes, run.fragments, run.variables)
+            given = {**given, self.info: strawberry.Info(_raw_info=place, _field=self.definition)}
+        values: Values = []
+        try:
+            for each in objects:
+                if self.root is None:
+                    values.append(self.resolve(each, **given))
+                else:
+                    values.append(self.resolve(**given, **({self.root: each} if self.root else {})))
+        except BaseException:
+            _drop(values)
+            raise
+        return values
+
+
+@dataclass(slots=True)
+class Selection:
+    """What is asked of the objects of one type."""
+
+    shell: Shell
+    steps: list[Any]
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.steps)
+
+    async def fill(self, run: Run, objects: Sequence[Any]) -> list[dict[str, Any]]:
+        answers = self.shell(objects)
+        begun: list[Values] = []
+        try:
+            for step in self.steps:
+                begun.append(step.begin(run, objects))
+            await _together([_finish(step, run, answers, values) for step, values in zip(self.steps, begun, strict=True)])
+        except BaseException:
+            for values in begun:
+                _drop(values)
+            raise
+        return answers
+
+
+async def _finish(step: Step, run: Run, answers: list[dict[str, Any]], values: Values) -> None:
+    waiting = [number for number, value in enumerate(values) if may_wait(value)]
+    if waiting:
+        for number, value in zip(waiting, await _all([values[number] for number in waiting]), strict=True):
+            values[number] = value
+    completer = step.completer
+    found = await completer.complete(run, values) if completer.waits else completer.done(values)
+    key = step.key
+    for answer, value in zip(answers, found, strict=True):
+        answer[key] = value
+
+
+async def _all(waiting: list[Awaitable[Any]]) -> Values:
+    """What these give. Objects that share a value share its future, so a future is looked at once it is done."""
+    if len(waiting) == 1:
+        return [await waiting[0]]
+    if all(isinstance(each, asyncio.Future) for each in waiting):
+        # Those of one loader come together.
+        return [await each for each in waiting]
+    return await _gathered(waiting)
+
+
+async def _together(work: list[Coroutine[Any, Any, None]]) -> None:
+    if len(work) == 1:
+        await work[0]
+    elif work:
+        await _gathered(work)
+
+
+async def _gathered(work: Sequence[Awaitable[Any]]) -> Values:
+    """As `asyncio.gather`, but when one fails the others go on to their end first: what a statement that was cut off leaves is costly."""
+    found = await asyncio.gather(*work, return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return found
+
+
+def _drop(values: Values) -> None:
+    """Coroutines that nobody will await."""
+    for value in values:
+        if isinstance(value, Coroutine):
+            value.close()
+
+
+@dataclass(slots=True)
+class Leaves:
+    spell: Callable[[Any], Any]
+    waits: bool = False
+
+    def done(self, values: Values) -> Values:
+        spell = self.spell
+        return [spell(value) for value in values]
+
+    async def complete(self, run: Run, values: Values) -> Values:
+        return self.done(values)
+
+
+@dataclass(slots=True)
+class Objects:
+    """Objects of one type; one that stands in many places is filled once."""
+
+    selection: Selection
+    needed: bool
+    waits: bool = True
+
+    def done(self, values: Values) -> Values:
+        distinct = self._distinct(values)
+        return _placed(values, dict(zip(distinct, self.selection.shell(list(distinct.values())), strict=True)))
+
+    async def complete(self, run: Run, values: Values) -> Values:
+        distinct = self._distinct(values)
+        if not distinct:
+            return values
+        filled = await self.selection.fill(run, list(distinct.values()))
+        return _placed(values, dict(zip(distinct, filled, strict=True)))
+
+    def _distinct(self, values: Values) -> dict[int, Any]:
+        if self.needed and any(value is None for value in values):
+            raise Anomaly
+        return {id(value): value for value in values if value is not None}
+
+
+@dataclass(slots=True)
+class Abstract:
+    """Objects of several types behind an interface or a union."""
+
+    selections: dict[str, Selection]
+    type_of: Callable[[Any], str | None]
+    needed: bool
+    waits: bool = True
+
+    async def complete(self, run: Run, values: Values) -> Values:
+        by_type: dict[str, dict[int, Any]] = {}
+        for value in values:
+            if value is None:
+                if self.needed:
+                    raise Anomaly
+                continue
+            name = self.type_of(value)
+            if name is None or name not in self.selections:
+                raise Anomaly
+            by_type.setdefault(name, {})[id(value)] = value
+        answers: dict[int, Any] = {}
+
+        async def fill(name: str, distinct: dict[int, Any]) -> None:
+            answers.update(zip(distinct, await self.selections[name].fill(run, list(distinct.values())), strict=True))
+
+        await _together([fill(name, distinct) for name, distinct in by_type.items()])
+        return _placed(values, answers)
+
+
+@dataclass(slots=True)
+class Lists:
+    """Lists: the items of all of them are completed together."""
+
+    items: Any
+    needed: bool
+    waits: bool = True
+
+    def done(self, values: Values) -> Values:
+        flat, lengths = self._flat(values)
+        return _split(self.items.done(flat), lengths)
+
+    async def complete(self, run: Run, values: Values) -> Values:
+        flat, lengths = self._flat(values)
+        waiting = [number for number, value in enumerate(flat) if may_wait(value)]
+        if waiting:
+            for number, value in zip(waiting, await _all([flat[number] for number in waiting]), strict=True):
+                flat[number] = value
+        return _split(await self.items.complete(run, flat) if self.items.waits else self.items.done(flat), lengths)
+
+    def _flat(self, values: Values) -> tuple[Values, list[int | None]]:
+        flat: Values = []
+        lengths: list[int | None] = []
+        for value in values:
+            if value is None:
+                if self.needed:
+                    raise Anomaly
+                lengths.append(None)
+                continue
+            if not isinstance(value, list | tuple):
+                raise Anomaly
+            flat.extend(value)
+            lengths.append(len(value))
+        return flat, lengths
+
+
+def _placed(values: Values, answers: dict[int, Any]) -> Values:
+    return [None if value is None else answers[id(value)] for value in values]
+
+
+def _split(flat: Values, lengths: list[int | None]) -> Values:
+    found: Values = []
+    start = 0
+    for length in lengths:
+        if length is None:
+            found.append(None)
+        else:
+            found.append(flat[start : start + length])
+            start += length
+    return found
