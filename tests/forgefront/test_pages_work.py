@@ -48,6 +48,10 @@ class World:
         """Those of the commit that was pushed to the main branch, by name."""
         return {build["name"]: build for build in (await self.ask(BUILDS, path=PATH))["project"]["builds"]["nodes"]}
 
+    async def merge_request_id(self) -> int:
+        found = await self.ask("query ($path: String!) { project(path: $path) { mergeRequest(iid: 1) { databaseId } } }", path=PATH)
+        return int(found["project"]["mergeRequest"]["databaseId"])
+
     async def visit(self, path: str, username: str = "ada") -> None:
         await self.page.open(f"{self.forge.address}/-/health")
         await self.page.until("location.pathname === '/-/health' && document.body")
@@ -146,9 +150,17 @@ class TestCommit:
 async def test_all_of_them_fit_a_telephone(world: World) -> None:
     await world.page.size(360, 640, mobile=True)
     build = (await world.builds())["browser"]
-    for path in ("merge_requests/1", f"builds/{build['databaseId']}", f"commit/{build['sha']}"):
+    # A word that is longer than the screen is wide, as whole ids of commits are.
+    said = "mutation ($input: CreateNoteInput!) { createNote(input: $input) { userErrors { code } } }"
+    given = {"projectPath": PATH, "mergeRequestDatabaseId": await world.merge_request_id(), "body": f"See {'5a74c29c' * 8}."}
+    assert (await world.ask(said, input=given))["createNote"]["userErrors"] == []
+    for path, last in (
+        ("merge_requests/1", ".note .prose"),
+        (f"builds/{build['databaseId']}", ".output-line"),
+        (f"commit/{build['sha']}", ".line"),
+    ):
         await world.visit(f"/{PATH}/{path}")
-        await world.page.until("document.querySelector('.line, .output-line')")
+        await world.page.until(f"document.querySelector({last!r})")
         assert await world.page.evaluate("document.documentElement.scrollWidth") == 360, path
 
 
