@@ -12,17 +12,16 @@ import contextlib
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from time import monotonic
 from typing import Any
 
 import structlog
-from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context, Services
 from graph.errors import NotFound
 from graph.events.payloads import full_path
-from graph.rules import branch_looks
+from graph.rules import branch_looks, indexed_commits
 from graph.rules.ci import planning
 from graph.rules.ci.planning import Plan
 from graph.transaction import kept
@@ -32,7 +31,7 @@ from storage.git.commits import Commit
 from storage.git.program import GitFailed
 from storage.git.pushes import Update
 from storage.git.repository import NotARepository, Repository
-from storage.tables import branch_moves, branches, commits, projects
+from storage.tables import branch_moves, branches, projects
 
 BRANCHES = "refs/heads/"
 LARGEST_SHOWN = 20
@@ -42,9 +41,6 @@ MOST_MENTIONING = 10_000
 MENTIONING_CHARACTERS = 16_000_000
 MOST_WITHIN = 1_000
 """Commits that one operation may index itself."""
-LONGEST_TEXT = 1_000
-"""Characters of a name, an address or a title in the index."""
-MOST_PARENTS = 1_000
 ROWS_AT_ONCE = 500
 TOLD_SECONDS = 2.0
 
@@ -135,11 +131,11 @@ async def _told_within(context: Context, project: tables.Project, update: Update
 
     async def write(chunk: list[Commit]) -> None:
         nonlocal left
-        fresh = await _fresh(context, project.id, chunk)
+        fresh = await indexed_commits.fresh(context, project.id, chunk)
         left -= len(fresh)
         if left < 0:
             raise _TooMany
-        await _insert(context.session, services, project.id, fresh)
+        await indexed_commits.insert(context.session, services, project.id, fresh)
 
     reading = _Reading(services, project.id, known, project.default_branch, write)
     try:
@@ -398,65 +394,9 @@ async def _begin(services: Services, project_id: int) -> tuple[dict[str, str], s
 
 def _writing(services: Services, project_id: int) -> Write:
     async def write(chunk: list[Commit]) -> None:
-        await _write(services, project_id, chunk)
+        await indexed_commits.write(services, project_id, chunk)
 
     return write
-
-
-async def _write(services: Services, project_id: int, chunk: list[Commit]) -> None:
-    """Writes what is not there yet, in a transaction of its own; where nothing is new no writer is kept waiting."""
-    async with services.database.reading() as session:
-        fresh = await _fresh(Context(services, session, None, "index"), project_id, chunk)
-    if fresh:
-        try:
-            async with kept(services.database) as session:
-                await _insert(session, services, project_id, fresh)
-        except IntegrityError as error:
-            # The commits of a project that is gone.
-            raise NotFound("Project") from error
-
-
-async def _fresh(context: Context, project_id: int, chunk: list[Commit]) -> list[Commit]:
-    there = set(await context.all(commits.known(project_id, [commit.oid for commit in chunk])))
-    return [commit for commit in chunk if commit.oid not in there]
-
-
-async def _insert(session: Any, services: Services, project_id: int, chunk: list[Commit]) -> None:
-    if chunk:
-        # In one order whoever writes, so that two who write the same never wait for each other.
-        rows = [_row(project_id, commit) for commit in sorted(chunk, key=lambda commit: commit.oid)]
-        await session.execute(commits.index(services.database.dialect), rows)
-
-
-def _row(project_id: int, commit: Commit) -> dict[str, Any]:
-    return {
-        "project_id": project_id,
-        "oid": commit.oid,
-        "first_parent": commit.parents[0] if commit.parents else None,
-        "parents": list(commit.parents[:MOST_PARENTS]),
-        "author_name": commit.author_name[:LONGEST_TEXT],
-        "author_email": commit.author_email[:LONGEST_TEXT],
-        "authored_at": _instant(commit.authored_at),
-        "authored_offset": _offset(commit.authored_at),
-        "committer_name": commit.committer_name[:LONGEST_TEXT],
-        "committer_email": commit.committer_email[:LONGEST_TEXT],
-        "committed_at": _instant(commit.committed_at),
-        "committed_offset": _offset(commit.committed_at),
-        "title": commit.title[:LONGEST_TEXT],
-    }
-
-
-def _instant(moment: datetime) -> datetime:
-    """In UTC; at the end of the year 9999 an offset can lead out of what a date holds."""
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
-
-
-def _offset(moment: datetime) -> int:
-    offset = moment.utcoffset()
-    return int(offset.total_seconds() // 60) if offset else 0
 
 
 def _is_branch(update: Update) -> bool:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from graph.git_access import GitAccess, Granted
-from graph.rules import indexing
+from graph.rules import indexed_commits, indexing
 from graph.rules.indexing import News
 from storage import tables
 from storage.database import Busy
@@ -176,7 +176,7 @@ class TestChunks:
     async def test_a_killed_indexing_goes_on(self, make: Make, push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reading, "CHUNK", 10)
         monkeypatch.setattr("graph.git_access.RECORDING_PAUSES", ())
-        project, write, left = await make.project(history={"commits": 60}), indexing._write, [3]
+        project, write, left = await make.project(history={"commits": 60}), indexed_commits.write, [3]
 
         async def dying(*arguments: Any) -> None:
             left[0] -= 1
@@ -184,7 +184,7 @@ class TestChunks:
                 raise Busy
             await write(*arguments)
 
-        monkeypatch.setattr(indexing, "_write", dying)
+        monkeypatch.setattr(indexed_commits, "write", dying)
         updates = [Update(f"refs/heads/{name}", None, at(make, project, name)) for name in ("master", "topic")]
         await push(project, *updates)
         assert (len(await rows(make, project)), await heads(make, project)) == (30, {})
