@@ -202,7 +202,8 @@ class TestThroughTheGraph:
         ]:  # fmt: skip
             answers = [await ask(query, story.bob, **variables) for ask in (planned, planned, planned, plain)]
             assert answers[-1].errors
-            assert all(answer == answers[-1] for answer in answers)
+            # What each call cost differs with the time at which it was made.
+            assert all((answer.data, answer.errors) == (answers[-1].data, answers[-1].errors) for answer in answers)
 
 
 class TestWhatIsPlanned:
