@@ -172,16 +172,16 @@ class Graph:
                 charge = bill.charge if bill else None
                 context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
                 found = self._plan(prepared, variables)
-                try:
-                    if found is not None:
-                        plan, values = found
-                        return self._outcome(ExecutionResult(await plan.run(context, values)), context)
+                if found is None:
                     return self._outcome(await self._execute(prepared, variables, context), context)
+                plan, values = found
+                try:
+                    return self._outcome(ExecutionResult(await plan.run(context, values)), context)
                 except (OperationError, GraphQLError, Anomaly):
                     # graphql-core says what is wrong, and where; what was loaded is not loaded again.
                     return self._outcome(await self._execute(prepared, variables, context), context)
                 except Exception as error:
-                    if found is None or is_unavailable(error):
+                    if is_unavailable(error):
                         raise
             # The session may be of no use any more.
             async with session_for(database, writing=False) as session:

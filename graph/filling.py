@@ -136,7 +136,7 @@ def _read_of(kind: Any, key: str) -> Read | None:
     leaf = kind.of_type if needed else kind
     if not is_leaf_type(leaf):
         return None
-    spell = _spelling(leaf)
+    spell = spelling_of(leaf)
     absent = object()
 
     def read(row: Any) -> Any:
@@ -154,7 +154,7 @@ def _read_of(kind: Any, key: str) -> Read | None:
     return read
 
 
-def _spelling(leaf: Any) -> Read:
+def spelling_of(leaf: Any) -> Read:
     """Spells a value of the type. Strawberry's enumerations compare a member with all others each time; here it is looked up."""
     members = getattr(leaf, "wrapped_cls", None)
     if members is None:

@@ -6,6 +6,8 @@ from typing import Any
 
 from graphql import GraphQLLeafType, Undefined
 
+from graph.filling import spelling_of
+
 Shell = Callable[[Sequence[Any]], list[dict[str, Any]]]
 
 
@@ -65,7 +67,7 @@ def _read(number: int, leaf: Leaf) -> str:
 
 def spelling(kind: GraphQLLeafType, needed: bool) -> Callable[[Any], Any]:
     """Spells a value as graphql-core does. Raises whatever it raises, Anomaly for a null that may not be."""
-    spell = _spelling(kind)
+    spell = spelling_of(kind)
 
     def spelled(value: Any) -> Any:
         if value is None and not needed:
@@ -76,11 +78,3 @@ def spelling(kind: GraphQLLeafType, needed: bool) -> Callable[[Any], Any]:
         return found
 
     return spelled
-
-
-def _spelling(kind: Any) -> Callable[[Any], Any]:
-    """Strawberry's enumerations compare a member with all others each time; here it is looked up."""
-    members = getattr(kind, "wrapped_cls", None)
-    if members is None:
-        return kind.coerce_output_value  # type: ignore[no-any-return]
-    return {member: kind.coerce_output_value(member) for member in members}.__getitem__
