@@ -145,6 +145,14 @@ class Session(AsyncSession):
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
         text, parameters, shape = bound
+        found = await self.fetch(text, parameters)
+        try:
+            return shape.rows(found, self._attached)
+        except _ExpiredError:
+            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+
+    async def fetch(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        """What the driver gives for a text of its own dialect: rows of its values, as it spells them."""
         if self.new or self.dirty or self.deleted:
             await self.flush()
         async with self._turn:
@@ -152,13 +160,8 @@ class Session(AsyncSession):
                 self._driver = (await (await self.connection()).get_raw_connection()).driver_connection
             self._database.tell(text, parameters)
             if self._database.dialect == "sqlite":
-                found = await self._driver.execute_fetchall(text, parameters)
-            else:
-                found = await self._driver.fetch(text, *parameters)
-        try:
-            return shape.rows(found, self._attached)
-        except _ExpiredError:
-            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+                return await self._driver.execute_fetchall(text, parameters)  # type: ignore[no-any-return]
+            return await self._driver.fetch(text, *parameters)  # type: ignore[no-any-return]
 
     def _attached(self, table: type, columns: dict[str, Any]) -> Any:
         """The session's row of this identity: the one that it has, or else one made of the columns. Raises _ExpiredError."""
@@ -211,6 +214,9 @@ class ReadingSession(Session):
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
         text, parameters, shape = bound
+        return shape.rows(await self.fetch(text, parameters), plain_row)
+
+    async def fetch(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         async with self._turn:
             if self._closed:
                 # A loader that the end of its operation overtook.
@@ -218,8 +224,7 @@ class ReadingSession(Session):
             if self._reader is None:
                 self._reader = await self._database.readers.take()
             self._database.tell(text, parameters)
-            found = await self._reader.fetch(text, parameters)
-        return shape.rows(found, plain_row)
+            return await self._reader.fetch(text, parameters)
 
     async def close(self) -> None:
         self._closed = True
