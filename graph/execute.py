@@ -176,7 +176,7 @@ class Graph:
                     return self._outcome(await self._execute(prepared, variables, context), context)
                 plan, values = found
                 try:
-                    return self._outcome(ExecutionResult(await plan.run(context, values)), context)
+                    return self._outcome(ExecutionResult(await plan.run(context, values)), context, formed=prepared.form is not None)
                 except (OperationError, GraphQLError, Anomaly):
                     # graphql-core says what is wrong, and where; what was loaded is not loaded again.
                     return self._outcome(await self._execute(prepared, variables, context), context)
@@ -235,9 +235,9 @@ class Graph:
         )
         return result if isinstance(result, ExecutionResult) else await result
 
-    def _outcome(self, result: ExecutionResult, context: Context) -> Outcome:
+    def _outcome(self, result: ExecutionResult, context: Context, *, formed: bool = False) -> Outcome:
         problems = [of_graphql(error, context.request_id) for error in result.errors or ()]
-        return Outcome(result.data, problems, context.viewer_or_none.id if context.viewer_or_none else None, context.files)
+        return Outcome(result.data, problems, context.viewer_or_none.id if context.viewer_or_none else None, context.files, formed=formed)
 
 
 async def authenticate(session: Session, credential: str | None) -> tables.User | None:

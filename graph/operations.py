@@ -3,7 +3,7 @@
 import functools
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphql import (
@@ -22,6 +22,7 @@ from graphql import (
 
 from graph import limits
 from graph.errors import Code
+from graph.forms import Form
 from graph.outcomes import Problem, of_graphql
 from graph.rates import Bill
 from graph.rules.naming import storable
@@ -46,13 +47,15 @@ class InvalidOperation(Exception):
 class Prepared:
     """An operation that was parsed and validated. `open` ones need no viewer. `schema` is what it was validated against.
 
-    `root` is its root field, where it has one alone. `kept` is what lives as long as the operation, such as its plans.
+    `root` is its root field, where it has one alone. `form` is how its answer is to be spelled, if not as ever. `kept` is what lives as
+    long as the operation, such as its plans.
     """
 
     name: str | None
     document: DocumentNode
     kind: str
     root: str | None
+    form: Form | None = None
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -62,6 +65,10 @@ class Prepared:
     @property
     def schema(self) -> Any:
         return SCHEMA
+
+    def formed(self, form: Form) -> "Prepared":
+        """The same operation with its answer in a form."""
+        return replace(self, form=form, kept={})
 
 
 def prepare(source: str, name: str) -> Prepared:

@@ -42,6 +42,8 @@ class Outcome:
     """The operation is a subscription, which was not run: one answer is no stream."""
     charge: Charge | None = None
     """What it cost the viewer; None for operations that are not counted, and where nobody was found to charge."""
+    formed: bool = False
+    """The data has the form that the operation was prepared with. Without a plan it has not: who asked brings it there."""
 
 
 def known(error: BaseException, request_id: str) -> OperationError:

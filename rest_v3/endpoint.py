@@ -6,7 +6,7 @@ before the 400 is given away.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -93,6 +93,9 @@ class Endpoint:
         self.target = self._outcomes.target
         self.paginated = self.target is not None and self.target.is_connection and self.operation.pages
         self._change = self._plan(self.target)
+        if self._change is not None:
+            way = (*self._outcomes.way, "nodes") if self.paginated else self._outcomes.way
+            self.operation = replace(self.operation, prepared=self.operation.prepared.formed(reshape.form(way)))
         guard = route.guard or (None if route.anonymous else guard_of(route.path))
         self._guard = Guard(self._operation(operations, guard)) if guard else None
         if self._guard is not None:
@@ -141,7 +144,7 @@ class Endpoint:
         value, missing = self._outcomes.locate(outcome.data)
         if missing is not None:
             return self._refuse(not_found(self.route, missing))
-        if value is not None and self._change is not None:
+        if value is not None and self._change is not None and not outcome.formed:
             value = self._change(value)
         return self._respond(value, outcome.data, [])
 
@@ -206,7 +209,7 @@ class Endpoint:
             if missing is not None:
                 return self._refuse(not_found(self.route, missing))
             rows = connection["nodes"]
-            nodes += rows if self._change is None else map(self._change, rows)
+            nodes += rows if self._change is None or outcome.formed else map(self._change, rows)
             if not self.route.whole or len(rows) < page.size:
                 break
             page = paging.Page(page.number + 1, page.size)

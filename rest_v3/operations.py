@@ -40,6 +40,8 @@ from graphql import (
     visit,
 )
 
+from graph.forms import Form
+
 
 class Prepared(Protocol):
     """What rest_v3 reads of graph.execute's prepared operations."""
@@ -52,6 +54,7 @@ class Prepared(Protocol):
     def document(self) -> DocumentNode: ...
     @property
     def schema(self) -> GraphQLSchema: ...
+    def formed(self, form: Form) -> "Prepared": ...
 
 
 Prepare = Callable[[str, str], Any]

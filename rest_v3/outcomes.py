@@ -28,6 +28,8 @@ class Outcomes:
         self._route = route
         self._operation = operation
         self._steps, self.target = self._way()
+        self.way = tuple(step.key for step in self._steps)
+        """The response keys on the way to what the row gives."""
 
     def refusal(self, outcome: Any) -> Refusal | None:
         """The refusal that an outcome stands for, if it is one."""
@@ -49,7 +51,7 @@ class Outcomes:
             return outcome.errors[0]
         if self.locate(outcome.data)[0] is None:
             return outcome.errors[0]
-        way = [step.key for step in self._steps]
+        way = list(self.way)
         for problem in outcome.errors:
             path = list(problem.path or ())
             if str(problem.code) not in PARTIAL or len(path) <= len(way) or path[: len(way)] != way:

@@ -1,8 +1,9 @@
 """The changes of form that GraphQL cannot spell.
 
-Two kinds. Those that every answer needs follow from the schema and the selection (`plan`): enums become v3's lower-case words,
-times get their three digits, an inner connection becomes its list. The rest are functions that a row names as `reshape`;
-they take what the row gives and the operation's whole data.
+Two kinds. Those that every answer needs follow from the schema and the selection: enums become v3's lower-case words, times get their
+three digits, an inner connection becomes its list. The graph's plans make answers in this form at once (`form`); what graphql-core
+answered is brought there (`plan`). The rest are functions that a row names as `reshape`; they take what the row gives and the
+operation's whole data.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from graphql import get_named_type, is_enum_type
 
+from graph.forms import Form
 from rest_v3.operations import Selected
 
 Change = Callable[[Any], Any]
@@ -28,6 +30,11 @@ def plan_of_entry(selected: Selected) -> Change | None:
     return _one(selected.below["nodes"])
 
 
+def form(way: tuple[str, ...]) -> Form:
+    """The same as a form: of the answer from these response keys downward, the connection that stands there included."""
+    return Form(way, str.lower, milliseconds, _shown)
+
+
 def _one(selected: Selected) -> Change | None:
     named = get_named_type(selected.type)
     if is_enum_type(named):
@@ -44,17 +51,21 @@ def _one(selected: Selected) -> Change | None:
 
 
 def _connection(selected: Selected) -> Change | None:
-    """An inner connection is its nodes, or its length where nothing else is asked for."""
-    if "nodes" in selected.below:
-        rows = plan(selected.below["nodes"])
-        if rows is None:
-            return lambda connection: connection["nodes"]
-        return lambda connection: rows(connection["nodes"])
-    counts = [key for key, part in selected.below.items() if part.name == "totalCount"]
-    if len(counts) == len(selected.below) == 1:
-        key = counts[0]
+    key = _shown({key: part.name for key, part in selected.below.items()})
+    if key is None:
+        return None
+    change = plan(selected.below[key])
+    if change is None:
         return lambda connection: connection[key]
-    return None
+    return lambda connection: change(connection[key])
+
+
+def _shown(asked: Mapping[str, str]) -> str | None:
+    """An inner connection is its nodes, or its length where nothing else is asked for."""
+    if "nodes" in asked:
+        return "nodes"
+    key, name = next(iter(asked.items()))
+    return key if len(asked) == 1 and name == "totalCount" else None
 
 
 def _object(changes: list[tuple[str, Change]]) -> Change:

@@ -36,8 +36,9 @@ from strawberry.types.arguments import convert_arguments
 from graph.context import Context
 from graph.declare import ENTITIES, Loading, filling_of, is_filled
 from graph.declare import Reading as Column
+from graph.forms import Form
 from graph.planning.leaves import Leaf, shell, spelling
-from graph.planning.running import Abstract, Calling, Leaves, Lists, Loaded, Objects, Reading, Run, Selection, Way
+from graph.planning.running import Abstract, Calling, Leaves, Lists, Loaded, Objects, Part, Reading, Run, Selection, Way
 
 Fields = dict[str, list[FieldNode]]
 
@@ -83,7 +84,7 @@ def converted(arguments: Arguments, variables: VariableValues | None, config: St
 
 
 class Compiler:
-    """Makes one plan. `switches` are the values of the variables that directives take."""
+    """Makes one plan. `switches` are the values of the variables that directives take, `form` is how the answer is to be spelled."""
 
     def __init__(
         self,
@@ -91,11 +92,15 @@ class Compiler:
         converter: GraphQLCoreConverter,
         fragments: Mapping[str, FragmentDefinitionNode],
         switches: Mapping[str, bool],
+        form: Form | None = None,
     ) -> None:
         self._schema = schema
         self._converter = converter
         self._fragments = fragments
         self._switches = switches
+        self._form = form
+        self._keys: tuple[str, ...] = ()
+        """The response keys on the way to the field that is looked at."""
         self._arguments: list[Arguments] = []
 
     def plan(self, operation: OperationDefinitionNode) -> Plan:
@@ -114,14 +119,11 @@ class Compiler:
         )
 
     def _selection(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode], above: Way | None) -> Selection:
-        fields: Fields = {}
-        visited: set[str] = set()
-        for each in sets:
-            for node in self._collected(kind, each, visited):
-                fields.setdefault(node.alias.value if node.alias else node.name.value, []).append(node)
         parts: list[Leaf | tuple[str, Any]] = []
         steps: list[Any] = []
-        for key, nodes in fields.items():
+        outer = self._keys
+        for key, nodes in self._fields(kind, sets).items():
+            self._keys = (*outer, key)
             name = nodes[0].name.value
             if name == "__typename":
                 parts.append((key, kind.name))
@@ -133,7 +135,20 @@ class Compiler:
             parts.append(part or (key, None))
             if part is None:
                 steps.append(self._step(kind, key, field, nodes, Way(kind.name, above)))
+        self._keys = outer
         return Selection(shell(parts), steps)
+
+    def _fields(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode]) -> Fields:
+        fields: Fields = {}
+        visited: set[str] = set()
+        for each in sets:
+            for node in self._collected(kind, each, visited):
+                fields.setdefault(node.alias.value if node.alias else node.name.value, []).append(node)
+        return fields
+
+    def _form_here(self) -> Form | None:
+        """The form of the field that is looked at."""
+        return self._form if self._form is not None and self._form.covers(self._keys) else None
 
     def _collected(self, kind: GraphQLObjectType, selections: SelectionSetNode, visited: set[str]) -> Iterator[FieldNode]:
         node: Any
@@ -181,7 +196,7 @@ class Compiler:
         filling = filling_of(field)
         needed, inner = _opened(field.type)
         if isinstance(filling, Column) and is_filled(kind) and is_leaf_type(inner):
-            return Leaf(key, filling.key, inner, needed, _is_plain(kind, filling.key, inner))
+            return Leaf(key, filling.key, inner, needed, _is_plain(kind, filling.key, inner), self._form_here())
         return None
 
     def _step(self, kind: GraphQLObjectType, key: str, field: GraphQLField, nodes: list[FieldNode], way: Way) -> Any:
@@ -224,14 +239,23 @@ class Compiler:
             return Lists(items, needed)
         if isinstance(inner, GraphQLObjectType):
             selection = self._selection(inner, _sets(nodes), way)
-            return Objects(selection, needed, waits=selection.waits)
+            objects = Objects(selection, needed, waits=selection.waits)
+            shown = self._shown(inner, nodes)
+            return objects if shown is None else Part(objects, shown, objects.waits)
         if isinstance(inner, GraphQLInterfaceType | GraphQLUnionType):
             possible = self._schema.get_possible_types(inner)
             selections = {each.name: self._selection(each, _sets(nodes), way) for each in possible}
             resolve_type: Any = inner.resolve_type
             return Abstract(selections, lambda value: resolve_type(value, None, inner), needed)
         leaf: GraphQLLeafType = inner
-        return Leaves(spelling(leaf, needed))
+        return Leaves(spelling(leaf, needed, self._form_here()))
+
+    def _shown(self, kind: GraphQLObjectType, nodes: list[FieldNode]) -> str | None:
+        """What the form shows in the place of a connection."""
+        form = self._form_here()
+        if form is None or not {"nodes", "pageInfo"} <= kind.fields.keys():
+            return None
+        return form.connection({key: each[0].name.value for key, each in self._fields(kind, _sets(nodes)).items()})
 
 
 PLAIN: Mapping[str, type] = {"String": str, "Int": int, "Boolean": bool}

@@ -47,7 +47,7 @@ class Plans:
     def _make(self, switches: dict[str, Any]) -> Plan | None:
         fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
         try:
-            return Compiler(SCHEMA, schema.schema_converter, fragments, switches).plan(self._operation)
+            return Compiler(SCHEMA, schema.schema_converter, fragments, switches, self._prepared.form).plan(self._operation)
         except Unplannable:
             return None
 

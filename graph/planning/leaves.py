@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphql import GraphQLLeafType, Undefined
+from graphql import GraphQLLeafType, Undefined, is_enum_type
 
 from graph.filling import spelling_of
+from graph.forms import Form
 
 Shell = Callable[[Sequence[Any]], list[dict[str, Any]]]
 
@@ -17,13 +18,14 @@ class Anomaly(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value that is read off an object, and how it is spelled; a `plain` one as it is."""
+    """A value that is read off an object, and how it is spelled, in its form if it has one; a `plain` one as it is."""
 
     key: str
     attribute: str
     kind: GraphQLLeafType
     needed: bool
     plain: bool
+    form: Form | None = None
 
 
 def shell(parts: Sequence[Leaf | tuple[str, Any]]) -> Shell:
@@ -36,7 +38,7 @@ def shell(parts: Sequence[Leaf | tuple[str, Any]]) -> Shell:
     quick, slow = [], []
     for number, part in enumerate(parts):
         if isinstance(part, Leaf):
-            scope |= {f"k{number}": part.key, f"s{number}": spelling(part.kind, part.needed)}
+            scope |= {f"k{number}": part.key, f"s{number}": spelling(part.kind, part.needed, part.form)}
             quick.append(f"k{number}: {_read(number, part)}")
             slow.append(f"k{number}: s{number}(o.{part.attribute})")
         else:
@@ -65,9 +67,10 @@ def _read(number: int, leaf: Leaf) -> str:
     return f"s{number}(None) if (v := {value}) is None else v" if leaf.needed else value
 
 
-def spelling(kind: GraphQLLeafType, needed: bool) -> Callable[[Any], Any]:
-    """Spells a value as graphql-core does. Raises whatever it raises, Anomaly for a null that may not be."""
+def spelling(kind: GraphQLLeafType, needed: bool, form: Form | None = None) -> Callable[[Any], Any]:
+    """Spells a value as graphql-core does, or in a form. Raises whatever graphql-core raises, Anomaly for a null that may not be."""
     spell = spelling_of(kind)
+    change = None if form is None else changed_by(form, kind)
 
     def spelled(value: Any) -> Any:
         if value is None and not needed:
@@ -75,6 +78,13 @@ def spelling(kind: GraphQLLeafType, needed: bool) -> Callable[[Any], Any]:
         found = spell(value)
         if found is None or found is Undefined:
             raise Anomaly
-        return found
+        return found if change is None else change(found)
 
     return spelled
+
+
+def changed_by(form: Form, kind: GraphQLLeafType) -> Callable[[str], str] | None:
+    """What a form does to the graph's own spelling of a type; None: nothing."""
+    if is_enum_type(kind):
+        return {name: form.enum(name) for name in kind.values}.__getitem__
+    return form.instant if kind.name == "DateTime" else None

@@ -242,6 +242,25 @@ class Objects:
 
 
 @dataclass(slots=True)
+class Part:
+    """Of each object one part, in its place."""
+
+    whole: Objects
+    key: str
+    waits: bool
+
+    def done(self, values: Values) -> Values:
+        return self._parts(self.whole.done(values))
+
+    async def complete(self, run: Run, values: Values) -> Values:
+        return self._parts(await self.whole.complete(run, values))
+
+    def _parts(self, values: Values) -> Values:
+        key = self.key
+        return [None if value is None else value[key] for value in values]
+
+
+@dataclass(slots=True)
 class Abstract:
     """Objects of several types behind an interface or a union."""
 

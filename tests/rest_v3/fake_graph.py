@@ -9,6 +9,8 @@ from graphql import DocumentNode, ExecutionResult, GraphQLError, GraphQLSchema, 
 from strawberry.schema.config import StrawberryConfig
 from strawberry.types import Info
 
+from graph.forms import Form
+
 DateTime = NewType("DateTime", str)
 """The graph's spelling of a time."""
 
@@ -19,6 +21,10 @@ class FakePrepared:
     kind: str
     document: DocumentNode
     schema: GraphQLSchema
+
+    def formed(self, form: Form) -> "FakePrepared":
+        """The fake has no plans, so that its answers stay as they are."""
+        return self
 
 
 @dataclass
@@ -36,6 +42,7 @@ class FakeOutcome:
     data: dict[str, Any] | None
     errors: list[FakeProblem]
     viewer_id: int | None = None
+    formed: bool = False
 
 
 class FakeError(Exception):
