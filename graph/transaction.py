@@ -1,7 +1,7 @@
 """One operation, one transaction: the only place that commits."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,11 +12,9 @@ from storage.database import Database, Session
 T = TypeVar("T")
 
 
-@asynccontextmanager
-async def session_for(database: Database, *, writing: bool) -> AsyncIterator[Session]:
+def session_for(database: Database, *, writing: bool) -> AbstractAsyncContextManager[Session]:
     """The session of one operation. What is not kept by `keep` is rolled back when it ends."""
-    async with database.writing() if writing else database.reading() as session:
-        yield session
+    return database.writing() if writing else database.reading()
 
 
 async def keep(context: Context) -> None:

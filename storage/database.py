@@ -7,7 +7,6 @@ writers wait for each other instead of failing with "database is locked"; writer
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +25,8 @@ from sqlalchemy.types import TypeDecorator
 from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
 
-from storage.reading import Plans, PostgresReader, Reader, Readers, SqliteReader, plain_row
+from storage.readers import CLOSED, PostgresReader, Reader, Readers, SqliteReader
+from storage.reading import Plans, plain_row
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -202,12 +202,22 @@ class Session(AsyncSession):
 
 
 class ReadingSession(Session):
-    """A session for statements that change nothing. What `read` gives are plain rows, which belong to no session and cannot be changed."""
+    """A session for statements that change nothing. What `read` gives are plain rows, which belong to no session and cannot be changed.
+
+    The ORM's own session, which costs more than a small statement, is made where a statement needs it (`__getattr__`).
+    """
 
     def __init__(self, database: "Database") -> None:
-        super().__init__(database, bind=database.engine, expire_on_commit=False, autoflush=False)
+        self._database = database
+        self._turn = asyncio.Lock()
         self._reader: Reader | None = None
         self._closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("sync_session", "_proxied", "_async_bind", "_async_binds"):
+            raise AttributeError(name)
+        AsyncSession.__init__(self, bind=self._database.engine, expire_on_commit=False, autoflush=False)
+        return self.__dict__[name]
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         bound = self._database.plans.bind(statement, values)
@@ -217,21 +227,42 @@ class ReadingSession(Session):
         return shape.rows(await self.fetch(text, parameters), plain_row)
 
     async def fetch(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        reader = self._reader or await self._take()
+        if reader.takes_many:
+            self._database.tell(text, parameters)
+            return await reader.fetch(text, parameters)
         async with self._turn:
             if self._closed:
-                # A loader that the end of its operation overtook.
-                raise InvalidRequestError("this session is closed")
-            if self._reader is None:
-                self._reader = await self._database.readers.take()
+                raise InvalidRequestError(CLOSED)
             self._database.tell(text, parameters)
-            return await self._reader.fetch(text, parameters)
+            return await reader.fetch(text, parameters)
+
+    async def _take(self) -> Reader:
+        async with self._turn:
+            if self._reader is None and not self._closed:
+                reader = await self._database.readers.take()
+                if self._closed:
+                    self._database.readers.give_back(reader)
+                else:
+                    self._reader = reader
+            if self._reader is None:
+                # A loader that the end of its operation overtook.
+                raise InvalidRequestError(CLOSED)
+            return self._reader
 
     async def close(self) -> None:
         self._closed = True
         if self._reader is not None:
             self._database.readers.give_back(self._reader)
             self._reader = None
-        await super().close()
+        if "sync_session" in self.__dict__:
+            await super().close()
+
+    async def __aexit__(self, *error: Any) -> None:
+        if "sync_session" in self.__dict__:
+            await super().__aexit__(*error)
+        else:
+            await self.close()
 
 
 class Database:
@@ -258,18 +289,15 @@ class Database:
         self._writing = self.engine.execution_options(writing=True)
         self._queue = asyncio.Lock()
         self.plans = Plans(self.engine.dialect)
-        self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="sqlite") if self.dialect == "sqlite" else None
         self.readers = Readers(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._prepare_sqlite()
         else:
             event.listen(self.engine.sync_engine, "checkout", _refuse_closed)
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[ReadingSession]:
-        """A session for statements that change nothing; what it did is rolled back at the end."""
-        async with ReadingSession(self) as session:
-            yield session
+    def reading(self) -> ReadingSession:
+        """A session for statements that change nothing, to be entered; what it did is rolled back at the end."""
+        return ReadingSession(self)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Session]:
@@ -279,8 +307,6 @@ class Database:
 
     async def close(self) -> None:
         await self.readers.close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False)
         await self.engine.dispose()
 
     def tell(self, text: str, parameters: Sequence[Any]) -> None:
@@ -289,8 +315,8 @@ class Database:
             listener(None, None, text, parameters, None, False)
 
     async def _connect_reader(self) -> Reader:
-        if self._threads is not None:
-            return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._threads)
+        if self.dialect == "sqlite":
+            return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS)
         connection = await self.connect_alone(default_transaction_read_only="on")
         # As SQLAlchemy's dialect does on its own connections.
         for name in ("json", "jsonb"):

@@ -5,17 +5,16 @@ rows of the answer: instances of the table's class that belong to no session, so
 change of one raises. A writing session makes rows of its own.
 """
 
-import asyncio
-import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Dialect, Float, Select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
+
+from storage.readers import Values
 
 MOST_KEPT = 2_000
 """Compiled statements. There are few structures, but the number of sort and filter arguments that callers combine is theirs."""
@@ -23,122 +22,7 @@ MOST_KEPT = 2_000
 MOST_TEXTS = 200
 """Lengths of lists of one statement; a page of rows has a hundred at most, so there are seldom more."""
 
-Values = Sequence[Any]
 Build = Callable[[type, dict[str, Any]], Any]
-
-
-class Reader(Protocol):
-    """A connection of a driver, of one session at a time."""
-
-    async def fetch(self, text: str, parameters: Values) -> Sequence[Values]: ...
-
-    def rest(self) -> bool:
-        """Ends what the session began. False: it is broken, or was still at work and is thrown away, and cannot be used again."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-class SqliteReader:
-    """Its statements run in threads, all of one session on one snapshot."""
-
-    def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, threads: ThreadPoolExecutor) -> None:
-        self._connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False, cached_statements=256)
-        for pragma in (*pragmas, "query_only = ON"):
-            self._connection.execute(f"PRAGMA {pragma}")
-        self._threads = threads
-        self._running: asyncio.Future[list[Values]] | None = None
-
-    async def fetch(self, text: str, parameters: Values) -> Sequence[Values]:
-        self._running = asyncio.get_running_loop().run_in_executor(self._threads, self._fetch, text, parameters)
-        # Shielded, since a thread cannot be cancelled: `rest` sees whether it still runs.
-        return await asyncio.shield(self._running)
-
-    def _fetch(self, text: str, parameters: Values) -> list[Values]:
-        if not self._connection.in_transaction:
-            self._connection.execute("BEGIN")
-        return self._connection.execute(text, parameters).fetchall()
-
-    def rest(self) -> bool:
-        if self._running is not None and not self._running.done():
-            self._connection.interrupt()
-            self._running.add_done_callback(self._abandon)
-            return False
-        # No hop to a thread: there is nothing to undo, so this only lets the snapshot go.
-        self._connection.rollback()
-        return True
-
-    def _abandon(self, running: "asyncio.Future[list[Values]]") -> None:
-        if not running.cancelled():
-            running.exception()
-        self._connection.close()
-
-    async def close(self) -> None:
-        self._connection.close()
-
-
-class PostgresReader:
-    """Each statement is a transaction of its own, which shows what READ COMMITTED shows within a longer one."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self._unfinished = False
-
-    async def fetch(self, text: str, parameters: Values) -> Sequence[Values]:
-        self._unfinished = True
-        found: Sequence[Values]
-        try:
-            found = await self._connection.fetch(text, *parameters)
-        except Exception:
-            # The server has answered; only a cancelled call leaves an answer behind that nobody waits for.
-            self._unfinished = False
-            raise
-        self._unfinished = False
-        return found
-
-    def rest(self) -> bool:
-        if self._unfinished:
-            self._connection.terminate()
-        return not self._connection.is_closed()
-
-    async def close(self) -> None:
-        await self._connection.close()
-
-
-class Readers:
-    """At most `size` connections, opened when they are first needed. Raises TimeoutError when none gets free in time."""
-
-    def __init__(self, connect: Callable[[], Awaitable[Reader]], size: int, wait_seconds: float) -> None:
-        self._connect = connect
-        self._free = asyncio.Semaphore(size)
-        self._wait_seconds = wait_seconds
-        self._idle: list[Reader] = []
-
-    async def take(self) -> Reader:
-        if self._free.locked():
-            await asyncio.wait_for(self._free.acquire(), self._wait_seconds)
-        else:
-            await self._free.acquire()
-        try:
-            # The one that rested last; what broke while it rested is dropped.
-            while self._idle:
-                if (connection := self._idle.pop()).rest():
-                    return connection
-            return await self._connect()
-        except BaseException:
-            self._free.release()
-            raise
-
-    def give_back(self, connection: Reader) -> None:
-        try:
-            if connection.rest():
-                self._idle.append(connection)
-        finally:
-            self._free.release()
-
-    async def close(self) -> None:
-        while self._idle:
-            await self._idle.pop().close()
 
 
 @dataclass(slots=True)

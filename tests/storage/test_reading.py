@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from storage import tables
 from storage.database import Database
-from storage.reading import Readers
+from storage.readers import Readers
 from storage.tables import MilestoneState, users
 from storage.tables.base import rows_of_ids
 from tests.make import Make
