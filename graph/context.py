@@ -124,6 +124,8 @@ class Context:
     `charge` is what the operation cost its viewer; None where nothing is counted.
 
     `arguments` are those of the connections that were asked for so far (`graph/declare.py`).
+
+    `made` is what the operation's mutation gave, if a plan ran it (`graph/planning/mutating.py`).
     """
 
     services: Services
@@ -138,6 +140,7 @@ class Context:
     sessions: AsyncExitStack = field(default_factory=AsyncExitStack)
     machine_or_none: Machine | None = None
     charge: Charge | None = None
+    made: Any = None
 
     @property
     def runner_or_none(self) -> tables.Runner | None:

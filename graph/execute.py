@@ -20,6 +20,7 @@ from graph.outcomes import Outcome, Problem, known, of_graphql, problem_of
 from graph.planning.compiling import Plan
 from graph.planning.keeping import plans_of
 from graph.planning.leaves import Anomaly
+from graph.planning.mutating import instead
 from graph.rates import Bill
 from graph.rules import machines
 from graph.rules.runners import LONGEST_WAIT
@@ -197,6 +198,13 @@ class Graph:
                 context = Context(
                     self.services, session, viewer, request_id, undo=undo, sessions=sessions, machine_or_none=machine, charge=charge
                 )
+                found = self._plan(prepared, variables)
+                if found is not None:
+                    plan, values = found
+                    try:
+                        return self._outcome(ExecutionResult(await plan.run(context, values)), context, formed=prepared.form is not None)
+                    except Exception:  # noqa: S110 - graphql-core raises it again, where it belongs
+                        pass
                 return self._outcome(await self._execute(prepared, variables, context), context)
         finally:
             await take_back(undo)
@@ -232,6 +240,7 @@ class Graph:
             operation_name=prepared.name,
             executor_class=Filler,
             is_awaitable=may_wait,
+            middleware=[instead] if context.made is not None else None,
         )
         return result if isinstance(result, ExecutionResult) else await result
 

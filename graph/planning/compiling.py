@@ -38,6 +38,7 @@ from graph.declare import ENTITIES, Loading, filling_of, is_filled
 from graph.declare import Reading as Column
 from graph.forms import Form
 from graph.planning.leaves import Leaf, shell, spelling
+from graph.planning.mutating import once
 from graph.planning.running import Abstract, Calling, Leaves, Lists, Loaded, Objects, Part, Reading, Run, Selection, Way
 
 Fields = dict[str, list[FieldNode]]
@@ -218,9 +219,12 @@ class Compiler:
         elif found := resolver.root_parameter or resolver.parent_parameter:
             root = found.name
         info = resolver.info_parameter.name if resolver.info_parameter else None
-        return Calling(
-            key, completer, resolver.wrapped_func, definition, nodes, kind, way, root, info, self._argued(field, definition, nodes[0])
-        )
+        resolve = resolver.wrapped_func
+        if kind is self._schema.mutation_type:
+            if info is None:
+                raise Unplannable(key)
+            resolve = once(resolve, info)
+        return Calling(key, completer, resolve, definition, nodes, kind, way, root, info, self._argued(field, definition, nodes[0]))
 
     def _argued(self, field: GraphQLField, definition: Any, node: FieldNode) -> int | None:
         if not field.args:

@@ -54,7 +54,7 @@ class Plans:
 
 def plans_of(prepared: Prepared) -> Plans | None:
     """Where its plans are kept; None for what is never planned."""
-    if prepared.kind != "query":
+    if prepared.kind != "query" and (prepared.kind != "mutation" or prepared.root is None):
         return None
     found = prepared.kept.get("plans")
     if found is None:

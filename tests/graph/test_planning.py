@@ -258,6 +258,6 @@ class TestWhatIsPlanned:
         with pytest.raises(Unplannable):
             Compiler(graphql_schema, schema.schema_converter, {}, {}).plan(operation)
 
-    async def test_nor_are_mutations(self, graph: Graph) -> None:
-        text = 'mutation { signIn(input: {login: "a", password: "b"}) { userErrors { code } } }'
+    async def test_nor_are_mutations_with_anything_beside(self, graph: Graph) -> None:
+        text = 'mutation { __typename signIn(input: {login: "a", password: "b"}) { userErrors { code } } }'
         assert plans_of(await self.prepared(graph, text)) is None

@@ -1,0 +1,126 @@
+"""A mutation runs once, whoever answers: a plan, graphql-core, or one after the other. Both give the same answer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from graph.context import Services
+from graph.errors import Unavailable
+from graph.execute import Graph, Outcome
+from storage import tables
+from tests.make import Make, token_of
+
+ANSWER = """{
+  again: __typename
+  note { body system author { username } issue { title notes { totalCount nodes { body } } } viewerCan { update } ...more }
+  userErrors { field message code }
+}"""
+NOTE = f"""mutation ($path: String!, $iid: Int!, $body: String!) {{
+  created: createNote(input: {{projectPath: $path, issueIid: $iid, body: $body}}) {ANSWER}
+}}
+fragment more on Note {{ noteableType upvote }}"""
+
+
+class Twins:
+    """Two equal issues; a plan answers for the one, graphql-core for the other. `left` counts what the plan left to graphql-core."""
+
+    def __init__(self, services: Services, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.services, self.make, self.left = services, make, 0
+        execute: Callable[..., Any] = Graph._execute
+
+        async def counted(graph: Graph, *arguments: Any) -> Any:
+            self.left += graph.planner
+            return await execute(graph, *arguments)
+
+        monkeypatch.setattr(Graph, "_execute", counted)
+
+    async def begin(self) -> None:
+        self.owner = await self.make.user("owner")
+        self.project = await self.make.project(owner=self.owner)
+        for _ in range(2):
+            await self.make.issue(self.project, title="One of two", author=self.owner)
+
+    async def both(self, query: str, viewer: tables.User | None = None, **variables: Any) -> Outcome:
+        """The outcome of both, which is the same."""
+        found = []
+        for iid, planner in ((1, True), (2, False)):
+            given = {"path": str(self.project.id), "iid": iid, **variables}
+            graph = Graph(self.services, planner=planner)
+            found.append(await graph.run_text(query, given, None, token_of(viewer or self.owner), request_id="test"))
+        planned, wanted = found
+        assert (orjson.dumps(planned.data), planned.errors) == (orjson.dumps(wanted.data), wanted.errors)
+        return planned
+
+
+@pytest.fixture
+async def twins(services: Services, make: Make, monkeypatch: pytest.MonkeyPatch) -> Twins:
+    twins = Twins(services, make, monkeypatch)
+    await twins.begin()
+    return twins
+
+
+class TestSameAnswers:
+    async def test_to_what_is_done(self, twins: Twins) -> None:
+        outcome = await twins.both(NOTE, body="As #1 says")
+
+        assert outcome.errors == []
+        assert outcome.data is not None
+        assert outcome.data["created"]["note"]["author"] == {"username": "owner"}
+        assert twins.left == 0
+
+    async def test_to_user_errors(self, twins: Twins) -> None:
+        outcome = await twins.both(NOTE, body=" ")
+
+        assert outcome.data == {
+            "created": {
+                "again": "CreateNotePayload",
+                "note": None,
+                "userErrors": [{"field": "body", "message": "can't be blank", "code": "REQUIRED"}],
+            }
+        }
+        assert (twins.left, await twins.make.count(tables.Note)) == (0, 0)
+
+    async def test_to_the_same_vote_twice(self, twins: Twins) -> None:
+        for codes in ([], ["TAKEN"]):
+            outcome = await twins.both(NOTE, body=":+1:")
+            assert outcome.data is not None
+            assert [error["code"] for error in outcome.data["created"]["userErrors"]] == codes
+        assert await twins.make.count(tables.Note) == 2
+
+    async def test_to_operation_errors(self, twins: Twins) -> None:
+        outcome = await twins.both(NOTE, await twins.make.user("stranger"), body="x")
+
+        assert (outcome.data, [(error.code, error.path) for error in outcome.errors]) == (None, [("NOT_FOUND", ["created"])])
+
+    async def test_to_values_that_cannot_be(self, twins: Twins) -> None:
+        assert [error.code for error in (await twins.both(NOTE, body=1)).errors] == ["BAD_REQUEST"]
+        assert await twins.make.count(tables.Note) == 0
+
+
+class TestRunsOnce:
+    async def test_when_the_payload_goes_wrong(self, twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def fails(*_: Any) -> bool:
+            raise Unavailable
+
+        monkeypatch.setattr("graph.types.notes.may", fails)
+        outcome = await twins.both(NOTE, body="x")
+
+        # The note is null, since what it shows of itself may not be; it is there all the same, once.
+        assert outcome.data == {"created": {"again": "CreateNotePayload", "note": None, "userErrors": []}}
+        assert [(error.code, error.path) for error in outcome.errors] == [("UNAVAILABLE", ["created", "note", "viewerCan"])]
+        assert (twins.left, await twins.make.count(tables.Note)) == (1, 2)
+
+    async def test_when_it_goes_wrong_itself(self, twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = []
+
+        async def fails(*arguments: Any) -> None:
+            asked.append(arguments)
+            raise KeyError("what only we should see")
+
+        monkeypatch.setattr("graph.types.notes.publish", fails)
+        outcome = await twins.both(NOTE, body="x")
+
+        assert (outcome.data, [(error.code, error.path) for error in outcome.errors]) == (None, [("INTERNAL", ["created"])])
+        assert (len(asked), await twins.make.count(tables.Note)) == (2, 0)
