@@ -15,7 +15,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import claims, in_process, load, report, servers, table, transfers, worked_on
+from benchmarks import claims, growth, in_process, load, memory, pages, processes, report, servers, table, transfers, worked_on
 from benchmarks.cases import CHANGES, UnfairError, cases, changes_of, check_same, counted, fetch
 from benchmarks.commits import histories
 from benchmarks.data import Data, seed
@@ -27,11 +27,16 @@ from benchmarks.transfers import Transfers
 NOISE = 0.30
 DATABASES = ("sqlite", "postgresql")
 Rows = list[dict[str, Any]]
+COMMANDS = {"pages": pages.main, "growth": growth.main, "processes": processes.main, "memory": memory.main}
+"""Beside the two tables."""
 
 
 def main() -> None:
     if sys.argv[1:2] in (["table"], ["join"]):
         table.main(sys.argv[1], sys.argv[2:])
+        return
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        COMMANDS[sys.argv[1]](sys.argv[2:])
         return
     options = _options()
     if options.only != "git" and not load.is_there():
@@ -57,7 +62,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Measures the service against a FastAPI + SQLModel peer.",
-        epilog="`scripts/bench table` measures it against all peers in one run, `scripts/bench join` the join alone; see their --help.",
+        epilog="Other measurements, each with a --help of its own: `scripts/bench table` (all peers in one run), `join` (the join alone),"
+        " `pages`, `growth`, `processes`, `memory`.",
     )
     parser.add_argument("--database", choices=(*DATABASES, "both"), default="both")
     parser.add_argument("--seconds", type=float, default=4.0, help="of one round of one case on one side (default: 4)")
@@ -81,13 +87,13 @@ def _measure(database: str, options: argparse.Namespace, *, pinned: bool) -> Row
         data = seed(url, options.scale if parts != ("git",) else min(options.scale, 0.1))
         _say(f"{database}: making git histories")
         worked_on.give(data.worked_on, folder / "repositories")
-        pages = histories(data, folder / "repositories", options.scale) if "load" in parts else {}
+        paged = histories(data, folder / "repositories", options.scale) if "load" in parts else {}
         git = Transfers(data, folder, options.scale) if "git" in parts else None
         statements = uvloop.run(_statements(folder, url, data)) if "load" in parts else {}
         with servers.ours(folder, url, pinned=pinned) as ours, servers.its_peer(folder, url, pinned=pinned) as peer:
             rows: Rows = []
             if "load" in parts:
-                rows += [*_race(ours, peer, data, options, folder), _history(ours, pages, options, folder), _changes(ours, data, options)]
+                rows += [*_race(ours, peer, data, options, folder), _history(ours, paged, options, folder), _changes(ours, data, options)]
                 for row in rows:
                     if row["case"] in statements:
                         row["statements"] = statements[row["case"]]
@@ -120,14 +126,14 @@ def _race(ours: Server, peer: Server, data: Data, options: argparse.Namespace, f
     return rows
 
 
-def _history(ours: Server, pages: dict[int, Ask], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    short, long = pages
+def _history(ours: Server, paged: dict[int, Ask], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    short, long = paged
     name = f"first page of {long:,} commits against {short:,}"
     _say(f"  {name}")
-    for ask in pages.values():
+    for ask in paged.values():
         if len(fetch(ours, ask)) != 20:
             raise UnfairError("a first page of commits has not 20 entries")
-    measured = _in_turn({"long": (ours, pages[long]), "short": (ours, pages[short])}, options, folder)
+    measured = _in_turn({"long": (ours, paged[long]), "short": (ours, paged[short])}, options, folder)
     return {"case": name, **_summed(measured, "long", "short")}
 
 

@@ -40,10 +40,14 @@ class Postgres:
 
 
 class Kept:
-    """The data set of one scale in `folder`, on each database for itself. What is there and does not fit is made anew."""
+    """The data set of one scale in `folder`, on each database for itself. What is there and does not fit is made anew.
+
+    That of scale 1 lies in the folder itself, any other beside it in one of its own.
+    """
 
     def __init__(self, folder: Path, scale: float, say: Callable[[str], None]) -> None:
-        self.folder = folder.absolute()
+        self.folder = folder.absolute() if scale == 1 else folder.absolute() / f"scale-{scale:g}"
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.data: Data = rows.known(scale)
         self._scale = scale
         self._say = say
@@ -96,7 +100,7 @@ class Kept:
         if (folder / STAMP).exists():
             self._say(f"{folder.name}: the data set of an earlier run")
             return
-        self._say(f"{folder.name}: making the data set (at scale 1 some two minutes)")
+        self._say(f"{folder.name}: making the data set (at scale 1 one to three minutes)")
         rows.seed(url, self._scale)
         worked_on.give(self.data.worked_on, folder / "repositories")
         (folder / STAMP).write_text(json.dumps(self._stamp()))

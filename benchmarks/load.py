@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,10 +60,12 @@ def is_there() -> bool:
     return shutil.which("wrk") is not None
 
 
-def run(server: Server, ask: Ask, seconds: float, folder: Path) -> Measure:
-    """Raises BadAnswersError."""
+def run(server: Server, asked: Ask | Sequence[Ask], seconds: float, folder: Path) -> Measure:
+    """Of several questions one request each is sent in turn. Raises BadAnswersError."""
+    asks = [asked] if isinstance(asked, Ask) else asked
+    what = " + ".join(f"{ask.method} {ask.paths[0]}" for ask in asks)
     script = folder / "ask.lua"
-    script.write_text(_lua(ask))
+    script.write_text(_lua(asks))
     before = server.cpu_seconds()
     command = ["wrk", "--threads", "1", "--connections", str(CONNECTIONS), "--duration", f"{seconds:.0f}s", "--timeout", "10s", "--latency"]
     done = subprocess.run(
@@ -71,13 +74,13 @@ def run(server: Server, ask: Ask, seconds: float, folder: Path) -> Measure:
     used = _settled(server) - before
     wrong = re.search(r"Non-2xx or 3xx responses: (\d+)|Socket errors: .*", done.stdout)
     if wrong:
-        raise BadAnswersError(f"{server.name}, {ask.method} {ask.paths[0]}: {wrong[0]}")
+        raise BadAnswersError(f"{server.name}, {what}: {wrong[0]}")
     counted = re.search(r"(\d+) requests in", done.stdout)
     speed = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
     if counted is not None and int(counted[1]) == 0:
-        raise NoAnswersError(f"{server.name}, {ask.method} {ask.paths[0]}: none was answered in {seconds:g} s; take more `--seconds`")
+        raise NoAnswersError(f"{server.name}, {what}: none was answered in {seconds:g} s; take more `--seconds`")
     if counted is None or speed is None:
-        raise BadAnswersError(f"{server.name}, {ask.method} {ask.paths[0]}: wrk said {done.stdout!r}")
+        raise BadAnswersError(f"{server.name}, {what}: wrk said {done.stdout!r}")
     # At the end each connection waited for one answer more, which the server worked on too.
     began = int(counted[1]) + CONNECTIONS
     return Measure(float(speed[1]), used * 1000 / began, began, _waited(done.stdout, 50), _waited(done.stdout, 99))
@@ -102,14 +105,30 @@ def _waited(said: str, percent: int) -> float:
     return float(found[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}[found[2]]
 
 
-def _lua(ask: Ask) -> str:
+def _requests(ask: Ask) -> list[tuple[str, str | None]]:
+    """Path and body of each."""
+    return [(ask.paths[0], body) for body in ask.bodies] or [(path, ask.body) for path in ask.paths]
+
+
+def in_turn(asks: Sequence[Ask]) -> list[tuple[Ask, str, str | None]]:
+    """Each question with path and body of one of its requests, in turn, until every request of every question has come."""
+    requests = [_requests(ask) for ask in asks]
+    rounds = max(map(len, requests))
+    return [(ask, *own[number % len(own)]) for number in range(rounds) for ask, own in zip(asks, requests, strict=True)]
+
+
+def _lua(asks: Sequence[Ask]) -> str:
     # The strings of JSON without escapes outside ASCII are strings of Lua.
-    requests = [(ask.paths[0], body) for body in ask.bodies] or [(path, ask.body) for path in ask.paths]
-    listed = ",\n".join(f"{{{json.dumps(path)}, {json.dumps(body) if body is not None else 'nil'}}}" for path, body in requests)
-    headers = "\n".join(f"headers[{json.dumps(name)}] = {json.dumps(value)}" for name, value in ask.headers.items())
+    def word(text: str | None) -> str:
+        return "nil" if text is None else json.dumps(text)
+
+    headers = {id(ask): number for number, ask in enumerate(asks, 1)}
+    kinds = ",\n".join("{" + ", ".join(f"[{word(name)}] = {word(value)}" for name, value in ask.headers.items()) + "}" for ask in asks)
+    listed = ",\n".join(f"{{{word(ask.method)}, {word(path)}, {headers[id(ask)]}, {word(body)}}}" for ask, path, body in in_turn(asks))
     return f"""
-local headers = {{}}
-{headers}
+local headers = {{
+{kinds}
+}}
 local requests = {{
 {listed}
 }}
@@ -117,7 +136,7 @@ local made = {{}}
 local place = 0
 -- Made once each, so that wrk spends its time on sending.
 init = function()
-  for number, each in ipairs(requests) do made[number] = wrk.format({json.dumps(ask.method)}, each[1], headers, each[2]) end
+  for number, each in ipairs(requests) do made[number] = wrk.format(each[1], each[2], headers[each[3]], each[4]) end
 end
 request = function()
   place = place % #made + 1

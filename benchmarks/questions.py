@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from benchmarks.cases import UnfairError
+from benchmarks.cases import V3, UnfairError
 from benchmarks.data import Data
 from benchmarks.load import Ask
 
 BODY = "A note that the benchmark wrote, of a usual length for a note."
 
 _USER = "fragment user on User { databaseId username name state }"
-_ISSUE = f"""
+ISSUE = f"""
 fragment issue on Issue {{
   databaseId iid title description state createdAt updatedAt labels
   milestone {{ databaseId iid title state dueDate }} author {{ ...user }} assignee {{ ...user }}
 }}
 {_USER}
 """
-LIST = f"query List($path: String!) {{ project(path: $path) {{ issues(first: 20) {{ nodes {{ ...issue }} }} }} }} {_ISSUE}"
-ONE = f"query One($path: String!, $id: Int!) {{ project(path: $path) {{ issue(databaseId: $id) {{ ...issue }} }} }} {_ISSUE}"
+LIST = f"query List($path: String!) {{ project(path: $path) {{ issues(first: 20) {{ nodes {{ ...issue }} }} }} }} {ISSUE}"
+ONE = f"query One($path: String!, $id: Int!) {{ project(path: $path) {{ issue(databaseId: $id) {{ ...issue }} }} }} {ISSUE}"
 JOIN = f"""
 query Join($path: String!) {{
   project(path: $path) {{
@@ -158,6 +158,42 @@ def of_routes(data: Data) -> dict[str, Question]:
         "join": get(f"/projects/{project}/merge_requests" for project in data.worked_on),
         "note": Question(Ask("POST", notes, data.token, json.dumps({"body": BODY}), 201), lambda answer: answer),
     }
+
+
+def of_v3(data: Data) -> dict[str, Question]:
+    """To the service's REST v3, which answers more of each row, and how many there are; the join is no call of it."""
+
+    def get(paths: Iterable[str], read: Callable[[Any], Any]) -> Question:
+        return Question(Ask("GET", tuple(f"{V3}{path}" for path in paths), data.token), read)
+
+    notes = tuple(f"{V3}/projects/{project}/issues/{issue}/notes" for project, issue in data.issues)
+    return {
+        "list": get((f"/projects/{project}/issues" for project in data.projects), lambda answer: [_v3_issue(row) for row in answer]),
+        "one": get((f"/projects/{project}/issues/{issue}" for project, issue in data.issues), _v3_issue),
+        "note": Question(Ask("POST", notes, data.token, json.dumps({"body": BODY}), 201), _v3_note),
+    }
+
+
+_V3_NAMES = {"databaseId": "id", "createdAt": "created_at", "updatedAt": "updated_at", "dueDate": "due_date"}
+
+
+def _v3(row: Any, *names: str) -> Any:
+    """What v3 tells of a row, under the names of the graph."""
+    return None if row is None else {name: row[_V3_NAMES.get(name, name)] for name in names}
+
+
+def _v3_user(row: Any) -> Any:
+    return _v3(row, "databaseId", "username", "name", "state")
+
+
+def _v3_issue(row: Any) -> Any:
+    own = _v3(row, "databaseId", "iid", "title", "description", "state", "createdAt", "updatedAt", "labels")
+    milestone = _v3(row["milestone"], "databaseId", "iid", "title", "state", "dueDate")
+    return {**own, "milestone": milestone, "author": _v3_user(row["author"]), "assignee": _v3_user(row["assignee"])}
+
+
+def _v3_note(row: Any) -> Any:
+    return {**_v3(row, "databaseId", "body", "createdAt"), "author": _v3_user(row["author"])}
 
 
 def _graph(data: Data, text: str, variables: Iterable[dict[str, Any]], read: Callable[[Any], Any]) -> Question:

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import peer
@@ -32,22 +32,37 @@ class DidNotStartError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """A server that answers. `cpu_seconds` is what its process used since it began, in user and kernel mode."""
+    """A server that answers. `cpu_seconds` is what its process used since it began, in user and kernel mode.
+
+    `tree`: it has processes below it that answer too, whose time and memory count.
+    """
 
     name: str
     port: int
     pid: int
+    tree: bool = False
 
     def cpu_seconds(self, *, children: bool = False) -> float:
         """`children`: with all processes that it started and that have ended."""
+        if self.tree:
+            return tree_cpu_seconds(self.pid)
         # After the name in brackets, which may hold blanks; utime, stime, cutime and cstime are the 14th to 17th fields of proc(5).
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11 : 15 if children else 13])) / TICKS
 
     def memory_mib(self) -> float:
-        """What it has in memory now, of its own and shared (VmRSS of proc(5))."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+        """What it has in memory now, of its own and shared (VmRSS of proc(5)). What processes share counts for each of them."""
+        return sum(map(_memory_mib, [self.pid, *_below(self.pid)] if self.tree else [self.pid]))
+
+
+def _memory_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def _below(pid: int) -> list[int]:
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [*children, *(each for child in children for each in _below(child))]
 
 
 def tree_cpu_seconds(pid: int) -> float:
@@ -72,13 +87,14 @@ def keep_off_the_servers_core() -> None:
 
 
 @contextmanager
-def ours(data: Path, database_url: str, *, pinned: bool) -> Iterator[Server]:
-    """The complete service: authentication, policy, access log and metrics are on."""
+def ours(data: Path, database_url: str, *, pinned: bool, workers: int = 1) -> Iterator[Server]:
+    """The complete service: authentication, policy, access log and metrics are on. `workers` are its processes."""
     command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
     given = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL, "FORGEFRONT_RATE_LIMIT": "0"}
+    given["FORGEFRONT_WORKERS"] = str(workers)
     port = free_port()
     with running("ours", [*command, "--port", str(port)], given, port, "/-/health", data / "serve.log", pinned=pinned) as server:
-        yield server
+        yield replace(server, tree=workers > 1)
 
 
 @contextmanager

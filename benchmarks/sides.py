@@ -10,10 +10,9 @@ from benchmarks import packages, questions, servers
 from benchmarks.data import Data
 from benchmarks.peers.engine import DATABASE
 from benchmarks.questions import Question
+from benchmarks.runs import BOTH
 from benchmarks.servers import Server
 from storage.database import driver_url
-
-BOTH = ("postgresql", "sqlite")
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Side:
-    """`signs_in`: whether it looks up the caller and what he may see, as the service does. `start` raises NotThereError."""
+    """`signs_in`: whether it looks up the caller and what he may see, as the service does. `start` raises NotThereError.
+
+    `served_by` names an earlier side whose process answers this one's questions too, so that it has no process of its own.
+    """
 
     name: str
     title: str
@@ -37,6 +39,7 @@ class Side:
     signs_in: bool
     asked: Callable[[Data], dict[str, Question]]
     start: Callable[["Side", Place, Callable[[str], None]], AbstractContextManager[Server]]
+    served_by: str | None = None
 
 
 def _ours(side: Side, place: Place, say: Callable[[str], None]) -> AbstractContextManager[Server]:
@@ -63,7 +66,8 @@ def _running(side: Side, place: Place, command: list[str], given: dict[str, str]
 
 
 SIDES = (
-    Side("forgefront", "Forgefront", BOTH, True, questions.of_graph, _ours),
+    Side("forgefront", "Forgefront, POST /graphql", BOTH, True, questions.of_graph, _ours),
+    Side("v3", "Forgefront, REST v3", BOTH, True, questions.of_v3, _ours, served_by="forgefront"),
     Side("floor", "floor: handwritten SQL, orjson, Starlette", BOTH, False, questions.of_routes, _python),
     Side("mercurius", "mercurius + graphql-jit (Node)", BOTH[:1], False, questions.of_graph, _node),
     Side("postgraphile", "PostGraphile 5 (Node)", BOTH[:1], False, questions.of_generated_graph, _node),
@@ -71,5 +75,5 @@ SIDES = (
     Side("strawberry", "strawberry + DataLoaders", BOTH, True, questions.of_graph, _python),
 )
 """In the order of the table."""
-WITHOUT = {("mercurius", "note"), ("postgraphile", "note")}
-"""Questions that a side is not asked."""
+WITHOUT = {("v3", "join"), ("mercurius", "note"), ("postgraphile", "note")}
+"""Questions that a side is not asked: v3 has no such call, and the peers on Node were written without mutations."""

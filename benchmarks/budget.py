@@ -1,0 +1,40 @@
+"""How long rounds are and how many there are, so that a run ends in the minutes it was given."""
+
+from dataclasses import dataclass
+
+ROUND_SECONDS = 0.4
+"""Beside its load: wrk's start, and what the server still works on afterwards."""
+START_SECONDS = 3.0
+"""Of one side on one database, with the question whether it answers as the others do."""
+ROUNDS = (5, 3, 2)
+SHORTEST, LONGEST = 2, 8
+"""Seconds of a round: in shorter ones a slow side answers too little to be counted, longer ones make nothing steadier."""
+
+
+class TooShortError(Exception):
+    """The message says what the least is."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Of each question to each side: seconds of a round that is not counted, and of how many that are."""
+
+    warming: float
+    count: int
+    seconds: float
+
+    def cost(self) -> float:
+        """Seconds for one question to one side."""
+        return self.warming + ROUND_SECONDS + self.count * (self.seconds + ROUND_SECONDS)
+
+
+def fit(minutes: float, races: int, starts: int) -> Rounds:
+    """The most load that so many questions to a side (`races`), and starts of a side, leave room for. Raises TooShortError."""
+    each = (minutes * 60 - starts * START_SECONDS) / max(races, 1)
+    possible = [Rounds(float(min(seconds, 3)), count, float(seconds)) for count in ROUNDS for seconds in range(LONGEST, SHORTEST - 1, -1)]
+    fitting = [rounds for rounds in possible if rounds.cost() <= each]
+    if not fitting:
+        least = (min(rounds.cost() for rounds in possible) * races + starts * START_SECONDS) / 60
+        raise TooShortError(f"so much takes at least {least:.1f} minutes; ask for fewer --cases, --peers or one --database")
+    # Of equally long ones the one with more rounds: a median of few says little.
+    return max(fitting, key=lambda rounds: (rounds.count * rounds.seconds, rounds.count))
