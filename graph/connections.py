@@ -161,10 +161,14 @@ class Listing:
         return replace(self, conditions=(*self.conditions, *conditions))
 
     def cursor(self, row: Any) -> str:
-        values = [_spell(getattr(row, column.key)) for column in self.order.columns(self.table)]
-        return cursor_of(self.order.name, *values)
+        return self.cursor_of([getattr(row, column.key) for column in self.order.columns(self.table)])
 
-    def _position(self, cursor: str) -> list[Any]:
+    def cursor_of(self, values: Iterable[Any]) -> str:
+        """The cursor of a row of which the columns of the ordering have these values."""
+        return cursor_of(self.order.name, *map(_spell, values))
+
+    def position(self, cursor: str) -> list[Any]:
+        """The values of the ordering's columns in the cursor's row. Raises BadRequest for what is no cursor of this list."""
         columns = self.order.columns(self.table)
 
         def read(*values: Any) -> list[Any]:
@@ -172,9 +176,12 @@ class Listing:
 
         return place_of(cursor, self.order.name, read, of="this list in this order")
 
-    def _beyond(self, cursor: str, *, later: bool) -> ColumnElement[bool]:
-        """The condition that a row stands later (or earlier) in the list than the cursor's row."""
-        columns, values = self.order.columns(self.table), self._position(cursor)
+    def beyond(self, values: list[Any], *, later: bool) -> ColumnElement[bool]:
+        """The condition that a row stands later (or earlier) in the list than the row of these values of the ordering's columns.
+
+        They may be parameters of a statement, but for the truth value of an ordering's `first`.
+        """
+        columns = self.order.columns(self.table)
         if self.order.first is None:
             return self._after_values(columns, values, later=later)
         (flag, *columns), (value, *values) = columns, values
@@ -194,22 +201,25 @@ class Listing:
     def _select(self, window: Window, subject: Any) -> Select[Any]:
         statement = select(subject).where(*self.conditions)
         if window.after is not None:
-            statement = statement.where(self._beyond(window.after, later=True))
+            statement = statement.where(self.beyond(self.position(window.after), later=True))
         if window.before is not None:
-            statement = statement.where(self._beyond(window.before, later=False))
+            statement = statement.where(self.beyond(self.position(window.before), later=False))
         return statement
 
-    def _ordering(self, window: Window) -> list[Any]:
+    def ordering(self, window: Window, named: Callable[[str], Any] | None = None) -> list[Any]:
+        """What to sort by; `named` gives the columns by their names where they are not the table's own."""
         descending = self.order.descending != window.backward
-        ordering = [column.desc() if descending else column.asc() for column in self.order.columns(self.table)]
+        columns = self.order.columns(self.table)
+        if named is not None:
+            columns = [named(column.key) for column in columns]
+        ordering = [column.desc() if descending else column.asc() for column in columns]
         if self.order.first is not None:
-            flag = col(self.order.first)
-            ordering[0] = flag.asc() if window.backward else flag.desc()
+            ordering[0] = columns[0].asc() if window.backward else columns[0].desc()
         return ordering
 
     async def page(self, context: Context, window: Window) -> Page:
         """One page of the whole list: one statement, and one more when it is counted."""
-        statement = self._select(window, self.table).order_by(*self._ordering(window)).limit(window.size + 1)
+        statement = self._select(window, self.table).order_by(*self.ordering(window)).limit(window.size + 1)
         if window.offset:
             statement = statement.offset(window.offset)
         rows = await context.all(statement)
@@ -219,7 +229,7 @@ class Listing:
                 return window.offset + len(rows)
             return await context.value(select(func.count()).select_from(self.table).where(*self.conditions)) or 0
 
-        return self._page(rows, window, count)
+        return paged(rows, window, self.cursor, count)
 
     async def pages(self, context: Context, window: Window, parents: Iterable[Any]) -> dict[Any, Page]:
         """A page for each parent: one statement for all, and one more when they are counted."""
@@ -228,7 +238,7 @@ class Listing:
         among = _among(columns, keys)
         if len(keys) == 1:
             return {keys[0]: await self.where(among).page(context, window)}
-        place = over(func.row_number(), partition_by=columns, order_by=self._ordering(window)).label("place")
+        place = over(func.row_number(), partition_by=columns, order_by=self.ordering(window)).label("place")
         inner = self._select(window, col(self.table.id).label("id")).add_columns(place).where(among).subquery()
         wanted = (
             select(self.table)
@@ -252,7 +262,7 @@ class Listing:
 
             return count
 
-        return {key: self._page(rows[key], window, counter(key)) for key in keys}
+        return {key: paged(rows[key], window, self.cursor, counter(key)) for key in keys}
 
     def page_of(self, rows: Iterable[Any], window: Window) -> Page:
         """One page of rows that are all at hand: nothing is asked."""
@@ -265,24 +275,26 @@ class Listing:
         part = whole
         for cursor, later in ((window.after, True), (window.before, False)):
             if cursor is not None:
-                edge, greater = tuple(self._position(cursor)), later != self.order.descending
+                edge, greater = tuple(self.position(cursor)), later != self.order.descending
                 part = [row for row in part if (place(row) > edge if greater else place(row) < edge)]
         if window.backward:
             part = part[::-1]
-        return self._page(part[window.offset : window.offset + window.size + 1], window, lambda: len(whole))
+        return paged(part[window.offset : window.offset + window.size + 1], window, self.cursor, lambda: len(whole))
 
-    def _page(self, rows: list[Any], window: Window, count: Callable[[], int | Awaitable[int]]) -> Page:
-        more = len(rows) > window.size
-        nodes = rows[: window.size]
-        if window.backward:
-            nodes.reverse()
-        return Page(
-            nodes=nodes,
-            has_next=window.before is not None if window.backward else more,
-            has_previous=more if window.backward else window.after is not None or window.offset > 0,
-            cursor=self.cursor,
-            count=count,
-        )
+
+def paged(rows: list[Any], window: Window, cursor: Callable[[Any], str], count: Callable[[], int | Awaitable[int]] | None = None) -> Page:
+    """The page of the rows that were found: those of the window and, where the list goes on, one more."""
+    more = len(rows) > window.size
+    nodes = rows[: window.size]
+    if window.backward:
+        nodes.reverse()
+    return Page(
+        nodes=nodes,
+        has_next=window.before is not None if window.backward else more,
+        has_previous=more if window.backward else window.after is not None or window.offset > 0,
+        cursor=cursor,
+        count=count,
+    )
 
 
 async def shown(pages: dict[int, Page], seen: Callable[[list[Any]], Awaitable[list[Any]]]) -> dict[int, Page]:

@@ -50,10 +50,16 @@ class NamesOf:
 
 @dataclass(frozen=True)
 class ToMany:
-    """A field that is a connection of the rows whose foreign key names this row."""
+    """A field that is a connection of the rows whose foreign key names this row. See `to_many`."""
 
     listing: Listing
     action: Action | None
+    seen: Callable[[Context, list[Any]], Awaitable[list[Any]]] | None = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The field that is the id of a row in the graph: it takes the row's `id` and the type's name."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,7 @@ def to_many(
 
         return await context.loader((key, repr(arguments)), fetch).get(root.id)
 
-    return connection_field(resolve, description=description, filter=filter, ordering=ordering, declared=ToMany(listing, action))
+    return connection_field(resolve, description=description, filter=filter, ordering=ordering, declared=ToMany(listing, action, seen))
 
 
 def connection_field(
@@ -190,7 +196,7 @@ def window_of(arguments: dict[str, Any]) -> Window:
 
 @strawberry.interface(description="Anything with an id of its own.")
 class Node:
-    @strawberry.field(description="Opaque and stable; pass it to `node`.")
+    @strawberry.field(description="Opaque and stable; pass it to `node`.", metadata={"declared": Identity()})
     def id(self, info: strawberry.Info) -> strawberry.ID:
         return global_id(info._raw_info.parent_type.name, self.id)
 
@@ -259,7 +265,7 @@ def install(schema: GraphQLSchema) -> None:
         for field in kind.fields.values():
             definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
             metadata = getattr(definition, "metadata", {})
-            declared = metadata.get("declared")
+            declared = declared_of(field)
             if "pages" in metadata:
                 field.resolve = _paging(metadata["pages"], definition, schema)
             filling: Reading | Loading
@@ -309,6 +315,13 @@ class Loading:
 
 FILLING = "filling"
 """The extension of a finished field, or of a type of rows, that says how it is filled."""
+
+
+def declared_of(field: Any) -> Column | ToOne | NamesOf | ToMany | Identity | None:
+    """How the field of a finished schema was declared; None for one with a resolver."""
+    definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
+    declared: Column | ToOne | NamesOf | ToMany | Identity | None = getattr(definition, "metadata", {}).get("declared")
+    return declared
 
 
 def filling_of(field: GraphQLField) -> Reading | Loading | None:

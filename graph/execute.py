@@ -211,7 +211,7 @@ class Graph:
 
     def _plan(self, prepared: Prepared, variables: dict[str, Any]) -> tuple[Plan, Any] | None:
         plans = plans_of(prepared) if self.planner else None
-        return plans.find(variables) if plans is not None else None
+        return plans.find(variables, self.services.database.engine.dialect) if plans is not None else None
 
     async def _caller(
         self, session: Session, credential: str | Operator | None, prepared: Prepared, bill: Bill | None

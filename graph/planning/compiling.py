@@ -4,7 +4,7 @@ The rules are those of the GraphQL specification, section 6: fields of the same 
 come first; `@skip` and `@include` are decided here, so an operation whose directives take variables has a plan for each of their values.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from graphql import (
     GraphQLInterfaceType,
     GraphQLLeafType,
     GraphQLList,
-    GraphQLNonNull,
     GraphQLObjectType,
     GraphQLSchema,
     GraphQLUnionType,
@@ -28,7 +27,7 @@ from graphql import (
     is_leaf_type,
 )
 from graphql.execution.values import VariableValues
-from sqlalchemy import BigInteger
+from sqlalchemy import BigInteger, Dialect
 from strawberry.schema.config import StrawberryConfig
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 from strawberry.types.arguments import convert_arguments
@@ -37,9 +36,11 @@ from graph.context import Context
 from graph.declare import ENTITIES, Loading, filling_of, is_filled
 from graph.declare import Reading as Column
 from graph.forms import Form
+from graph.planning.building import Asked, Builder, is_relation, opened, sets_of
 from graph.planning.leaves import Leaf, shell, spelling
 from graph.planning.mutating import once
 from graph.planning.running import Abstract, Calling, Leaves, Lists, Loaded, Objects, Part, Reading, Run, Selection, Way
+from storage.compiled import Spelling
 
 Fields = dict[str, list[FieldNode]]
 
@@ -93,6 +94,7 @@ class Compiler:
         converter: GraphQLCoreConverter,
         fragments: Mapping[str, FragmentDefinitionNode],
         switches: Mapping[str, bool],
+        dialect: Dialect,
         form: Form | None = None,
     ) -> None:
         self._schema = schema
@@ -103,6 +105,7 @@ class Compiler:
         self._keys: tuple[str, ...] = ()
         """The response keys on the way to the field that is looked at."""
         self._arguments: list[Arguments] = []
+        self._build = Builder(self, Spelling(dialect))
 
     def plan(self, operation: OperationDefinitionNode) -> Plan:
         """Raises Unplannable."""
@@ -122,24 +125,48 @@ class Compiler:
     def _selection(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode], above: Way | None) -> Selection:
         parts: list[Leaf | tuple[str, Any]] = []
         steps: list[Any] = []
-        outer = self._keys
-        for key, nodes in self._fields(kind, sets).items():
-            self._keys = (*outer, key)
-            name = nodes[0].name.value
-            if name == "__typename":
-                parts.append((key, kind.name))
+        fills: list[Any] = []
+        related: list[Asked] = []
+        way = Way(kind.name, above)
+        for asked in self.fields(kind, sets):
+            if asked.field is None:
+                parts.append((asked.key, kind.name))
                 continue
-            field = kind.fields.get(name)
-            if field is None:
-                raise Unplannable(name)
-            part = self._leaf(kind, key, field)
-            parts.append(part or (key, None))
-            if part is None:
-                steps.append(self._step(kind, key, field, nodes, Way(kind.name, above)))
-        self._keys = outer
-        return Selection(shell(parts), steps)
+            part = self._leaf(kind, asked.key, asked.field)
+            parts.append(part or (asked.key, None))
+            if part is not None:
+                continue
+            if is_relation(asked.field):
+                related.append(asked)
+            elif (pages := self._build.pages(asked, way)) is not None:
+                fills.append(pages)
+            else:
+                steps.append(self.step(kind, asked, way))
+        relations = self._build.relations(kind, related, way)
+        if relations is not None:
+            fills.append(relations)
+        steps += [self.step(kind, asked, way) for asked in related if relations is None or asked.key not in relations.keys]
+        return Selection(shell(parts), steps, fills)
 
-    def _fields(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode]) -> Fields:
+    def fields(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode]) -> Iterator[Asked]:
+        """What selections ask of a type, in the order of the answer."""
+        fields = self._gathered(kind, sets)
+        outer = self._keys
+        for key, nodes in fields.items():
+            name = nodes[0].name.value
+            field = kind.fields.get(name)
+            if field is None and name != "__typename":
+                raise Unplannable(name)
+            asked = Asked(key, nodes, field, (*outer, key))
+            self.enter(asked)
+            yield asked
+        self._keys = outer
+
+    def enter(self, asked: Asked) -> None:
+        """Looks at a field, which says in what form its values are."""
+        self._keys = asked.keys
+
+    def _gathered(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode]) -> Fields:
         fields: Fields = {}
         visited: set[str] = set()
         for each in sets:
@@ -195,24 +222,28 @@ class Compiler:
     def _leaf(self, kind: GraphQLObjectType, key: str, field: GraphQLField) -> Leaf | None:
         """A column, which is read without further ado."""
         filling = filling_of(field)
-        needed, inner = _opened(field.type)
+        needed, inner = opened(field.type)
         if isinstance(filling, Column) and is_filled(kind) and is_leaf_type(inner):
             return Leaf(key, filling.key, inner, needed, _is_plain(kind, filling.key, inner), self._form_here())
         return None
 
-    def _step(self, kind: GraphQLObjectType, key: str, field: GraphQLField, nodes: list[FieldNode], way: Way) -> Any:
+    def step(self, kind: GraphQLObjectType, asked: Asked, way: Way) -> Any:
+        """A field that is more than read off its objects. Raises Unplannable."""
+        self.enter(asked)
+        field, nodes = asked.field, asked.nodes
+        assert field is not None  # noqa: S101 - `__typename` is no step
         completer = self._completer(field.type, nodes, way)
         filling = filling_of(field)
         if isinstance(filling, Loading):
-            return Loaded(key, completer, filling)
+            return Loaded(asked.key, completer, filling)
         if isinstance(filling, Column):
-            return Reading(key, completer, filling.key)
+            return Reading(asked.key, completer, filling.key)
         definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
         if definition is None or definition.extensions:
-            raise Unplannable(key)
+            raise Unplannable(asked.key)
         resolver = definition.base_resolver
         if resolver is None:
-            return Reading(key, completer, definition.python_name)
+            return Reading(asked.key, completer, definition.python_name)
         root: str | None = ""
         if resolver.self_parameter:
             root = None
@@ -222,13 +253,15 @@ class Compiler:
         resolve = resolver.wrapped_func
         if kind is self._schema.mutation_type:
             if info is None:
-                raise Unplannable(key)
+                raise Unplannable(asked.key)
             resolve = once(resolve, info)
-        return Calling(key, completer, resolve, definition, nodes, kind, way, root, info, self._argued(field, definition, nodes[0]))
+        return Calling(asked.key, completer, resolve, definition, nodes, kind, way, root, info, self.argued(field, nodes[0]))
 
-    def _argued(self, field: GraphQLField, definition: Any, node: FieldNode) -> int | None:
+    def argued(self, field: GraphQLField, node: FieldNode) -> int | None:
+        """Where the arguments of a field stand in `Run.arguments`; None for a field without any."""
         if not field.args:
             return None
+        definition = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF]
         arguments = Arguments(field, definition, node, None)
         if not _has_variables(node):
             fixed = converted(arguments, None, self._converter.config, self._converter.scalar_registry)
@@ -236,30 +269,42 @@ class Compiler:
         self._arguments.append(arguments)
         return len(self._arguments) - 1
 
-    def _completer(self, kind: Any, nodes: list[FieldNode], way: Way) -> Any:
-        needed, inner = _opened(kind)
-        if isinstance(inner, GraphQLList):
-            items = self._completer(inner.of_type, nodes, Way(None, way))
-            return Lists(items, needed)
-        if isinstance(inner, GraphQLObjectType):
-            selection = self._selection(inner, _sets(nodes), way)
-            objects = Objects(selection, needed, waits=selection.waits)
-            shown = self._shown(inner, nodes)
-            return objects if shown is None else Part(objects, shown, objects.waits)
-        if isinstance(inner, GraphQLInterfaceType | GraphQLUnionType):
-            possible = self._schema.get_possible_types(inner)
-            selections = {each.name: self._selection(each, _sets(nodes), way) for each in possible}
-            resolve_type: Any = inner.resolve_type
-            return Abstract(selections, lambda value: resolve_type(value, None, inner), needed)
-        leaf: GraphQLLeafType = inner
-        return Leaves(spelling(leaf, needed, self._form_here()))
+    def spelling(self, leaf: GraphQLLeafType, needed: bool) -> Callable[[Any], Any]:
+        """Spells a value of the type, in the form of the field that is looked at."""
+        return spelling(leaf, needed, self._form_here())
 
-    def _shown(self, kind: GraphQLObjectType, nodes: list[FieldNode]) -> str | None:
+    def instant(self, spell: Callable[[Any], str]) -> Callable[[Any], str]:
+        """Spells an instant in the form of the field that is looked at, by what spells it as the graph does."""
+        form = self._form_here()
+        if form is None:
+            return spell
+        change = form.instant
+        return lambda value: change(spell(value))
+
+    def shown(self, kind: GraphQLObjectType, nodes: list[FieldNode]) -> str | None:
         """What the form shows in the place of a connection."""
         form = self._form_here()
         if form is None or not {"nodes", "pageInfo"} <= kind.fields.keys():
             return None
-        return form.connection({key: each[0].name.value for key, each in self._fields(kind, _sets(nodes)).items()})
+        return form.connection({key: each[0].name.value for key, each in self._gathered(kind, sets_of(nodes)).items()})
+
+    def _completer(self, kind: Any, nodes: list[FieldNode], way: Way) -> Any:
+        needed, inner = opened(kind)
+        if isinstance(inner, GraphQLList):
+            items = self._completer(inner.of_type, nodes, Way(None, way))
+            return Lists(items, needed)
+        if isinstance(inner, GraphQLObjectType):
+            selection = self._selection(inner, sets_of(nodes), way)
+            objects = Objects(selection, needed, waits=selection.waits)
+            shown = self.shown(inner, nodes)
+            return objects if shown is None else Part(objects, shown, objects.waits)
+        if isinstance(inner, GraphQLInterfaceType | GraphQLUnionType):
+            possible = self._schema.get_possible_types(inner)
+            selections = {each.name: self._selection(each, sets_of(nodes), way) for each in possible}
+            resolve_type: Any = inner.resolve_type
+            return Abstract(selections, lambda value: resolve_type(value, None, inner), needed)
+        leaf: GraphQLLeafType = inner
+        return Leaves(self.spelling(leaf, needed))
 
 
 PLAIN: Mapping[str, type] = {"String": str, "Int": int, "Boolean": bool}
@@ -271,15 +316,12 @@ def _is_plain(kind: GraphQLObjectType, key: str, leaf: GraphQLLeafType) -> bool:
     table = next((row for row, entity in ENTITIES.items() if entity.name == kind.name), None)
     column = getattr(getattr(table, "__table__", None), "columns", {}).get(key)
     wanted = PLAIN.get(leaf.name)
-    return column is not None and wanted is not None and not isinstance(column.type, BigInteger) and column.type.python_type is wanted
-
-
-def _opened(kind: Any) -> tuple[bool, Any]:
-    return (True, kind.of_type) if isinstance(kind, GraphQLNonNull) else (False, kind)
-
-
-def _sets(nodes: list[FieldNode]) -> list[SelectionSetNode]:
-    return [node.selection_set for node in nodes if node.selection_set is not None]
+    return (
+        column is not None
+        and wanted is not None
+        and not isinstance(column.type, BigInteger)
+        and getattr(column.type, "impl", column.type).python_type is wanted
+    )
 
 
 def _has_variables(node: FieldNode) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphql import FragmentDefinitionNode, OperationDefinitionNode, VariableNode, get_variable_values
+from sqlalchemy import Dialect
 
 from graph.operations import Prepared
 from graph.planning.compiling import Compiler, Plan, Unplannable
@@ -28,7 +29,7 @@ class Plans:
         self._made: dict[tuple[Any, ...], Plan | None] = {}
         self._runs = 0
 
-    def find(self, variables: Mapping[str, Any]) -> tuple[Plan, Any] | None:
+    def find(self, variables: Mapping[str, Any], dialect: Dialect) -> tuple[Plan, Any] | None:
         """The plan for these variables, and the variables as it takes them; None: graphql-core is to answer."""
         self._runs += 1
         if self._runs < OFTEN:
@@ -36,18 +37,19 @@ class Plans:
         values: Any = get_variable_values(SCHEMA, self._operation.variable_definitions or (), dict(variables))
         if isinstance(values, list):
             return None
-        key = tuple(values.coerced.get(name) for name in self._switches)
+        switches = {name: values.coerced.get(name) for name in self._switches}
+        key = (dialect.name, *switches.values())
         if key not in self._made:
             if len(self._made) >= MOST_PLANS:
                 return None
-            self._made[key] = self._make(dict(zip(self._switches, key, strict=True)))
+            self._made[key] = self._make(switches, dialect)
         plan = self._made[key]
         return None if plan is None else (plan, values)
 
-    def _make(self, switches: dict[str, Any]) -> Plan | None:
+    def _make(self, switches: dict[str, Any], dialect: Dialect) -> Plan | None:
         fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
         try:
-            return Compiler(SCHEMA, schema.schema_converter, fragments, switches, self._prepared.form).plan(self._operation)
+            return Compiler(SCHEMA, schema.schema_converter, fragments, switches, dialect, self._prepared.form).plan(self._operation)
         except Unplannable:
             return None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from graphql import GraphQLLeafType, Undefined, is_enum_type
@@ -88,3 +89,24 @@ def changed_by(form: Form, kind: GraphQLLeafType) -> Callable[[str], str] | None
     if is_enum_type(kind):
         return {name: form.enum(name) for name in kind.values}.__getitem__
     return form.instant if kind.name == "DateTime" else None
+
+
+def instant_of(is_sqlite: bool, bare: bool) -> Callable[[Any], str]:
+    """Spells an instant as the driver gives it (`Spelling.bare_instant`), always in UTC, as `graph/scalars.py` does."""
+    if is_sqlite:
+        return _of_text
+    return _of_naive if bare else _of_utc
+
+
+def _of_text(value: str) -> str:
+    if len(value) != len("2016-01-19 08:40:25.934000"):
+        raise Anomaly
+    return f"{value[:10]}T{value[11:]}Z"
+
+
+def _of_naive(value: datetime) -> str:
+    return value.isoformat("T", "microseconds") + "Z"
+
+
+def _of_utc(value: datetime) -> str:
+    return value.isoformat("T", "microseconds")[:26] + "Z"

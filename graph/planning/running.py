@@ -128,21 +128,22 @@ class Calling:
                 else:
                     values.append(self.resolve(**given, **({self.root: each} if self.root else {})))
         except BaseException:
-            _drop(values)
+            drop(values)
             raise
         return values
 
 
 @dataclass(slots=True)
 class Selection:
-    """What is asked of the objects of one type."""
+    """What is asked of the objects of one type. `steps` are the fields of resolvers; `fills` those that fill in several at once."""
 
     shell: Shell
     steps: list[Any]
+    fills: list[Any]
 
     @property
     def waits(self) -> bool:
-        return bool(self.steps)
+        return bool(self.steps or self.fills)
 
     async def fill(self, run: Run, objects: Sequence[Any]) -> list[dict[str, Any]]:
         answers = self.shell(objects)
@@ -150,15 +151,16 @@ class Selection:
         try:
             for step in self.steps:
                 begun.append(step.begin(run, objects))
-            await _together([_finish(step, run, answers, values) for step, values in zip(self.steps, begun, strict=True)])
+            work = [finish(step, run, answers, values) for step, values in zip(self.steps, begun, strict=True)]
+            await together(work + [each.fill_in(run, objects, answers) for each in self.fills])
         except BaseException:
             for values in begun:
-                _drop(values)
+                drop(values)
             raise
         return answers
 
 
-async def _finish(step: Step, run: Run, answers: list[dict[str, Any]], values: Values) -> None:
+async def finish(step: Step, run: Run, answers: list[dict[str, Any]], values: Values) -> None:
     waiting = [number for number, value in enumerate(values) if may_wait(value)]
     if waiting:
         for number, value in zip(waiting, await _all([values[number] for number in waiting]), strict=True):
@@ -180,7 +182,7 @@ async def _all(waiting: list[Awaitable[Any]]) -> Values:
     return await _gathered(waiting)
 
 
-async def _together(work: list[Coroutine[Any, Any, None]]) -> None:
+async def together(work: list[Coroutine[Any, Any, None]]) -> None:
     if len(work) == 1:
         await work[0]
     elif work:
@@ -196,7 +198,7 @@ async def _gathered(work: Sequence[Awaitable[Any]]) -> Values:
     return found
 
 
-def _drop(values: Values) -> None:
+def drop(values: Values) -> None:
     """Coroutines that nobody will await."""
     for value in values:
         if isinstance(value, Coroutine):
@@ -285,7 +287,7 @@ class Abstract:
         async def fill(name: str, distinct: dict[int, Any]) -> None:
             answers.update(zip(distinct, await self.selections[name].fill(run, list(distinct.values())), strict=True))
 
-        await _together([fill(name, distinct) for name, distinct in by_type.items()])
+        await together([fill(name, distinct) for name, distinct in by_type.items()])
         return _placed(values, answers)
 
 

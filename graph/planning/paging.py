@@ -1,0 +1,267 @@
+"""The pages of declared connections: the rows of a level's pages come by one statement, with all that is selected of them.
+
+The statement takes the page's ids in the order of the list, and joins to them what is wanted; so no more rows are joined than are shown.
+For several parents SQLite numbers the rows of each, PostgreSQL takes a page for each out of its index.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ARRAY, Integer, func, over, select, true
+from sqlmodel import col
+
+from graph.connections import Listing, Window, paged
+from graph.declare import ToMany, narrowed, window_of
+from graph.planning.running import Run
+from graph.planning.sources import Wanted
+from graph.planning.views import Constant, View
+from graph.rules.policy import require
+from storage.compiled import Compiled, literal_number, parameter
+
+MOST_STATEMENTS = 32
+"""Of one connection in one plan: the values of filters stand in them."""
+
+
+@dataclass(slots=True)
+class Edges:
+    """`parts` are by their key in the answer: a constant, a view of the node, or None for the cursor."""
+
+    parts: list[tuple[str, Any]]
+
+    @property
+    def has_cursors(self) -> bool:
+        return any(part is None for _, part in self.parts)
+
+
+@dataclass(slots=True)
+class Connected:
+    """What is selected of a connection, by the key in the answer: a constant, a view of `nodes`, `Edges`, the (key, name) pairs of
+    `pageInfo`, or None for `totalCount`."""
+
+    parts: list[tuple[str, Any]] = field(default_factory=list)
+
+    def add(self, key: str, part: Any) -> None:
+        self.parts.append((key, part))
+
+    @property
+    def has_total(self) -> bool:
+        return any(part is None for _, part in self.parts)
+
+    @property
+    def has_cursors(self) -> bool:
+        for _, part in self.parts:
+            if isinstance(part, Edges) and part.has_cursors:
+                return True
+            if isinstance(part, list) and any(name in ("startCursor", "endCursor") for _, name in part):
+                return True
+        return False
+
+
+@dataclass(slots=True)
+class Statement:
+    """A statement for the pages of some arguments. `ordered` is where the values of the ordering begin, `last` where the total or, of
+    several parents, the parent stands; `count` counts for itself what the page cannot tell."""
+
+    listing: Listing
+    page: Compiled
+    count: Compiled | None
+    ordered: int
+    last: int
+    processors: list[Any]
+
+    def cursor(self, row: Any) -> str:
+        values = zip(row[self.ordered : self.last], self.processors, strict=True)
+        return self.listing.cursor_of(value if process is None else process(value) for value, process in values)
+
+
+class Pages:
+    """A field that is a page of rows for each object of a level. `shown` is what of the connection stands in its place, if not all."""
+
+    def __init__(self, key: str, declared: ToMany, arguments: int | None, wanted: Wanted, connected: Connected, shown: str | None) -> None:
+        self._key = key
+        self._declared = declared
+        self._arguments = arguments
+        self._wanted = wanted
+        self._connected = connected
+        self._shown = shown
+        self._statements: OrderedDict[Any, Statement] = OrderedDict()
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        """The attributes of the objects; None: all, for the policy to look at."""
+        return ("id",) if self._declared.action is None else None
+
+    async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+        """Raises what the policy and the arguments raise."""
+        arguments = run.arguments[self._arguments] if self._arguments is not None else {}
+        wanted = arguments.get("filter")
+        actions = (*((self._declared.action,) if self._declared.action is not None else ()), *getattr(wanted, "needs", ()))
+        for each in objects if actions else ():
+            for action in actions:
+                await require(run.context, action, each)
+        pages = await self._pages(run, arguments, window_of(arguments), list({each.id: None for each in objects}))
+        filled = await self._filled(run, list(pages.values()))
+        by_parent = dict(zip(pages, filled, strict=True))
+        key, shown = self._key, self._shown
+        for each, answer in zip(objects, answers, strict=True):
+            found = by_parent[each.id]
+            answer[key] = found if shown is None else found[shown]
+
+    async def _pages(self, run: Run, arguments: dict[str, Any], window: Window, parents: list[int]) -> dict[int, Any]:
+        many = len(parents) > 1
+        statement = self._statement(arguments, window, many)
+        values: dict[str, Any] = {"offset": window.offset, "parent": parents[0]}
+        for name, cursor in (("after", window.after), ("before", window.before)):
+            if cursor is not None:
+                values |= {f"{name}{number}": value for number, value in enumerate(statement.listing.position(cursor))}
+        if many:
+            values["parents"] = self._wanted.spelling.listed(parents)
+        fetch = run.context.session.fetch
+        rows = await fetch(statement.page.text, statement.page.values(values))
+        last = statement.last
+        if not many:
+            total = rows[0][last] if rows and self._connected.has_total else 0
+            if self._connected.has_total and not rows and (window.offset or window.after or window.before):
+                assert statement.count is not None  # noqa: S101 - it is made wherever the total is asked for
+                ((total,),) = await fetch(statement.count.text, statement.count.values(values))
+            return {parents[0]: (paged(list(rows), window, statement.cursor), total)}
+        counts: dict[int, int] = {}
+        if statement.count is not None:
+            counts = dict(map(tuple, await fetch(statement.count.text, statement.count.values(values))))
+        found: dict[int, list[Any]] = {parent: [] for parent in parents}
+        for row in rows:
+            found[row[last]].append(row)
+        return {parent: (paged(each, window, statement.cursor), counts.get(parent, 0)) for parent, each in found.items()}
+
+    def _statement(self, arguments: dict[str, Any], window: Window, many: bool) -> Statement:
+        order = arguments.get("order_by")
+        listing: Listing | None = None
+        cursors: Any = (window.after is not None, window.before is not None)
+        if cursors != (False, False):
+            listing = narrowed(self._declared.listing, arguments)
+            if listing.order.first is not None:
+                # How such a list goes on depends on the value.
+                cursors = (window.after, window.before)
+        key = (many, repr(arguments.get("filter")), repr(order), window.size, window.backward, window.offset > 0, cursors)
+        found = self._statements.get(key)
+        if found is None:
+            found = self._statements[key] = self._made(listing or narrowed(self._declared.listing, arguments), window, many)
+            if len(self._statements) > MOST_STATEMENTS:
+                self._statements.popitem(last=False)
+        return found
+
+    def _made(self, listing: Listing, window: Window, many: bool) -> Statement:
+        wanted, root = self._wanted, self._wanted.root
+        parent: Any = col(listing.parent)
+        within = wanted.spelling.among(parent, "parents") if many else parent == parameter("parent", Integer)
+        given = {"parent", "parents", "offset"}
+        beyond = []
+        for name, cursor, later in (("after", window.after, True), ("before", window.before, False)):
+            if cursor is None:
+                continue
+            columns, values = listing.order.columns(listing.table), listing.position(cursor)
+            bound = [parameter(f"{name}{number}", column.type) for number, column in enumerate(columns)]
+            given |= {f"{name}{number}" for number in range(len(columns))}
+            if listing.order.first is not None:
+                bound[0] = values[0]
+            beyond.append(listing.beyond(bound, later=later))
+        count: Any = select(*((parent,) if many else ()), func.count()).select_from(listing.table).where(within, *listing.conditions)
+        ids: Any = select(col(listing.table.id).label("id")).where(*listing.conditions, *beyond)
+        if many:
+            rows = self._of_many(listing, window, ids, parent, within)
+            count = count.group_by(parent)
+        else:
+            ids = ids.where(within).order_by(*listing.ordering(window)).limit(literal_number(window.size + 1))
+            if window.offset:
+                ids = ids.offset(parameter("offset", Integer))
+            page = ids.subquery("page")
+            rows = page.join(root.table, root.table.c.id == page.c.id)
+        statement = wanted.select(rows)
+        ordered = last = len(wanted.items)
+        names = [column.key for column in listing.order.columns(listing.table)] if self._connected.has_cursors else []
+        statement = statement.add_columns(*(root.column(name).label(f"o{number}") for number, name in enumerate(names)))
+        last += len(names)
+        if many:
+            statement = statement.add_columns(root.column(parent.key).label("parent"))
+        elif self._connected.has_total:
+            statement = statement.add_columns(count.scalar_subquery().label("total"))
+        statement = statement.order_by(*listing.ordering(window, root.column))
+        dialect, parameters = wanted.spelling.dialect, frozenset(given)
+        counting = Compiled(count, dialect, parameters) if self._connected.has_total else None
+        processors = [root.processor(name) for name in names]
+        return Statement(listing, Compiled(statement, dialect, parameters), counting, ordered, last, processors)
+
+    def _of_many(self, listing: Listing, window: Window, ids: Any, parent: Any, within: Any) -> Any:
+        root = self._wanted.root
+        if self._wanted.spelling.is_sqlite:
+            place = over(func.row_number(), partition_by=parent, order_by=listing.ordering(window)).label("place")
+            inner = ids.add_columns(place).where(within).subquery("page")
+            first, end = parameter("offset", Integer), literal_number(window.size + 1)
+            here = (root.table.c.id == inner.c.id) & (inner.c.place > first) & (inner.c.place <= first + end)
+            return inner.join(root.table, here)
+        parents = func.unnest(parameter("parents", ARRAY(Integer))).table_valued("id").render_derived("parents")
+        page = ids.where(parent == parents.c.id).order_by(*listing.ordering(window)).limit(literal_number(window.size + 1))
+        if window.offset:
+            page = page.offset(parameter("offset", Integer))
+        lateral = page.lateral("page")
+        return parents.join(lateral, true()).join(root.table, root.table.c.id == lateral.c.id)
+
+    async def _filled(self, run: Run, pages: list[Any]) -> list[dict[str, Any]]:
+        answers: list[dict[str, Any]] = [{} for _ in pages]
+        for key, part in self._connected.parts:
+            found: list[Any]
+            if part is None:
+                found = [total for _, total in pages]
+            elif isinstance(part, Constant):
+                found = [part.value] * len(pages)
+            elif isinstance(part, View):
+                found = await _nodes(run, part, pages)
+            elif isinstance(part, Edges):
+                found = await _edges(run, part, pages)
+            else:
+                found = [_info(part, page) for page, _ in pages]
+            for answer, value in zip(answers, found, strict=True):
+                answer[key] = value
+        return answers
+
+
+async def _nodes(run: Run, view: View, pages: list[Any]) -> list[list[dict[str, Any]]]:
+    flat = await view.fill(run, [row for page, _ in pages for row in page.nodes])
+    if len(pages) == 1:
+        return [flat]
+    found, start = [], 0
+    for page, _ in pages:
+        found.append(flat[start : start + len(page.nodes)])
+        start += len(page.nodes)
+    return found
+
+
+async def _edges(run: Run, edges: Edges, pages: list[Any]) -> list[list[dict[str, Any]]]:
+    found: list[list[dict[str, Any]]] = [[{} for _ in page.nodes] for page, _ in pages]
+    for key, part in edges.parts:
+        values: list[list[Any]]
+        if part is None:
+            values = [[page.cursor(row) for row in page.nodes] for page, _ in pages]
+        elif isinstance(part, Constant):
+            values = [[part.value] * len(page.nodes) for page, _ in pages]
+        else:
+            values = await _nodes(run, part, pages)
+        for entries, given in zip(found, values, strict=True):
+            for entry, value in zip(entries, given, strict=True):
+                entry[key] = value
+    return found
+
+
+INFO: dict[str, Callable[[Any], Any]] = {
+    "hasNextPage": lambda page: page.has_next,
+    "hasPreviousPage": lambda page: page.has_previous,
+    "startCursor": lambda page: page.cursor(page.nodes[0]) if page.nodes else None,
+    "endCursor": lambda page: page.cursor(page.nodes[-1]) if page.nodes else None,
+    "__typename": lambda page: "PageInfo",
+}
+
+
+def _info(parts: list[tuple[str, str]], page: Any) -> dict[str, Any]:
+    return {key: INFO[name](page) for key, name in parts}

@@ -1,0 +1,109 @@
+"""What a statement selects for a plan: columns of a table, of the rows that its foreign keys name, and lists of names beside them.
+
+A `Source` is a table as it stands in the statement, under a name of its own, so that the conditions of a list, which speak of the table
+itself, never mean it. What is asked of several places is selected once.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Float, Select, select
+from sqlalchemy.inspection import inspect
+from sqlalchemy.orm import Mapper
+
+from storage.compiled import Spelling
+from storage.database import Timestamp
+
+MOST_JOINED = 12
+"""Tables of one statement; what is further away is loaded by itself."""
+
+
+class Wanted:
+    """What one statement selects, growing while an operation is compiled. `root` is the table whose rows it gives."""
+
+    def __init__(self, row: type, spelling: Spelling) -> None:
+        self.spelling = spelling
+        self.items: list[Any] = []
+        self._joins: list[tuple[Any, Any]] = []
+        self.root = Source(self, row)
+
+    def add(self, expression: Any) -> int:
+        """The place of a value in the statement's rows."""
+        self.items.append(expression.label(f"c{len(self.items)}"))
+        return len(self.items) - 1
+
+    def joined(self, source: "Source", condition: Any) -> None:
+        self._joins.append((source.table, condition))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._joins) >= MOST_JOINED
+
+    def select(self, rows: Any) -> Select[Any]:
+        """The statement over `rows`, which has the root's table in it."""
+        for table, condition in self._joins:
+            rows = rows.outerjoin(table, condition)
+        return select(*self.items).select_from(rows)
+
+
+class Source:
+    """A table as it stands in a statement."""
+
+    def __init__(self, wanted: Wanted, row: Any) -> None:
+        self.row = row
+        self.mapper: Mapper[Any] = inspect(row)
+        self.table: Any = row.__table__.alias()
+        self._wanted = wanted
+        self._places: dict[Any, int] = {}
+        self._joined: dict[str, Source] = {}
+
+    def column(self, key: str) -> Any:
+        """The column of this attribute."""
+        return self.table.corresponding_column(self.mapper.columns[key])
+
+    def processor(self, key: str) -> Callable[[Any], Any] | None:
+        """What makes the attribute's value of what the driver gives; None where it is that."""
+        kind = self.mapper.columns[key].type
+        if isinstance(kind, Float) and not kind.asdecimal:
+            # Both drivers give floats, and asyncpg's dialect would ask which kind of number came.
+            return None
+        dialect = self._wanted.spelling.dialect
+        return kind.dialect_impl(dialect).result_processor(dialect, None)
+
+    def place(self, key: str) -> int:
+        """Where the attribute stands in the statement's rows, as the driver gives it."""
+        return self._placed(key, lambda: self.column(key))
+
+    def instant(self, key: str) -> int:
+        """Where an instant stands, as it is made most cheaply (`Spelling.bare_instant`)."""
+        return self._placed((key, "bare"), lambda: self._wanted.spelling.bare_instant(self.column(key)))
+
+    def names(self, statement: Any) -> int:
+        """Where the list of names stands that `statement(ids)` gives of this row's id."""
+        return self._placed(statement, lambda: self._wanted.spelling.gathered(statement([self.column("id")]), self.table))
+
+    def _placed(self, key: Any, expression: Any) -> int:
+        if key not in self._places:
+            self._places[key] = self._wanted.add(expression())
+        return self._places[key]
+
+    def join(self, key: str, target: type) -> "Source | None":
+        """The row of `target` that the foreign key `key` names; None when the statement has joined enough."""
+        if key not in self._joined:
+            if self._wanted.is_full:
+                return None
+            joined = self._joined[key] = Source(self._wanted, target)
+            self._wanted.joined(joined, joined.column("id") == self.column(key))
+        return self._joined[key]
+
+    @property
+    def attributes(self) -> list[str]:
+        """All that the table has."""
+        return list(self.mapper.columns.keys())
+
+    def is_instant(self, key: str) -> bool:
+        return isinstance(self.mapper.columns[key].type, Timestamp)
+
+
+def is_table(row: Any) -> bool:
+    return isinstance(inspect(row, raiseerr=False), Mapper)

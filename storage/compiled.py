@@ -1,0 +1,89 @@
+"""Statements that are compiled once and run many times: what differs between runs are the values of their named parameters alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from sqlalchemy import ARRAY, Dialect, String, bindparam, func, literal_column, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+
+
+class Compiled:
+    """The text of a statement for one dialect. The parameters in `given` get their values at each run, all others have those of the
+    statement."""
+
+    __slots__ = ("_fixed", "_given", "text")
+
+    def __init__(self, statement: Any, dialect: Dialect, given: frozenset[str]) -> None:
+        compiled: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+        state = compiled._post_compile_expanded_state
+        processors = {**compiled._bind_processors, **(state.processors if state is not None else {})}
+        values = compiled.construct_params(escape_names=False)
+        self.text: str = compiled.string
+        self._fixed: list[Any] = []
+        self._given: list[tuple[int, str, Any]] = []
+        for place, name in enumerate(compiled.positiontup or ()):
+            process = processors.get(name)
+            if name in given:
+                self._given.append((place, name, process))
+                self._fixed.append(None)
+            else:
+                self._fixed.append(values[name] if process is None else process(values[name]))
+
+    def values(self, given: Mapping[str, Any]) -> list[Any]:
+        """The parameters for the driver, in the order of the text."""
+        found = self._fixed.copy()
+        for place, name, process in self._given:
+            value = given[name]
+            found[place] = value if process is None else process(value)
+        return found
+
+
+def parameter(name: str, kind: Any) -> Any:
+    """A parameter that gets its value when the statement is run."""
+    return bindparam(name, None, type_=kind, required=False)
+
+
+def literal_number(number: int) -> Any:
+    """A number that stands in the text. A bound LIMIT has PostgreSQL plan the statement again at every call."""
+    return literal_column(str(int(number)))
+
+
+class Spelling:
+    """What the two databases spell differently in such statements. A list is one parameter, so that one text serves all lengths."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.is_sqlite = dialect.name == "sqlite"
+
+    def among(self, column: Any, name: str) -> Any:
+        """The condition that the column has one of the values of the list `name`."""
+        if self.is_sqlite:
+            each = func.json_each(parameter(name, String)).table_valued("value")
+            return column.in_(select(each.c.value))
+        return column == func.any(parameter(name, ARRAY(column.type)))
+
+    def listed(self, values: list[Any]) -> Any:
+        """The value of such a list."""
+        if not self.is_sqlite:
+            return values
+        return orjson.dumps(values).decode()
+
+    def listed_names(self, value: Any) -> Any:
+        """The list that `gathered` gives."""
+        return orjson.loads(value) if self.is_sqlite else value or []
+
+    def bare_instant(self, column: Any) -> Any:
+        """The instant in UTC as the driver makes it most cheaply: a naive datetime, or on SQLite its text."""
+        return column if self.is_sqlite else func.timezone(literal_column("'UTC'"), column)
+
+    def gathered(self, statement: Any, outer: Any) -> Any:
+        """The values of a statement that selects (key, value) with a condition on `outer`, in its order, as one value of a row of `outer`:
+        a list, or null for none; on SQLite the list as JSON."""
+        _, value = statement.selected_columns
+        alone = statement.with_only_columns(value.label("value"), maintain_column_froms=True).correlate(outer)
+        if self.is_sqlite:
+            inner = alone.subquery()
+            return select(func.json_group_array(inner.c.value)).scalar_subquery()
+        ordered = aggregate_order_by(value, *statement._order_by_clauses)
+        return alone.with_only_columns(func.array_agg(ordered), maintain_column_froms=True).order_by(None).scalar_subquery()
