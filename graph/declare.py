@@ -48,13 +48,28 @@ class NamesOf:
     pick: Callable[[Any], Any] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ToMany:
     """A field that is a connection of the rows whose foreign key names this row. See `to_many`."""
 
     listing: Listing
     action: Action | None
     seen: Callable[[Context, list[Any]], Awaitable[list[Any]]] | None = None
+    default: Callable[[], Any] | None = None
+    of: str = "id"
+
+    def narrowed(self, arguments: dict[str, Any]) -> Listing:
+        """The listing as the arguments want it."""
+        if self.default is not None and arguments.get("filter") is None:
+            arguments = {**arguments, "filter": self.default()}
+        return narrowed(self.listing, arguments)
+
+    async def require(self, context: Context, arguments: dict[str, Any], parent: Any) -> None:
+        """Raises Forbidden unless the viewer may ask this of the parent."""
+        if self.action is not None:
+            await require(context, self.action, parent)
+        for more in getattr(arguments.get("filter"), "needs", ()):
+            await require(context, more, parent)
 
 
 @dataclass(frozen=True)
@@ -109,33 +124,36 @@ def to_many(
     ordering: type | None = None,
     action: Action | None = None,
     seen: Callable[[Context, list[Any]], Awaitable[list[Any]]] | None = None,
+    default: Callable[[], Any] | None = None,
+    of: str = "id",
 ) -> Any:
     """The rows whose foreign key names this one, as a keyset connection.
+
+    `key` is that foreign key, or a pair of columns; `of` is the attribute of this object that has its value, or the pair of values.
 
     `filter` is an input type whose `conditions()` gives SQL conditions, and whose `needs`, where it has them, are further actions required
     of the viewer on each parent; `ordering` an input type whose `order()` gives an Order, and
     whose `conditions()`, where it has one, leaves out rows that have no place in that order;
+    `default` makes the filter that holds where none is given;
     `action` is required of the viewer on each parent; `seen` gives those rows of all pages of a level that the viewer may see, and the
     others are left out of their pages.
     """
-    listing = Listing(table=key.class_, order=order_by, conditions=where, parent=key)
+    table = (key[0] if isinstance(key, tuple) else key).class_
+    declared = ToMany(Listing(table=table, order=order_by, conditions=where, parent=key), action, seen, default, of)
 
     async def resolve(root: Any, info: strawberry.Info, **arguments: Any) -> Any:
         context: Context = info.context
-        if action is not None:
-            await require(context, action, root)
-        for more in getattr(arguments.get("filter"), "needs", ()):
-            await require(context, more, root)
-        asked = narrowed(listing, arguments)
+        await declared.require(context, arguments, root)
         window = window_of(arguments)
 
-        async def fetch(ids: list[int]) -> dict[int, Any]:
-            pages = await asked.pages(context, window, ids)
+        async def fetch(keys: list[Any]) -> dict[Any, Any]:
+            # Once for all objects of a level, since conditions cost more to spell than a page to look up.
+            pages = await declared.narrowed(arguments).pages(context, window, keys)
             return pages if seen is None else await shown(pages, lambda rows: seen(context, rows))
 
-        return await context.loader((key, repr(arguments)), fetch).get(root.id)
+        return await context.loader((declared, repr(arguments)), fetch).get(getattr(root, of))
 
-    return connection_field(resolve, description=description, filter=filter, ordering=ordering, declared=ToMany(listing, action, seen))
+    return connection_field(resolve, description=description, filter=filter, ordering=ordering, declared=declared)
 
 
 def connection_field(

@@ -63,6 +63,11 @@ class Spelling:
             return column.in_(select(each.c.value))
         return column == func.any(parameter(name, ARRAY(column.type)))
 
+    def pairs(self, name: str) -> Any:
+        """SQLite's rows of a list of pairs."""
+        each = func.json_each(parameter(name, String)).table_valued("value")
+        return select(*(func.json_extract(each.c.value, literal_column(f"'$[{number}]'")) for number in (0, 1)))
+
     def listed(self, values: list[Any]) -> Any:
         """The value of such a list."""
         if not self.is_sqlite:

@@ -9,16 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ARRAY, Integer, func, over, select, true
+from sqlalchemy import ARRAY, Integer, and_, exists, func, over, select, true, tuple_
 from sqlmodel import col
 
 from graph.connections import Listing, Window, paged
-from graph.declare import ToMany, narrowed, window_of
+from graph.declare import ToMany, window_of
 from graph.planning.running import Run
 from graph.planning.sources import Wanted
 from graph.planning.views import Constant, View
-from graph.rules.policy import require
-from storage.compiled import Compiled, literal_number, parameter
+from storage.compiled import Compiled, Spelling, literal_number, parameter
 
 MOST_STATEMENTS = 32
 """Of one connection in one plan: the values of filters stand in them."""
@@ -76,6 +75,48 @@ class Statement:
         return self.listing.cursor_of(value if process is None else process(value) for value, process in values)
 
 
+class Hanging:
+    """How rows hang on their parents: by a column, or by a pair of them."""
+
+    def __init__(self, parent: Any, spelling: Spelling) -> None:
+        self.columns: list[Any] = [col(each) for each in (parent if isinstance(parent, tuple) else (parent,))]
+        self._spelling = spelling
+        self._ones = [f"parent{number}" for number in range(len(self.columns))]
+        self._lists = [f"parents{number}" for number in range(len(self.columns))]
+        self.parameters = frozenset((*self._ones, *self._lists, "pairs"))
+
+    def values(self, parents: list[Any]) -> dict[str, Any]:
+        """The values of the parameters."""
+        pairs = parents if len(self.columns) > 1 else [(parent,) for parent in parents]
+        if len(parents) == 1:
+            return dict(zip(self._ones, pairs[0], strict=True))
+        if self._spelling.is_sqlite and len(self.columns) > 1:
+            return {"pairs": self._spelling.listed(pairs)}
+        return {name: self._spelling.listed([pair[number] for pair in pairs]) for number, name in enumerate(self._lists)}
+
+    def parent_of(self, row: Any, place: int) -> Any:
+        """The parent that a row names from this place on."""
+        return row[place] if len(self.columns) == 1 else tuple(row[place : place + len(self.columns)])
+
+    def on_one(self) -> Any:
+        return and_(*(column == parameter(name, column.type) for column, name in zip(self.columns, self._ones, strict=True)))
+
+    def on_many(self) -> Any:
+        if len(self.columns) == 1:
+            return self._spelling.among(self.columns[0], self._lists[0])
+        if self._spelling.is_sqlite:
+            return tuple_(*self.columns).in_(self._spelling.pairs("pairs"))
+        parents, on = self.unnested()
+        return exists().where(on).select_from(parents)
+
+    def unnested(self) -> tuple[Any, Any]:
+        """PostgreSQL's table of the parents, and the condition that a row hangs on one of them."""
+        lists = [parameter(name, ARRAY(column.type)) for name, column in zip(self._lists, self.columns, strict=True)]
+        names = [f"key{number}" for number in range(len(lists))]
+        parents = func.unnest(*lists).table_valued(*names).render_derived("parents")
+        return parents, and_(*(column == parents.c[name] for column, name in zip(self.columns, names, strict=True)))
+
+
 class Pages:
     """A field that is a page of rows for each object of a level. `shown` is what of the connection stands in its place, if not all."""
 
@@ -84,6 +125,7 @@ class Pages:
         self._declared = declared
         self._arguments = arguments
         self._wanted = wanted
+        self._hanging = Hanging(declared.listing.parent, wanted.spelling)
         self._connected = connected
         self._shown = shown
         self._statements: OrderedDict[Any, Statement] = OrderedDict()
@@ -91,33 +133,31 @@ class Pages:
     @property
     def needs(self) -> tuple[str, ...] | None:
         """The attributes of the objects; None: all, for the policy to look at."""
-        return ("id",) if self._declared.action is None else None
+        return (self._declared.of,) if self._declared.action is None else None
 
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises what the policy and the arguments raise."""
         arguments = run.arguments[self._arguments] if self._arguments is not None else {}
-        wanted = arguments.get("filter")
-        actions = (*((self._declared.action,) if self._declared.action is not None else ()), *getattr(wanted, "needs", ()))
-        for each in objects if actions else ():
-            for action in actions:
-                await require(run.context, action, each)
-        pages = await self._pages(run, arguments, window_of(arguments), list({each.id: None for each in objects}))
+        declared = self._declared
+        if declared.action is not None or hasattr(arguments.get("filter"), "needs"):
+            for each in objects:
+                await declared.require(run.context, arguments, each)
+        parents = [getattr(each, declared.of) for each in objects]
+        pages = await self._pages(run, arguments, window_of(arguments), list(dict.fromkeys(parents)))
         filled = await self._filled(run, list(pages.values()))
         by_parent = dict(zip(pages, filled, strict=True))
         key, shown = self._key, self._shown
-        for each, answer in zip(objects, answers, strict=True):
-            found = by_parent[each.id]
+        for parent, answer in zip(parents, answers, strict=True):
+            found = by_parent[parent]
             answer[key] = found if shown is None else found[shown]
 
-    async def _pages(self, run: Run, arguments: dict[str, Any], window: Window, parents: list[int]) -> dict[int, Any]:
+    async def _pages(self, run: Run, arguments: dict[str, Any], window: Window, parents: list[Any]) -> dict[Any, Any]:
         many = len(parents) > 1
         statement = self._statement(arguments, window, many)
-        values: dict[str, Any] = {"offset": window.offset, "parent": parents[0]}
+        values: dict[str, Any] = {"offset": window.offset, **self._hanging.values(parents)}
         for name, cursor in (("after", window.after), ("before", window.before)):
             if cursor is not None:
                 values |= {f"{name}{number}": value for number, value in enumerate(statement.listing.position(cursor))}
-        if many:
-            values["parents"] = self._wanted.spelling.listed(parents)
         fetch = run.context.session.fetch
         rows = await fetch(statement.page.text, statement.page.values(values))
         last = statement.last
@@ -127,12 +167,13 @@ class Pages:
                 assert statement.count is not None  # noqa: S101 - it is made wherever the total is asked for
                 ((total,),) = await fetch(statement.count.text, statement.count.values(values))
             return {parents[0]: (paged(list(rows), window, statement.cursor), total)}
-        counts: dict[int, int] = {}
+        parent_of = self._hanging.parent_of
+        counts: dict[Any, int] = {}
         if statement.count is not None:
-            counts = dict(map(tuple, await fetch(statement.count.text, statement.count.values(values))))
-        found: dict[int, list[Any]] = {parent: [] for parent in parents}
+            counts = {parent_of(row, 0): row[-1] for row in await fetch(statement.count.text, statement.count.values(values))}
+        found: dict[Any, list[Any]] = {parent: [] for parent in parents}
         for row in rows:
-            found[row[last]].append(row)
+            found[parent_of(row, last)].append(row)
         return {parent: (paged(each, window, statement.cursor), counts.get(parent, 0)) for parent, each in found.items()}
 
     def _statement(self, arguments: dict[str, Any], window: Window, many: bool) -> Statement:
@@ -140,23 +181,23 @@ class Pages:
         listing: Listing | None = None
         cursors: Any = (window.after is not None, window.before is not None)
         if cursors != (False, False):
-            listing = narrowed(self._declared.listing, arguments)
+            listing = self._declared.narrowed(arguments)
             if listing.order.first is not None:
                 # How such a list goes on depends on the value.
                 cursors = (window.after, window.before)
         key = (many, repr(arguments.get("filter")), repr(order), window.size, window.backward, window.offset > 0, cursors)
         found = self._statements.get(key)
         if found is None:
-            found = self._statements[key] = self._made(listing or narrowed(self._declared.listing, arguments), window, many)
+            found = self._statements[key] = self._made(listing or self._declared.narrowed(arguments), window, many)
             if len(self._statements) > MOST_STATEMENTS:
                 self._statements.popitem(last=False)
         return found
 
     def _made(self, listing: Listing, window: Window, many: bool) -> Statement:
         wanted, root = self._wanted, self._wanted.root
-        parent: Any = col(listing.parent)
-        within = wanted.spelling.among(parent, "parents") if many else parent == parameter("parent", Integer)
-        given = {"parent", "parents", "offset"}
+        hanging = self._hanging
+        within = hanging.on_many() if many else hanging.on_one()
+        given = {*hanging.parameters, "offset"}
         beyond = []
         for name, cursor, later in (("after", window.after, True), ("before", window.before, False)):
             if cursor is None:
@@ -167,11 +208,11 @@ class Pages:
             if listing.order.first is not None:
                 bound[0] = values[0]
             beyond.append(listing.beyond(bound, later=later))
-        count: Any = select(*((parent,) if many else ()), func.count()).select_from(listing.table).where(within, *listing.conditions)
+        count: Any = select(*(hanging.columns if many else ()), func.count()).select_from(listing.table).where(within, *listing.conditions)
         ids: Any = select(col(listing.table.id).label("id")).where(*listing.conditions, *beyond)
         if many:
-            rows = self._of_many(listing, window, ids, parent, within)
-            count = count.group_by(parent)
+            rows = self._of_many(listing, window, ids, within)
+            count = count.group_by(*hanging.columns)
         else:
             ids = ids.where(within).order_by(*listing.ordering(window)).limit(literal_number(window.size + 1))
             if window.offset:
@@ -184,7 +225,8 @@ class Pages:
         statement = statement.add_columns(*(root.column(name).label(f"o{number}") for number, name in enumerate(names)))
         last += len(names)
         if many:
-            statement = statement.add_columns(root.column(parent.key).label("parent"))
+            columns = [root.column(column.key) for column in hanging.columns]
+            statement = statement.add_columns(*(column.label(f"parent{number}") for number, column in enumerate(columns)))
         elif self._connected.has_total:
             statement = statement.add_columns(count.scalar_subquery().label("total"))
         statement = statement.order_by(*listing.ordering(window, root.column))
@@ -193,16 +235,16 @@ class Pages:
         processors = [root.processor(name) for name in names]
         return Statement(listing, Compiled(statement, dialect, parameters), counting, ordered, last, processors)
 
-    def _of_many(self, listing: Listing, window: Window, ids: Any, parent: Any, within: Any) -> Any:
+    def _of_many(self, listing: Listing, window: Window, ids: Any, within: Any) -> Any:
         root = self._wanted.root
         if self._wanted.spelling.is_sqlite:
-            place = over(func.row_number(), partition_by=parent, order_by=listing.ordering(window)).label("place")
+            place = over(func.row_number(), partition_by=self._hanging.columns, order_by=listing.ordering(window)).label("place")
             inner = ids.add_columns(place).where(within).subquery("page")
             first, end = parameter("offset", Integer), literal_number(window.size + 1)
             here = (root.table.c.id == inner.c.id) & (inner.c.place > first) & (inner.c.place <= first + end)
             return inner.join(root.table, here)
-        parents = func.unnest(parameter("parents", ARRAY(Integer))).table_valued("id").render_derived("parents")
-        page = ids.where(parent == parents.c.id).order_by(*listing.ordering(window)).limit(literal_number(window.size + 1))
+        parents, on = self._hanging.unnested()
+        page = ids.where(on).order_by(*listing.ordering(window)).limit(literal_number(window.size + 1))
         if window.offset:
             page = page.offset(parameter("offset", Integer))
         lateral = page.lateral("page")

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 from sqlmodel import col
 
-from graph.connections import Connection, Listing, Order, Page, Window
-from graph.context import Context, Info
-from graph.declare import Node, column, connection_field, entity, to_one, window_of
+from graph.connections import Connection, Order, Window
+from graph.context import Info
+from graph.declare import Node, column, entity, to_many, to_one
 from graph.rules import artifacts, builds, commits
-from graph.rules.commits import ProjectCommit
 from graph.rules.policy import Action, may, require
 from graph.scalars import GitOid
 from graph.types.artifacts import BuildArtifact
@@ -147,42 +146,17 @@ class Build(BuildArtifact, BuildTraces, Node):
         )
 
 
-def _wanted(arguments: dict[str, Any]) -> list[Any]:
-    return (arguments["filter"] or BuildFilter()).conditions()
-
-
-async def _of_project(root: Any, info: Info, **arguments: Any) -> Page | None:
-    context: Context = info.context
-    await require(context, Action.READ_BUILD, root)
-    window = window_of(arguments)
-    listing = Listing(tables.Build, NEWEST_FIRST, tuple(_wanted(arguments)), parent=tables.Build.project_id)
-
-    async def fetch(ids: list[int]) -> dict[int, Page]:
-        return await listing.pages(context, window, ids)
-
-    return await context.loader(("builds", repr(arguments)), fetch).get(root.id)
-
-
-async def _of_commit(root: Any, info: Info, **arguments: Any) -> Page | None:
-    commit: ProjectCommit = root
-    context: Context = info.context
-    await require(context, Action.READ_BUILD, commit)
-    window = window_of(arguments)
-
-    async def fetch(commits: list[Any]) -> dict[Any, Page]:
-        # Once for all commits of a level, since conditions cost more to spell than a commit to look up.
-        listing = Listing(tables.Build, NEWEST_FIRST, tuple(_wanted(arguments)), parent=(tables.Build.project_id, tables.Build.sha))
-        return await listing.pages(context, window, commits)
-
-    return await context.loader(("builds of commits", repr(arguments)), fetch).get(commit.key)
-
-
 @strawberry.type
 class ProjectBuilds:
     """The part of a project that is about its builds."""
 
-    builds: Connection[Build] = connection_field(
-        _of_project, filter=BuildFilter, description="The project's builds, the newest first; of each the newest attempt."
+    builds: Connection[Build] = to_many(
+        tables.Build.project_id,
+        order_by=NEWEST_FIRST,
+        filter=BuildFilter,
+        default=BuildFilter,
+        action=Action.READ_BUILD,
+        description="The project's builds, the newest first; of each the newest attempt.",
     )
 
     @strawberry.field(description="A build of the project.")
@@ -198,6 +172,12 @@ class ProjectBuilds:
 class CommitBuilds:
     """The part of a commit that is about its builds."""
 
-    builds: Connection[Build] = connection_field(
-        _of_commit, filter=BuildFilter, description="The builds of the commit, the newest first; of each the newest attempt."
+    builds: Connection[Build] = to_many(
+        (tables.Build.project_id, tables.Build.sha),
+        of="key",
+        order_by=NEWEST_FIRST,
+        filter=BuildFilter,
+        default=BuildFilter,
+        action=Action.READ_BUILD,
+        description="The builds of the commit, the newest first; of each the newest attempt.",
     )

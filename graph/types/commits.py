@@ -4,11 +4,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
-from sqlmodel import col
 
-from graph.connections import Connection, Listing, Order, UncountedConnection, Window
-from graph.context import Context, Info
-from graph.declare import Node, column, connection_field, entity, to_one, window_of
+from graph.connections import Connection, Order, UncountedConnection, Window
+from graph.context import Info
+from graph.declare import Node, column, entity, to_many, to_one
 from graph.rules import building, commits
 from graph.rules.building import ChecksState as State
 from graph.rules.commits import ProjectCommit
@@ -51,19 +50,6 @@ class CommitAbilities:
     comment: bool = strawberry.field(description="Write comments on it.")
 
 
-async def _comments(root: Any, info: Info, **arguments: Any) -> Any:
-    commit: ProjectCommit = root
-    context: Context = info.context
-    table = tables.CommitComment
-    listing = Listing(table, Order(table.created_at), (col(table.project_id) == commit.project_id,), parent=table.sha)
-    window = window_of(arguments)
-
-    async def fetch(shas: list[Any]) -> dict[Any, Any]:
-        return await listing.pages(context, window, shas)
-
-    return await context.loader(("commit comments", commit.project_id, repr(arguments)), fetch).get(commit.oid)
-
-
 @entity(
     ProjectCommit,
     name="Commit",
@@ -86,7 +72,12 @@ class Commit(Node, CommitPipelines, CommitStatuses, CommitBuilds, CommitRollup, 
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.CommitComment.project_id, description="The project in whose repository it was read."
     )
-    comments: Connection[CommitComment] = connection_field(_comments, description="The comments on it, oldest first.")
+    comments: Connection[CommitComment] = to_many(
+        (tables.CommitComment.project_id, tables.CommitComment.sha),
+        of="key",
+        order_by=Order(tables.CommitComment.created_at),
+        description="The comments on it, oldest first.",
+    )
 
     @strawberry.field(description="The ids of its parents; v3's `parent_ids`.")
     def parent_oids(self) -> list[GitOid]:

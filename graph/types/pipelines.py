@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 from sqlmodel import col
 
-from graph.connections import Connection, Listing, Order, Page
-from graph.context import Context, Info
-from graph.declare import Node, column, connection_field, entity, to_many, to_one, window_of
+from graph.connections import Connection, Order
+from graph.context import Info
+from graph.declare import Node, column, entity, to_many, to_one
 from graph.rules import commits, finding
 from graph.rules.ci import viewing
 from graph.rules.ci.viewing import Stage as StageRow
-from graph.rules.commits import ProjectCommit
 from graph.rules.policy import Action, require
 from graph.scalars import GitOid
 from graph.types.builds import Build
@@ -94,19 +93,6 @@ class Pipeline(Node):
         return [PipelineStage(name=stage.name, status=stage.status, builds=stage.builds) for stage in found]  # type: ignore[arg-type]
 
 
-async def _of_commit(root: Any, info: Info, **arguments: Any) -> Page | None:
-    commit: ProjectCommit = root
-    context: Context = info.context
-    await require(context, Action.READ_BUILD, commit)
-    table, window = tables.Pipeline, window_of(arguments)
-    listing = Listing(table, NEWEST_FIRST, (col(table.project_id) == commit.project_id,), parent=table.sha)
-
-    async def fetch(shas: list[Any]) -> dict[Any, Page]:
-        return await listing.pages(context, window, shas)
-
-    return await context.loader(("pipelines of commits", commit.project_id, repr(arguments)), fetch).get(commit.oid)
-
-
 @strawberry.type
 class ProjectPipelines:
     """The part of a project that is about its pipelines."""
@@ -124,8 +110,12 @@ class ProjectPipelines:
 class CommitPipelines:
     """The part of a commit that is about its pipelines."""
 
-    pipelines: Connection[Pipeline] = connection_field(
-        _of_commit, description="What was to be built of the commit: one for each branch and tag that it was pushed to, the newest first."
+    pipelines: Connection[Pipeline] = to_many(
+        (tables.Pipeline.project_id, tables.Pipeline.sha),
+        of="key",
+        order_by=NEWEST_FIRST,
+        action=Action.READ_BUILD,
+        description="What was to be built of the commit: one for each branch and tag that it was pushed to, the newest first.",
     )
 
 
