@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from sqlalchemy import ARRAY, Dialect, String, bindparam, func, literal_column, select
+from sqlalchemy import ARRAY, Dialect, String, bindparam, func, literal_column, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 
@@ -63,10 +63,27 @@ class Spelling:
             return column.in_(select(each.c.value))
         return column == func.any(parameter(name, ARRAY(column.type)))
 
-    def pairs(self, name: str) -> Any:
-        """SQLite's rows of a list of pairs."""
-        each = func.json_each(parameter(name, String)).table_valued("value")
-        return select(*(func.json_extract(each.c.value, literal_column(f"'$[{number}]'")) for number in (0, 1)))
+    def keys(self, names: list[str], kinds: list[Any]) -> Any:
+        """A table of keys of one or more parts, given as the lists `names` (see `listed_keys`)."""
+        if self.is_sqlite:
+            each = func.json_each(parameter(names[0], String)).table_valued("value")
+            parts = [func.json_extract(each.c.value, literal_column(f"'$[{number}]'")).label(name) for number, name in enumerate(names)]
+            return select(*parts).subquery("keys")
+        lists = [parameter(name, ARRAY(kind)) for name, kind in zip(names, kinds, strict=True)]
+        return func.unnest(*lists).table_valued(*names).render_derived("keys")
+
+    def listed_keys(self, names: list[str], keys: list[Any]) -> dict[str, Any]:
+        """The values of such lists, by their names."""
+        if self.is_sqlite:
+            return {name: self.listed(keys) for name in names}
+        return {name: [key[number] for key in keys] for number, name in enumerate(names)}
+
+    def each(self, keys: Any, page: Any, table: Any) -> Any:
+        """Of each of the keys the rows of `table` whose ids `page` selects for it; `page` has a condition on `keys`."""
+        if self.is_sqlite:
+            return keys.join(table, table.c.id.in_(page.correlate(keys)))
+        lateral = page.lateral("page")
+        return keys.join(lateral, true()).join(table, table.c.id == lateral.c.id)
 
     def listed(self, values: list[Any]) -> Any:
         """The value of such a list."""

@@ -1,7 +1,7 @@
 """The pages of declared connections: the rows of a level's pages come by one statement, with all that is selected of them.
 
 The statement takes the page's ids in the order of the list, and joins to them what is wanted; so no more rows are joined than are shown.
-For several parents SQLite numbers the rows of each, PostgreSQL takes a page for each out of its index.
+For several parents it takes a page for each, so that an index gives each of them.
 """
 
 from collections import OrderedDict
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ARRAY, Integer, and_, exists, func, over, select, true, tuple_
+from sqlalchemy import Integer, and_, func, select
 from sqlmodel import col
 
 from graph.connections import Listing, Window, paged
@@ -83,16 +83,14 @@ class Hanging:
         self._spelling = spelling
         self._ones = [f"parent{number}" for number in range(len(self.columns))]
         self._lists = [f"parents{number}" for number in range(len(self.columns))]
-        self.parameters = frozenset((*self._ones, *self._lists, "pairs"))
+        self.parameters = frozenset((*self._ones, *self._lists))
 
     def values(self, parents: list[Any]) -> dict[str, Any]:
         """The values of the parameters."""
-        pairs = parents if len(self.columns) > 1 else [(parent,) for parent in parents]
+        keys = parents if len(self.columns) > 1 else [(parent,) for parent in parents]
         if len(parents) == 1:
-            return dict(zip(self._ones, pairs[0], strict=True))
-        if self._spelling.is_sqlite and len(self.columns) > 1:
-            return {"pairs": self._spelling.listed(pairs)}
-        return {name: self._spelling.listed([pair[number] for pair in pairs]) for number, name in enumerate(self._lists)}
+            return dict(zip(self._ones, keys[0], strict=True))
+        return self._spelling.listed_keys(self._lists, keys)
 
     def parent_of(self, row: Any, place: int) -> Any:
         """The parent that a row names from this place on."""
@@ -101,20 +99,10 @@ class Hanging:
     def on_one(self) -> Any:
         return and_(*(column == parameter(name, column.type) for column, name in zip(self.columns, self._ones, strict=True)))
 
-    def on_many(self) -> Any:
-        if len(self.columns) == 1:
-            return self._spelling.among(self.columns[0], self._lists[0])
-        if self._spelling.is_sqlite:
-            return tuple_(*self.columns).in_(self._spelling.pairs("pairs"))
-        parents, on = self.unnested()
-        return exists().where(on).select_from(parents)
-
-    def unnested(self) -> tuple[Any, Any]:
-        """PostgreSQL's table of the parents, and the condition that a row hangs on one of them."""
-        lists = [parameter(name, ARRAY(column.type)) for name, column in zip(self._lists, self.columns, strict=True)]
-        names = [f"key{number}" for number in range(len(lists))]
-        parents = func.unnest(*lists).table_valued(*names).render_derived("parents")
-        return parents, and_(*(column == parents.c[name] for column, name in zip(self.columns, names, strict=True)))
+    def on_many(self) -> tuple[Any, Any]:
+        """The table of the parents, and the condition that a row hangs on one of them."""
+        parents = self._spelling.keys(self._lists, [column.type for column in self.columns])
+        return parents, and_(*(column == key for column, key in zip(self.columns, parents.c, strict=True)))
 
 
 class Pages:
@@ -196,7 +184,6 @@ class Pages:
     def _made(self, listing: Listing, window: Window, many: bool) -> Statement:
         wanted, root = self._wanted, self._wanted.root
         hanging = self._hanging
-        within = hanging.on_many() if many else hanging.on_one()
         given = {*hanging.parameters, "offset"}
         beyond = []
         for name, cursor, later in (("after", window.after, True), ("before", window.before, False)):
@@ -208,17 +195,19 @@ class Pages:
             if listing.order.first is not None:
                 bound[0] = values[0]
             beyond.append(listing.beyond(bound, later=later))
-        count: Any = select(*(hanging.columns if many else ()), func.count()).select_from(listing.table).where(within, *listing.conditions)
         ids: Any = select(col(listing.table.id).label("id")).where(*listing.conditions, *beyond)
+        ids = ids.order_by(*listing.ordering(window)).limit(literal_number(window.size + 1))
+        if window.offset:
+            ids = ids.offset(parameter("offset", Integer))
+        count: Any = select(*(hanging.columns if many else ()), func.count()).where(*listing.conditions)
         if many:
-            rows = self._of_many(listing, window, ids, within)
-            count = count.group_by(*hanging.columns)
+            parents, on = hanging.on_many()
+            rows = wanted.spelling.each(parents, ids.where(on), root.table)
+            count = count.select_from(parents.join(listing.table, on)).group_by(*hanging.columns)
         else:
-            ids = ids.where(within).order_by(*listing.ordering(window)).limit(literal_number(window.size + 1))
-            if window.offset:
-                ids = ids.offset(parameter("offset", Integer))
-            page = ids.subquery("page")
+            page = ids.where(hanging.on_one()).subquery("page")
             rows = page.join(root.table, root.table.c.id == page.c.id)
+            count = count.select_from(listing.table).where(hanging.on_one())
         statement = wanted.select(rows)
         ordered = last = len(wanted.items)
         names = [column.key for column in listing.order.columns(listing.table)] if self._connected.has_cursors else []
@@ -234,21 +223,6 @@ class Pages:
         counting = Compiled(count, dialect, parameters) if self._connected.has_total else None
         processors = [root.processor(name) for name in names]
         return Statement(listing, Compiled(statement, dialect, parameters), counting, ordered, last, processors)
-
-    def _of_many(self, listing: Listing, window: Window, ids: Any, within: Any) -> Any:
-        root = self._wanted.root
-        if self._wanted.spelling.is_sqlite:
-            place = over(func.row_number(), partition_by=self._hanging.columns, order_by=listing.ordering(window)).label("place")
-            inner = ids.add_columns(place).where(within).subquery("page")
-            first, end = parameter("offset", Integer), literal_number(window.size + 1)
-            here = (root.table.c.id == inner.c.id) & (inner.c.place > first) & (inner.c.place <= first + end)
-            return inner.join(root.table, here)
-        parents, on = self._hanging.unnested()
-        page = ids.where(on).order_by(*listing.ordering(window)).limit(literal_number(window.size + 1))
-        if window.offset:
-            page = page.offset(parameter("offset", Integer))
-        lateral = page.lateral("page")
-        return parents.join(lateral, true()).join(root.table, root.table.c.id == lateral.c.id)
 
     async def _filled(self, run: Run, pages: list[Any]) -> list[dict[str, Any]]:
         answers: list[dict[str, Any]] = [{} for _ in pages]
