@@ -23,19 +23,17 @@ from graphql import (
     OperationDefinitionNode,
     SelectionSetNode,
     VariableNode,
-    get_argument_values,
     is_leaf_type,
 )
 from graphql.execution.values import VariableValues
 from sqlalchemy import BigInteger, Dialect
-from strawberry.schema.config import StrawberryConfig
 from strawberry.schema.schema_converter import GraphQLCoreConverter
-from strawberry.types.arguments import convert_arguments
 
 from graph.context import Context
 from graph.declare import ENTITIES, Loading, filling_of, is_filled
 from graph.declare import Reading as Column
 from graph.forms import Form
+from graph.planning.arguments import Arguments
 from graph.planning.building import Asked, Builder, is_relation, opened, sets_of
 from graph.planning.leaves import Leaf, shell, spelling
 from graph.planning.mutating import once
@@ -50,39 +48,18 @@ class Unplannable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
-    """A field that takes arguments, as one selection gives them. `fixed` when no variable is among them."""
-
-    field: GraphQLField
-    definition: Any
-    node: FieldNode
-    fixed: dict[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """An operation, ready to be run for any variables (of the same `switches`) and any viewer."""
 
     root: Selection
     arguments: list[Arguments]
     fragments: Mapping[str, FragmentDefinitionNode]
-    config: StrawberryConfig
-    scalars: Any
 
     async def run(self, context: Context, variables: VariableValues) -> dict[str, Any]:
         """The data. Raises whatever goes wrong, also what graphql-core would have told beside the data."""
-        given = [each.fixed if each.fixed is not None else self._given(each, variables) for each in self.arguments]
+        given = [each.given(variables) for each in self.arguments]
         (data,) = await self.root.fill(Run(context, variables, self.fragments, given), (None,))
         return data
-
-    def _given(self, arguments: Arguments, variables: VariableValues) -> dict[str, Any]:
-        return converted(arguments, variables, self.config, self.scalars)
-
-
-def converted(arguments: Arguments, variables: VariableValues | None, config: StrawberryConfig, scalars: Any) -> dict[str, Any]:
-    """The arguments as the resolver takes them. Raises GraphQLError."""
-    values = get_argument_values(arguments.field, arguments.node, variables)
-    return convert_arguments(values, arguments.definition.arguments, scalar_registry=scalars, config=config)
 
 
 class Compiler:
@@ -105,6 +82,7 @@ class Compiler:
         self._keys: tuple[str, ...] = ()
         """The response keys on the way to the field that is looked at."""
         self._arguments: list[Arguments] = []
+        self._remember = True
         self._build = Builder(self, Spelling(dialect))
 
     def plan(self, operation: OperationDefinitionNode) -> Plan:
@@ -112,14 +90,13 @@ class Compiler:
         if operation.directives:
             raise Unplannable("a directive on the operation")
         root = self._schema.get_root_type(operation.operation)
+        self._remember = root is not self._schema.mutation_type
         if root is None:
             raise Unplannable("no such kind of operation")
         return Plan(
             self._selection(root, [operation.selection_set], None),
             self._arguments,
             self._fragments,
-            self._converter.config,
-            self._converter.scalar_registry,
         )
 
     def _selection(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode], above: Way | None) -> Selection:
@@ -262,10 +239,8 @@ class Compiler:
         if not field.args:
             return None
         definition = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF]
-        arguments = Arguments(field, definition, node, None)
-        if not _has_variables(node):
-            fixed = converted(arguments, None, self._converter.config, self._converter.scalar_registry)
-            arguments = Arguments(field, definition, node, fixed)
+        converter, remember = self._converter, self._remember
+        arguments = Arguments(field, definition, node, converter.config, converter.scalar_registry, remember=remember)
         self._arguments.append(arguments)
         return len(self._arguments) - 1
 
@@ -322,13 +297,3 @@ def _is_plain(kind: GraphQLObjectType, key: str, leaf: GraphQLLeafType) -> bool:
         and not isinstance(column.type, BigInteger)
         and getattr(column.type, "impl", column.type).python_type is wanted
     )
-
-
-def _has_variables(node: FieldNode) -> bool:
-    def found(value: Any) -> bool:
-        if isinstance(value, VariableNode):
-            return True
-        parts = getattr(value, "values", None) or [each.value for each in getattr(value, "fields", None) or ()]
-        return any(found(part) for part in parts)
-
-    return any(found(argument.value) for argument in node.arguments or ())

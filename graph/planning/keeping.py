@@ -1,12 +1,13 @@
 """Keeps the plans of operations: made when an operation is run again, and dropped with it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from graphql import FragmentDefinitionNode, OperationDefinitionNode, VariableNode, get_variable_values
+from graphql import FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, VariableNode
 from sqlalchemy import Dialect
 
 from graph.operations import Prepared
+from graph.planning.arguments import Variables
 from graph.planning.compiling import Compiler, Plan, Unplannable
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.schema import schema
@@ -20,7 +21,7 @@ OFTEN = 1
 class Plans:
     """The plans of one operation."""
 
-    __slots__ = ("_made", "_operation", "_prepared", "_runs", "_switches")
+    __slots__ = ("_made", "_operation", "_prepared", "_runs", "_switches", "_variables")
 
     def __init__(self, prepared: Prepared, operation: OperationDefinitionNode) -> None:
         self._prepared = prepared
@@ -28,14 +29,17 @@ class Plans:
         self._switches = sorted(_switches(prepared))
         self._made: dict[tuple[Any, ...], Plan | None] = {}
         self._runs = 0
+        self._variables: Variables | Literal[False] | None = None
 
     def find(self, variables: Mapping[str, Any], dialect: Dialect) -> tuple[Plan, Any] | None:
         """The plan for these variables, and the variables as it takes them; None: graphql-core is to answer."""
         self._runs += 1
         if self._runs < OFTEN:
             return None
-        values: Any = get_variable_values(SCHEMA, self._operation.variable_definitions or (), dict(variables))
-        if isinstance(values, list):
+        if self._variables is None:
+            self._variables = self._read_variables()
+        values = self._variables.values(variables) if self._variables else None
+        if values is None:
             return None
         switches = {name: values.coerced.get(name) for name in self._switches}
         key = (dialect.name, *switches.values())
@@ -46,11 +50,18 @@ class Plans:
         plan = self._made[key]
         return None if plan is None else (plan, values)
 
+    def _read_variables(self) -> Variables | Literal[False]:
+        try:
+            return Variables(SCHEMA, self._operation.variable_definitions or ())
+        except (GraphQLError, TypeError):
+            return False
+
     def _make(self, switches: dict[str, Any], dialect: Dialect) -> Plan | None:
         fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
         try:
             return Compiler(SCHEMA, schema.schema_converter, fragments, switches, dialect, self._prepared.form).plan(self._operation)
-        except Unplannable:
+        except (Unplannable, GraphQLError, TypeError):
+            # What is wrong with an argument is graphql-core's to say.
             return None
 
 

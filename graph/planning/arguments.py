@@ -1,0 +1,184 @@
+"""What callers give: the variables of an operation and the arguments of its fields, as graphql-core and strawberry would make them.
+
+What is the same for all runs is made once; a variable of a plain scalar that stands alone as an argument is passed on; whatever else
+depends on variables is remembered by their values.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import (
+    FieldNode,
+    GraphQLArgument,
+    GraphQLError,
+    GraphQLField,
+    GraphQLNonNull,
+    GraphQLSchema,
+    Undefined,
+    VariableDefinitionNode,
+    VariableNode,
+    coerce_input_value,
+)
+from graphql.execution.get_variable_signature import GraphQLVariableSignature, get_variable_signature
+from graphql.execution.values import VariableValues, VariableValueSource, coerce_argument, input_is_nested_too_deeply
+from graphql.utilities.coerce_input_value import coerce_default_value
+from strawberry.types.arguments import convert_arguments
+
+Convert = Callable[[dict[str, Any]], dict[str, Any]]
+
+MOST_REMEMBERED = 64
+"""Values of one argument."""
+LONGEST_REMEMBERED = 1_000
+"""Characters of such a value."""
+PLAIN: Mapping[str, Callable[[Any], bool]] = {
+    "String": lambda value: type(value) is str,
+    "Boolean": lambda value: type(value) is bool,
+    "Int": lambda value: type(value) is int and -(2**31) <= value < 2**31,
+}
+"""The scalars of which these values are taken as they are."""
+SAMPLES: Mapping[str, Any] = {"String": "x", "Boolean": True, "Int": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`default` is Undefined where the operation has none; `is_plain` says of a value whether it is taken as it is."""
+
+    name: str
+    signature: GraphQLVariableSignature
+    needed: bool
+    default: Any
+    is_plain: Callable[[Any], bool] | None
+
+    @classmethod
+    def of(cls, schema: GraphQLSchema, node: VariableDefinitionNode) -> "Variable":
+        signature: Any = get_variable_signature(schema, node)
+        needed = isinstance(signature.type, GraphQLNonNull)
+        kind = signature.type.of_type if needed else signature.type
+        default = coerce_default_value(signature) if node.default_value is not None else Undefined
+        return cls(signature.name, signature, needed, default, PLAIN.get(getattr(kind, "name", "")))
+
+    def coerced(self, value: Any) -> Any:
+        """The value, or Undefined where something is wrong with it."""
+        if value is None:
+            return Undefined if self.needed else None
+        if self.is_plain is not None and self.is_plain(value):
+            return value
+        kind = self.signature.type
+        return Undefined if input_is_nested_too_deeply(value, kind) else coerce_input_value(value, kind)
+
+
+class Variables:
+    """The variables of an operation. Raises GraphQLError, TypeError for a default that is none."""
+
+    def __init__(self, schema: GraphQLSchema, nodes: Sequence[VariableDefinitionNode]) -> None:
+        self._variables = [Variable.of(schema, node) for node in nodes]
+
+    def values(self, given: Mapping[str, Any]) -> VariableValues | None:
+        """The values; None where something is wrong with them, which graphql-core says."""
+        sources: dict[str, VariableValueSource] = {}
+        coerced: dict[str, Any] = {}
+        for variable in self._variables:
+            name = variable.name
+            value = given.get(name, Undefined)
+            if value is Undefined:
+                sources[name] = VariableValueSource(variable.signature)
+                if variable.default is not Undefined:
+                    coerced[name] = variable.default
+                elif variable.needed:
+                    return None
+                continue
+            sources[name] = VariableValueSource(variable.signature, value)
+            try:
+                coerced[name] = variable.coerced(value)
+            except (GraphQLError, RecursionError):
+                return None
+            if coerced[name] is Undefined:
+                return None
+        return VariableValues(sources, coerced)
+
+
+class Argument:
+    """One argument of a field that takes variables. `convert` makes of {name: value} what the resolver takes."""
+
+    def __init__(self, node: FieldNode, name: str, definition: GraphQLArgument, convert: Convert, *, remember: bool) -> None:
+        self._node = node
+        self._name = name
+        self._definition = definition
+        self._convert = convert
+        self._longest = LONGEST_REMEMBERED if remember else 0
+        (self._argument,) = (each for each in node.arguments or () if each.name.value == name)
+        self._variables = sorted(variables_of(self._argument.value))
+        self._remembered: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._python_name = self._plain_name()
+
+    def give(self, values: VariableValues, into: dict[str, Any]) -> None:
+        """Raises GraphQLError."""
+        coerced = values.coerced
+        if self._python_name is not None:
+            value = coerced.get(self._variables[0], Undefined)
+            if value is not Undefined and value is not None:
+                into[self._python_name] = value
+                return
+        key = repr([coerced.get(name, Undefined) for name in self._variables])
+        found = self._remembered.get(key)
+        if found is None:
+            found = self._made(values)
+            if len(key) <= self._longest:
+                self._remembered[key] = found
+            if len(self._remembered) > MOST_REMEMBERED:
+                self._remembered.popitem(last=False)
+        into.update(found)
+
+    def _made(self, values: VariableValues) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        coerce_argument(found, self._node, self._name, self._definition, self._argument, values, None)
+        return self._convert(found)
+
+    def _plain_name(self) -> str | None:
+        """What the resolver calls a plain scalar that is one variable; None for anything else."""
+        kind: Any = self._definition.type
+        kind = kind.of_type if isinstance(kind, GraphQLNonNull) else kind
+        if not isinstance(self._argument.value, VariableNode) or getattr(kind, "name", "") not in SAMPLES:
+            return None
+        sample = SAMPLES[kind.name]
+        converted = self._convert({self._definition.out_name or self._name: sample})
+        return next(iter(converted)) if list(converted.values()) == [sample] else None
+
+
+class Arguments:
+    """The arguments of a field, as one selection gives them. Those of mutations are not remembered: they may be secrets."""
+
+    def __init__(self, field: GraphQLField, definition: Any, node: FieldNode, config: Any, scalars: Any, *, remember: bool) -> None:
+        def convert(values: dict[str, Any]) -> dict[str, Any]:
+            return convert_arguments(values, definition.arguments, scalar_registry=scalars, config=config)
+
+        given = {each.name.value: each for each in node.arguments or ()}
+        self._fixed: dict[str, Any] = {}
+        self._changing: list[Argument] = []
+        for name, argument in field.args.items():
+            written = given.get(name)
+            if written is not None and variables_of(written.value):
+                self._changing.append(Argument(node, name, argument, convert, remember=remember))
+            else:
+                found: dict[str, Any] = {}
+                coerce_argument(found, node, name, argument, written, None, None)
+                self._fixed.update(convert(found))
+
+    def given(self, values: VariableValues) -> dict[str, Any]:
+        """What the resolver takes. Raises GraphQLError."""
+        if not self._changing:
+            return self._fixed
+        found = self._fixed.copy()
+        for each in self._changing:
+            each.give(values, found)
+        return found
+
+
+def variables_of(value: Any) -> set[str]:
+    """The names of the variables in a literal."""
+    if isinstance(value, VariableNode):
+        return {value.name.value}
+    parts = getattr(value, "values", None) or [each.value for each in getattr(value, "fields", None) or ()]
+    return {name for part in parts for name in variables_of(part)}
