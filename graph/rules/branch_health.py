@@ -4,10 +4,10 @@ Commits are taken in the order of ancestry along first parents, whatever the ord
 its merge. A commit is good when its checks come to SUCCESS (graph/rules/rollups.py) and bad when they come to FAILED; without checks, or
 while they wait or run, or when all were canceled, it decides nothing and is walked past.
 
-The walk is the index's: nothing is asked of git. It looks at a few commits, and where these do not tell, at more, by STEPS.
+The walk is the index's, and one statement: nothing is asked of git. It ends where it tells what was asked, or after MOST commits.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -22,9 +22,8 @@ from graph.rules.rollups import RollupState, roll_up
 from storage import tables
 from storage.tables import branches, first_parents
 
-STEPS = (20, 200, 1_000)
-"""How many commits are looked at in all, one statement after the other; most branches tell at the first."""
-MOST = STEPS[-1]
+MOST = 1_000
+"""How many commits are looked at."""
 MOST_NAMES = 100
 DECIDED = (RollupState.SUCCESS, RollupState.FAILED)
 
@@ -45,12 +44,12 @@ class Place:
 
 @dataclass(slots=True)
 class Health:
-    """What the walk from a head tells. `walked` are its commits, newest first; `goes_on_at` is the commit after these, if there is one."""
+    """What the walk from a head tells. `walked` are its commits, newest first; `dated`: it went so far that `since` is known."""
 
     project_id: int
     head: str
     names: Names
-    goes_on_at: str | None
+    dated: bool
     walked: list[Place] = field(default_factory=list)
 
     @property
@@ -92,21 +91,6 @@ class Health:
         return first.ended_at if first is not None else None
 
     @property
-    def is_known(self) -> bool:
-        """Whether a longer walk could tell no more of what is good or bad."""
-        return self._place_of_good is not None or self._is_done
-
-    @property
-    def is_dated(self) -> bool:
-        """Whether a longer walk could tell no more, not even since when."""
-        states = {place.state for place in self.walked}
-        return states.issuperset(DECIDED) or self._is_done
-
-    @property
-    def _is_done(self) -> bool:
-        return self.goes_on_at is None or len(self.walked) >= MOST
-
-    @property
     def _place_of_good(self) -> int | None:
         return next((number for number, place in enumerate(self.walked) if place.state is RollupState.SUCCESS), None)
 
@@ -115,15 +99,27 @@ class Health:
         return next((place for place in reversed(places) if place.state is state), None)
 
 
-async def healths(context: Context, heads: Collection[Key], names: Collection[str] | None = None) -> dict[Key, Health]:
-    """The health that branches with these heads have, given as (project id, full id): at most three statements for all of them.
+async def healths(
+    context: Context, heads: Collection[Key], names: Collection[str] | None = None, *, dated: bool = False
+) -> dict[Key, Health]:
+    """The health that branches with these heads have, given as (project id, full id): one statement for all of them.
 
     It needs nothing of the context but its session, so a chore calls it with `Context(services, session, None, "upkeep")`; nobody's
-    rights are looked at. A head that the index does not have comes to NONE. `since` of a good branch is known to `dated` alone.
+    rights are looked at. A head that the index does not have comes to NONE. `since` is known where it was to be `dated`.
     """
     wanted = None if names is None else tuple(sorted(set(names)))
-    found = {(project_id, oid): Health(project_id, oid, wanted, oid) for project_id, oid in heads}
-    await _walk_on(context, found.values(), wanted, lambda health: health.is_known)
+    found = {(project_id, oid): Health(project_id, oid, wanted, dated) for project_id, oid in heads}
+    if not found:
+        return found
+    walks: dict[int, Health] = {}
+    statement, values = first_parents.rolled(found, MOST, wanted, dated=dated)
+    rows = await context.tuples(statement, **values)
+    for start, project_id, oid, state, ended_at, *facts in rows:
+        # The first row of a walk is its head.
+        health = walks.get(start) or walks.setdefault(start, found[project_id, oid])
+        health.walked.append(Place(oid, RollupState(state), ended_at))
+        if facts[0] is not None:
+            commits.tell(context, project_id, oid, *facts)
     return found
 
 
@@ -139,46 +135,34 @@ async def healths_of_branches(
     return {branch: found[head] for branch, head in heads.items()}
 
 
-async def dated(context: Context, found: Iterable[Health]) -> None:
-    """Has these, which were walked with the same names, walked so far that `since` is known: five statements in all, at most."""
-    unknown = list(found)
-    if unknown:
-        await _walk_on(context, unknown, unknown[0].names, lambda health: health.is_dated)
-
-
-async def of_head(context: Context, head: Key, names: Collection[str] | None) -> Health:
+async def of_head(context: Context, head: Key, names: Collection[str] | None, *, dated: bool) -> Health:
     """The health of a head among others of its level. Raises LimitExceeded for more than MOST_NAMES names."""
     if names is not None and len(names) > MOST_NAMES:
         raise LimitExceeded(f"At most {MOST_NAMES} names of checks can be asked for at once, and {len(names):,} are.")
     names = None if names is None else tuple(sorted(set(names)))
 
     async def fetch(heads: list[Key]) -> dict[Key, Health]:
-        return await healths(context, heads, names)
+        return await healths(context, heads, names, dated=dated)
 
-    found = await context.loader(("health of branches", names), fetch).get(head)
+    found = await context.loader(("health of branches", names, dated), fetch).get(head)
     assert found is not None, "every head has one"  # noqa: S101
     return found  # type: ignore[no-any-return]
 
 
 async def since(context: Context, health: Health) -> datetime | None:
     """Since when a branch is as `of_head` told, among others of its level."""
-
-    async def fetch(heads: list[Key]) -> dict[Key, datetime | None]:
-        found = {head: await of_head(context, head, health.names) for head in heads}
-        await dated(context, found.values())
-        return {head: each.since for head, each in found.items()}
-
-    loader = context.loader(("since when branches are as they are", health.names), fetch)
-    return await loader.get((health.project_id, health.head))
+    if not health.dated:
+        health = await of_head(context, (health.project_id, health.head), health.names, dated=True)
+    return health.since
 
 
-async def suspect_page(context: Context, health: Health, window: Window) -> Page:
-    """A page of the suspects. Raises BadRequest for a foreign cursor, Unavailable."""
+async def suspect_page(context: Context, health: Health, window: Window, *, told: bool) -> Page:
+    """A page of the suspects; `told` as in `commits.all_by_oid`. Raises BadRequest for a foreign cursor, Unavailable."""
     oids = health.suspects
     skip = place_of(window.after, _MARK, lambda oid: oids.index(oid) + 1) if window.after is not None else 0
     shown = oids[skip : skip + window.size]
     return Page(
-        nodes=await commits.all_by_oid(context, health.project_id, shown),
+        nodes=await commits.all_by_oid(context, health.project_id, shown, told=told),
         has_next=len(oids) > skip + window.size,
         has_previous=skip > 0,
         cursor=lambda commit: cursor_of(_MARK, commit.oid),
@@ -194,32 +178,3 @@ async def failing_page(context: Context, health: Health, window: Window) -> Page
         counted = roll_up(check for check in checks if health.names is None or check.name in health.names)
         found = [each for each in counted.failing if isinstance(each, tables.Build) and await may(context, Action.READ_BUILD, each)]
     return Listing(tables.Build, Order(tables.Build.id)).page_of(found, window)
-
-
-async def _walk_on(context: Context, found: Iterable[Health], names: Names, is_enough: Callable[[Health], bool]) -> None:
-    """Walks with all of these as far as it takes."""
-    left = list(found)
-    for length in STEPS:
-        left = [health for health in left if not is_enough(health)]
-        walking: dict[Key, list[Health]] = {}
-        for health in left:
-            if len(health.walked) < length and health.goes_on_at is not None:
-                walking.setdefault((health.project_id, health.goes_on_at), []).append(health)
-        if walking:
-            await _step(context, walking, names, length - min(len(health.walked) for each in walking.values() for health in each))
-
-
-async def _step(context: Context, walking: dict[Key, list[Health]], names: Names, length: int) -> None:
-    walks: dict[int, tuple[Key, list[Place], str | None]] = {}
-    rows = await context.tuples(first_parents.rolled(walking, length, names))
-    for start, _, project_id, oid, first_parent, state, ended_at in rows:
-        key, places, _ = walks.get(start, ((project_id, oid), [], None))
-        places.append(Place(oid, RollupState(state or RollupState.NONE), ended_at))
-        walks[start] = key, places, first_parent
-    for key, places, goes_on_at in walks.values():
-        for health in walking.pop(key):
-            health.walked += places
-            health.goes_on_at = goes_on_at
-    for unknown in walking.values():
-        for health in unknown:
-            health.goes_on_at = None

@@ -40,8 +40,9 @@ class Wanted:
         return Narrowing(self.path, since, until)
 
 
-async def page(context: Context, branch: ProjectRef, wanted: Wanted, window: Window) -> Page:
+async def page(context: Context, branch: ProjectRef, wanted: Wanted, window: Window, *, told: bool) -> Page:
     """A page of these commits of a branch, among others of its level: along first parents without a path, one statement for all.
+    `told` as in `commits.all_by_oid`.
 
     Raises BadRequest for a foreign cursor, LimitExceeded for a page that is too deep, Unavailable.
     """
@@ -58,7 +59,7 @@ async def page(context: Context, branch: ProjectRef, wanted: Wanted, window: Win
     shown = found.found[: window.size]
     more = len(found.found) > window.size
     places = {oid: place for place, oid in shown}
-    nodes = await commits.all_by_oid(context, branch.project_id, list(places))
+    nodes = await commits.all_by_oid(context, branch.project_id, list(places), told=told)
 
     def cursor(row: Any) -> str:
         place, oid = row if isinstance(row, tuple) else (places[row.oid], row.oid)

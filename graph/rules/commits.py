@@ -17,9 +17,10 @@ from graph.context import Context
 from graph.cursors import cursor_of, place_of
 from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Unavailable
 from graph.loading import Loader
-from graph.rules import policy
+from graph.rules import indexed_commits, policy
 from graph.rules.building import Key
 from graph.rules.finding import as_id
+from graph.rules.indexed_commits import IndexedCommit
 from storage import tables
 from storage.git import diff
 from storage.git.diff import DiffEntry
@@ -84,9 +85,26 @@ async def by_oid(context: Context, key: Key) -> ProjectCommit | None:
     return _found(await _loader(context).get(key))
 
 
-async def all_by_oid(context: Context, project_id: int, oids: Sequence[str]) -> list[ProjectCommit]:
-    """These commits of a project, which it should have, read at once. Raises Unavailable, also where one is missing."""
-    found = await asyncio.gather(*(by_oid(context, (project_id, oid)) for oid in oids))
+async def told(context: Context, key: Key) -> ProjectCommit | IndexedCommit | None:
+    """As `by_oid`, of a commit of which nothing is asked but what the index tells: one statement for all of a level, and nothing of git
+    but for what the index does not have. Raises Unavailable."""
+    return _found(await _index(context).get(key))
+
+
+def tell(context: Context, project_id: int, oid: str, *facts: Any) -> None:
+    """Keeps for `told` what a statement has brought beside something else: the FACTS of a commit in the index."""
+    commit = indexed_commits.of_facts(project_id, oid, *facts)
+    if commit is not None:
+        _index(context).offer((project_id, oid), commit)
+
+
+async def all_by_oid(context: Context, project_id: int, oids: Sequence[str], *, told: bool) -> list[ProjectCommit | IndexedCommit]:
+    """These commits of a project, which it should have, read at once; `told`: nothing is asked of them but what the index tells.
+
+    Raises Unavailable, also where one is missing.
+    """
+    loader: Loader[Key, Any] = _index(context) if told else _loader(context)
+    found = [_found(commit) for commit in await asyncio.gather(*(loader.get((project_id, oid)) for oid in oids))]
     if None in found:
         raise Unavailable("The repository cannot be read right now.")
     return [commit for commit in found if commit is not None]
@@ -247,6 +265,7 @@ class _Diffs:
 def share(context: Context) -> None:
     """Has the context read a commit once for all who are given its loaders: it is the same for everybody."""
     _loader(context)
+    _index(context)
 
 
 def _loader(context: Context) -> Loader[Key, ProjectCommit | OperationError]:
@@ -268,6 +287,18 @@ def _loader(context: Context) -> Loader[Key, ProjectCommit | OperationError]:
         return found
 
     return context.loader("commits", fetch)
+
+
+def _index(context: Context) -> Loader[Key, ProjectCommit | IndexedCommit | OperationError]:
+    """Commits by key, as `_loader`, of which `told` tells."""
+
+    async def fetch(keys: list[Key]) -> Mapping[Key, ProjectCommit | IndexedCommit | OperationError]:
+        found: dict[Key, Any] = dict(await indexed_commits.of_keys(context, _by_project(keys)))
+        if missing := [key for key in keys if key not in found]:
+            found |= {key: commit for key, commit in (await _loader(context).get_many(missing)).items() if commit is not None}
+        return found
+
+    return context.loader("indexed commits", fetch)
 
 
 def _reader(oids: list[str]) -> Callable[[Repository], dict[str, Commit | DamagedRepository]]:

@@ -1,12 +1,19 @@
-"""The rows of the index of commits: what is kept of a commit, and how a chunk of them is written."""
+"""The rows of the index of commits: what is kept of a commit, how a chunk of them is written, and how they are read.
 
-from datetime import UTC, datetime
+A commit is read from its row only where the row tells the very same: a text that was cut, and an instant that the index cannot hold, are
+git's to tell.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context, Services
 from graph.errors import NotFound
+from graph.rules.building import Key
 from graph.transaction import kept
 from storage.git.commits import Commit
 from storage.tables import commits
@@ -14,6 +21,86 @@ from storage.tables import commits
 LONGEST_TEXT = 1_000
 """Characters of a name, an address or a title in the index."""
 MOST_PARENTS = 1_000
+
+
+LAST_YEAR = 9999
+"""Instants of this year may have been moved to its end."""
+
+
+class IndexedCommit:
+    """A commit of a project as the index tells of it: all of a `ProjectCommit` (`graph/rules/commits.py`) but its message and its
+    parents. Both times carry the offset that the commit records."""
+
+    project_id: int
+    oid: str
+    short_oid: str
+    title: str
+    author_name: str
+    author_email: str
+    authored_at: datetime
+    committer_name: str
+    committer_email: str
+    committed_at: datetime
+
+    @property
+    def id(self) -> str:
+        """What its global id holds."""
+        return f"{self.project_id}-{self.oid}"
+
+    @property
+    def key(self) -> Key:
+        return self.project_id, self.oid
+
+
+async def of_keys(context: Context, oids: Mapping[int, list[str]]) -> Mapping[Key, IndexedCommit]:
+    """Those of these commits, given by project, of which the index tells: one statement for all."""
+    if len(oids) == 1:
+        ((project_id, some),) = oids.items()
+        rows = await context.tuples(commits.FACTS_IN_ONE, project_id=project_id, oids=some)
+    else:
+        rows = await context.tuples(commits.facts(oids))
+    found = (of_facts(*row) for row in rows)
+    return {(commit.project_id, commit.oid): commit for commit in found if commit is not None}
+
+
+def of_facts(
+    project_id: int,
+    oid: str,
+    title: str,
+    author_name: str,
+    author_email: str,
+    authored_at: datetime,
+    authored_offset: int,
+    committer_name: str,
+    committer_email: str,
+    committed_at: datetime,
+    committed_offset: int,
+) -> IndexedCommit | None:
+    """The commit of a row of FACTS; None where the row may not tell all."""
+    if max(len(author_name), len(author_email), len(committer_name), len(committer_email)) >= LONGEST_TEXT:
+        return None
+    if authored_at.year >= LAST_YEAR or committed_at.year >= LAST_YEAR:
+        return None
+    commit = IndexedCommit()
+    # At once, as an object that is filled one by one costs three times as much.
+    commit.__dict__ = {
+        "project_id": project_id,
+        "oid": oid,
+        "short_oid": oid[:8],
+        "title": title,
+        "author_name": author_name,
+        "author_email": author_email,
+        "authored_at": authored_at.astimezone(_zone(authored_offset)) if authored_offset else authored_at,
+        "committer_name": committer_name,
+        "committer_email": committer_email,
+        "committed_at": committed_at.astimezone(_zone(committed_offset)) if committed_offset else committed_at,
+    }
+    return commit
+
+
+@lru_cache(maxsize=256)
+def _zone(minutes: int) -> timezone:
+    return timezone(timedelta(minutes=minutes))
 
 
 async def write(services: Services, project_id: int, chunk: list[Commit]) -> None:

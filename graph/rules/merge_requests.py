@@ -246,8 +246,11 @@ async def may_cancel(context: Context, merge_request: tables.MergeRequest) -> bo
     return row.state in OPEN and row.merge_when_build_succeeds and await automatic_merging.may_cancel(context, row)
 
 
-async def commit_page(context: Context, merge_request: tables.MergeRequest, window: Window) -> Page:
-    """A page of its commits, newest first, for all merge requests of a level together. Raises BadRequest, Unavailable."""
+async def commit_page(context: Context, merge_request: tables.MergeRequest, window: Window, *, told: bool) -> Page:
+    """A page of its commits, newest first, for all merge requests of a level together; `told` as in `commits.all_by_oid`.
+
+    Raises BadRequest, Unavailable.
+    """
     row = merge_request
     # No further than its end, so that no sum leaves the range of a number of the database.
     skip = min(window.offset, row.commit_count or 0)
@@ -265,7 +268,7 @@ async def commit_page(context: Context, merge_request: tables.MergeRequest, wind
 
     oids = await context.loader(("commits of merge requests", skip, window.size), fetch).get(row.id) or []
     return Page(
-        nodes=await commits.all_by_oid(context, row.project_id, oids[: window.size]),
+        nodes=await commits.all_by_oid(context, row.project_id, oids[: window.size], told=told),
         has_next=len(oids) > window.size,
         has_previous=skip > 0,
         cursor=lambda commit: cursor_of(_MARK, commit.oid),

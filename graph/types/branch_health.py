@@ -7,20 +7,19 @@ import strawberry
 
 from graph.connections import Connection, UncountedConnection, Window
 from graph.context import Info
-from graph.rules import branch_health, commits
+from graph.rules import branch_health
 from graph.rules.branch_health import Health
+from graph.rules.building import Key
 from graph.rules.policy import Action, require
+from graph.selecting import Shape, asks_only
 from graph.types.builds import Build
 from graph.types.commits import Commit
 from graph.types.rollups import RollupState
+from graph.types.shown_commits import commit_of, is_told
 
 
 def _health(health: Any) -> Health:
     return health  # type: ignore[no-any-return]
-
-
-async def _commit(health: Health, info: Info, oid: str | None) -> Any:
-    return await commits.by_oid(info.context, (health.project_id, oid)) if oid is not None else None
 
 
 @strawberry.type(
@@ -44,7 +43,7 @@ class BranchHealth:
 
     @strawberry.field(description="The newest green commit; null without one, or when the repository cannot give it.")
     async def last_green(self, info: Info) -> Commit | None:
-        return await _commit(_health(self), info, _health(self).last_good)  # type: ignore[no-any-return]
+        return await commit_of(info, _health(self).project_id, _health(self).last_good)  # type: ignore[no-any-return]
 
     @strawberry.field(
         description="The oldest bad commit after `lastGreen`, or of all where there is no green one. Null when `state` is not `FAILED`, or"
@@ -52,7 +51,7 @@ class BranchHealth:
     )
     async def first_bad(self, info: Info) -> Commit | None:
         first = _health(self).first_bad
-        return await _commit(_health(self), info, first.oid if first is not None else None)  # type: ignore[no-any-return]
+        return await commit_of(info, _health(self).project_id, first.oid if first is not None else None)  # type: ignore[no-any-return]
 
     @strawberry.field(
         description="The commits after `lastGreen` up to and with `firstBad`, newest first, also those that decide nothing: one of them"
@@ -64,7 +63,7 @@ class BranchHealth:
         first: Annotated[int, strawberry.argument(description="How many commits; 20, at most 100.")] = 20,
         after: Annotated[str | None, strawberry.argument(description="Continue after the commit of this cursor.")] = None,
     ) -> UncountedConnection[Commit]:
-        return await branch_health.suspect_page(info.context, _health(self), Window.of(first, after))  # type: ignore[return-value]
+        return await branch_health.suspect_page(info.context, _health(self), Window.of(first, after), told=is_told(info))  # type: ignore[return-value]
 
     @strawberry.field(
         description="The builds by which the newest commit that decides is red, the newest attempt of each: those that failed and were not"
@@ -77,6 +76,14 @@ class BranchHealth:
         after: Annotated[str | None, strawberry.argument(description="Continue after the build of this cursor.")] = None,
     ) -> Connection[Build]:
         return await branch_health.failing_page(info.context, _health(self), Window.of(first, after))  # type: ignore[return-value]
+
+
+UNDATED: Shape = dict.fromkeys(("__typename", "state", "lastGreen", "firstBad", "suspects", "failing"))
+
+
+async def health_of(info: Info, head: Key, names: list[str] | None = None) -> Health:
+    """The health of a head, walked so far as it is asked for. Raises LimitExceeded."""
+    return await branch_health.of_head(info.context, head, names, dated=not asks_only(info, UNDATED))
 
 
 @strawberry.type
@@ -94,4 +101,4 @@ class HealthOfBranch:
     ) -> BranchHealth:
         branch: Any = self
         await require(info.context, Action.READ_CHECKS, branch)
-        return await branch_health.of_head(info.context, (branch.project_id, branch.oid), name)  # type: ignore[return-value]
+        return await health_of(info, (branch.project_id, branch.oid), name)  # type: ignore[return-value]

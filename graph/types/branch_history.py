@@ -10,6 +10,7 @@ from graph.rules import branch_history
 from graph.rules.branch_history import Wanted
 from graph.types.commits import Commit
 from graph.types.inputs import DateTimeRange
+from graph.types.shown_commits import is_told
 
 
 @strawberry.type
@@ -45,4 +46,4 @@ class HistoryOfBranch:
         branch: Any = self
         span = range or DateTimeRange()
         wanted = Wanted(first_parent, (path or "").strip("/"), span.since, span.until)
-        return await branch_history.page(info.context, branch, wanted, Window.of(first, after))  # type: ignore[return-value]
+        return await branch_history.page(info.context, branch, wanted, Window.of(first, after), told=is_told(info))  # type: ignore[return-value]

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.rules import branch_timeline, commits
+from graph.rules import branch_timeline
 from graph.rules.policy import Action, require
 from graph.types.commits import Commit
 from graph.types.inputs import DateTimeRange
 from graph.types.rollups import RollupState
+from graph.types.shown_commits import commit_of
 
 
 @strawberry.type(description="A time in which a branch came to one thing, as far as it lies in the range that was asked for.")
@@ -30,7 +31,7 @@ class BranchStateSegment:
     )
     async def commit(self, info: Info) -> Commit | None:
         segment: Any = self
-        return await commits.by_oid(info.context, (segment.project_id, segment.oid))  # type: ignore[return-value]
+        return await commit_of(info, segment.project_id, segment.oid)  # type: ignore[return-value]
 
 
 @strawberry.type

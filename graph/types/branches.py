@@ -8,7 +8,7 @@ from graph.connections import Connection
 from graph.context import Context, Info
 from graph.declare import column, connection_field, window_of
 from graph.mutations import mutation
-from graph.rules import branches, commits, finding, pushing
+from graph.rules import branches, finding, pushing
 from graph.rules.branches import ProjectRef
 from graph.rules.policy import Action, may, require
 from graph.rules.pushing import Move
@@ -17,14 +17,9 @@ from graph.types.branch_history import HistoryOfBranch
 from graph.types.branch_timeline import TimelineOfBranch
 from graph.types.commits import Commit
 from graph.types.inputs import given, value_or
+from graph.types.shown_commits import commit_of
 from storage import tables
 from storage.tables.settings import BranchProtection
-
-
-async def _target(root: Any, info: Info) -> Any:
-    ref: ProjectRef = root
-    context: Context = info.context
-    return await commits.by_oid(context, (ref.project_id, ref.oid))
 
 
 async def _protection(root: Any, info: Info) -> BranchProtection:
@@ -66,7 +61,7 @@ class Branch(HealthOfBranch, TimelineOfBranch, HistoryOfBranch):
 
     @strawberry.field(description="The newest commit; null when the repository cannot give it.")
     async def target(self, info: Info) -> Commit | None:
-        return await _target(self, info)  # type: ignore[no-any-return]
+        return await commit_of(info, _ref(self).project_id, _ref(self).oid)  # type: ignore[no-any-return]
 
 
 @strawberry.type(description="A name for one commit, for good.")
@@ -77,7 +72,7 @@ class Tag:
         description="The commit, found through the tag's own object where it has one; null when the repository cannot give it."
     )
     async def target(self, info: Info) -> Commit | None:
-        return await _target(self, info)  # type: ignore[no-any-return]
+        return await commit_of(info, _ref(self).project_id, _ref(self).oid)  # type: ignore[no-any-return]
 
 
 def _ref(branch: Any) -> ProjectRef:

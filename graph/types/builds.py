@@ -9,13 +9,14 @@ from sqlmodel import col
 from graph.connections import Connection, Order, Window
 from graph.context import Info
 from graph.declare import Node, column, entity, to_many, to_one
-from graph.rules import artifacts, builds, commits
+from graph.rules import artifacts, builds
 from graph.rules.policy import Action, may, require
 from graph.scalars import GitOid
 from graph.types.artifacts import BuildArtifact
 from graph.types.commit_statuses import BuildStatus
 from graph.types.inputs import DateTimeRange
 from graph.types.runners import Runner
+from graph.types.shown_commits import commit_of
 from graph.types.traces import BuildTraces
 from graph.types.users import User
 from storage import tables
@@ -110,7 +111,7 @@ class Build(BuildArtifact, BuildTraces, Node):
 
     @strawberry.field(description="The commit; null when the repository cannot give it.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
-        return await commits.by_oid(info.context, (_row(self).project_id, _row(self).sha))  # type: ignore[return-value]
+        return await commit_of(info, _row(self).project_id, _row(self).sha)  # type: ignore[return-value]
 
     @strawberry.field(description="The absolute address of its artifact in v3; null without one.")
     async def download_url(self, info: Info) -> str | None:

@@ -16,6 +16,7 @@ from graph.rules import commits, finding, naming
 from graph.rules.policy import Action, require
 from graph.transaction import session_for
 from graph.types.inputs import given, value_or
+from graph.types.shown_commits import commit_of
 from graph.types.users import User
 from storage import tables
 
@@ -49,7 +50,7 @@ class CommitComment(Node):
     @strawberry.field(description="The commit; null when the repository cannot give it.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
         row: Any = self
-        return await commits.by_oid(info.context, (row.project_id, row.sha))  # type: ignore[return-value]
+        return await commit_of(info, row.project_id, row.sha)  # type: ignore[return-value]
 
     @strawberry.field(description="The path of the comments on the commit in v3.")
     def rest_path(self) -> str:

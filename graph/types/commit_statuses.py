@@ -14,6 +14,7 @@ from graph.rules import commit_statuses, commits, finding
 from graph.rules.commits import ProjectCommit
 from graph.rules.policy import Action, require
 from graph.types.inputs import given, sent, value_or
+from graph.types.shown_commits import commit_of
 from graph.types.users import User
 from storage import tables
 from storage.tables import CheckStatus
@@ -66,7 +67,7 @@ class CommitStatus(Node):
     @strawberry.field(description="The commit; null when the repository cannot give it.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
         row: Any = self
-        return await commits.by_oid(info.context, (row.project_id, row.sha))  # type: ignore[return-value]
+        return await commit_of(info, row.project_id, row.sha)  # type: ignore[return-value]
 
     @strawberry.field(description="The path of the statuses of the commit in v3.")
     def rest_path(self) -> str:

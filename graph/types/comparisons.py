@@ -6,11 +6,11 @@ import strawberry
 
 from graph.connections import UncountedConnection, Window
 from graph.context import Info
-from graph.rules import commits as commit_rules
 from graph.rules import comparing
 from graph.rules.policy import Action, require
 from graph.types.commits import Commit, DiffEntry
 from graph.types.diff_stats import DiffStat
+from graph.types.shown_commits import commit_of
 
 NAME = "a branch, a tag, a full id, or the unique start of an id of at least 7 digits. No revision syntax."
 
@@ -29,7 +29,7 @@ class Comparison:
     async def merge_base(self, info: Info) -> Commit | None:
         found = _of(self)
         oid = await comparing.merge_base(info.context, found)
-        return await commit_rules.by_oid(info.context, (found.project_id, oid)) if oid else None  # type: ignore[return-value]
+        return await commit_of(info, found.project_id, oid)  # type: ignore[return-value]
 
     @strawberry.field(
         description="The commits that `to` has and `from` has not, newest first. A page after a cursor continues the list that the cursor"

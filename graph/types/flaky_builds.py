@@ -7,9 +7,10 @@ import strawberry
 
 from graph.connections import Window
 from graph.context import Info
-from graph.rules import commits, flaky_builds
+from graph.rules import flaky_builds
 from graph.rules.policy import Action, require
 from graph.types.commits import Commit
+from graph.types.shown_commits import commit_of
 
 
 @strawberry.type(
@@ -31,7 +32,7 @@ class FlakyBuild:
     @strawberry.field(description="The commit on which it last flipped; null when the repository cannot give it.")
     async def last_commit(self, info: Info) -> Commit | None:
         row: Any = self
-        return await commits.by_oid(info.context, (row.project_id, row.sha))  # type: ignore[return-value]
+        return await commit_of(info, row.project_id, row.sha)  # type: ignore[return-value]
 
 
 @strawberry.type(description="The first of a project's flaky jobs.")

@@ -7,14 +7,15 @@ import strawberry
 
 from graph.context import Info
 from graph.errors import NotFound
-from graph.rules import branch_health, commits, following, rollups
+from graph.rules import following, rollups
 from graph.rules.branches import ProjectRef
-from graph.types.branch_health import BranchHealth
+from graph.types.branch_health import BranchHealth, health_of
 from graph.types.branches import Branch
 from graph.types.commits import Commit
 from graph.types.live import AFTER_SEQ, LiveEvent, change_of
 from graph.types.projects import Project
 from graph.types.rollups import RollupState
+from graph.types.shown_commits import commit_of
 from storage import tables
 from storage.tables import ChangeKind
 
@@ -52,12 +53,12 @@ class BranchEvent(LiveEvent):
     @strawberry.field(description="Its newest commit now; null when the repository cannot give it.")
     async def target(self, info: Info) -> Commit | None:
         ref = await _branch(self, info)
-        return await commits.by_oid(info.context, (ref.project_id, ref.oid))  # type: ignore[return-value]
+        return await commit_of(info, ref.project_id, ref.oid)  # type: ignore[return-value]
 
     @strawberry.field(description="Its health now: whether it is good, since when, and which commits may have broken it.")
     async def health(self, info: Info) -> BranchHealth:
         ref = await _branch(self, info)
-        return await branch_health.of_head(info.context, (ref.project_id, ref.oid), None)  # type: ignore[return-value]
+        return await health_of(info, (ref.project_id, ref.oid))  # type: ignore[return-value]
 
 
 @strawberry.type

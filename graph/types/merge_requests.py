@@ -8,9 +8,9 @@ import strawberry
 from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order, OrderDirection, Page, UncountedConnection, Window
-from graph.context import Context, Info
+from graph.context import Info
 from graph.declare import Node, column, connection_field, entity, names_of, narrowed, order_of, to_many, to_one, window_of
-from graph.rules import commits, finding, groups, merge_requests, proposing
+from graph.rules import finding, groups, merge_requests, proposing
 from graph.rules.merge_requests import Blocker
 from graph.rules.policy import Action, may, require, seen_projects
 from graph.rules.states import in_progress
@@ -22,6 +22,7 @@ from graph.types.labels import Label
 from graph.types.lead_times import MergeRequestLeadTime
 from graph.types.notes import MergeRequestNotes
 from graph.types.rollups import RollupState
+from graph.types.shown_commits import commit_of, is_told
 from graph.types.users import User
 from storage import tables
 from storage.tables import issues as issue_statements
@@ -125,10 +126,6 @@ def _row(merge_request: Any) -> tables.MergeRequest:
     return merge_request  # type: ignore[no-any-return]
 
 
-async def _commit(context: Context, row: tables.MergeRequest, oid: str | None) -> Any:
-    return None if oid is None else await commits.by_oid(context, (row.project_id, oid))
-
-
 @entity(
     tables.MergeRequest,
     description="A proposal to bring the commits of one branch into another.",
@@ -186,11 +183,11 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
 
     @strawberry.field(description="The newest commit of the source branch, as last seen; null without one or when it cannot be read.")
     async def head_commit(self, info: Info) -> Commit | None:
-        return await _commit(info.context, _row(self), _row(self).head_oid)  # type: ignore[no-any-return]
+        return await commit_of(info, _row(self).project_id, _row(self).head_oid)  # type: ignore[no-any-return]
 
     @strawberry.field(description="The commit that merged it; null when it is not merged, when none is known, or when it cannot be read.")
     async def merge_commit(self, info: Info) -> Commit | None:
-        return await _commit(info.context, _row(self), _row(self).merge_commit_oid)  # type: ignore[no-any-return]
+        return await commit_of(info, _row(self).project_id, _row(self).merge_commit_oid)  # type: ignore[no-any-return]
 
     @strawberry.field(description="How much it changes; null where that is not known, as without one of the branches.")
     def diff_stat(self) -> DiffStat | None:
@@ -207,7 +204,9 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
         after: Annotated[str | None, strawberry.argument(description="Continue after the commit of this cursor.")] = None,
         offset: Annotated[int | None, strawberry.argument(description="Commits to skip, beside `first`: the page numbers of v3.")] = None,
     ) -> UncountedConnection[Commit] | None:
-        return await merge_requests.commit_page(info.context, _row(self), Window.of(first, after, offset=offset))  # type: ignore[return-value]
+        return await merge_requests.commit_page(  # type: ignore[return-value]
+            info.context, _row(self), Window.of(first, after, offset=offset), told=is_told(info)
+        )
 
     @strawberry.field(
         description="What it changes since it left the target branch, file by file, whole up to 5 MB. Null, with an error, when the"

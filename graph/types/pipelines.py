@@ -10,13 +10,14 @@ from sqlmodel import col
 from graph.connections import Connection, Order
 from graph.context import Info
 from graph.declare import Node, column, entity, to_many, to_one
-from graph.rules import commits, finding
+from graph.rules import finding
 from graph.rules.ci import viewing
 from graph.rules.ci.viewing import Stage as StageRow
 from graph.rules.policy import Action, require
 from graph.scalars import GitOid
 from graph.types.builds import Build
 from graph.types.rollups import RollupState
+from graph.types.shown_commits import commit_of
 from graph.types.users import User
 from storage import tables
 from storage.tables import RunWhen
@@ -81,7 +82,7 @@ class Pipeline(Node):
     @strawberry.field(description="The commit; null when the repository cannot give it.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
         row: Any = self
-        return await commits.by_oid(info.context, (row.project_id, row.sha))  # type: ignore[return-value]
+        return await commit_of(info, row.project_id, row.sha)  # type: ignore[return-value]
 
     @strawberry.field(description="What its builds come to; `FAILED` with an error, `NONE` where nothing is built.")
     async def status(self, info: Info) -> RollupState:  # type: ignore[valid-type]

@@ -7,7 +7,21 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Delete, Index, Select, SmallInteger, UniqueConstraint, and_, delete, or_, select
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Delete,
+    Index,
+    Integer,
+    Select,
+    SmallInteger,
+    UniqueConstraint,
+    and_,
+    bindparam,
+    delete,
+    or_,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
@@ -46,6 +60,40 @@ class Commit(Row, table=True):
 def of_commits(table: Any, commits: Commits) -> ColumnElement[bool]:
     """The condition that a row's `project_id` and `sha` name one of these commits."""
     return or_(*(and_(col(table.project_id) == project_id, col(table.sha).in_(shas)) for project_id, shas in commits.items()))
+
+
+FACTS = (
+    Commit.project_id,
+    Commit.oid,
+    Commit.title,
+    Commit.author_name,
+    Commit.author_email,
+    Commit.authored_at,
+    Commit.authored_offset,
+    Commit.committer_name,
+    Commit.committer_email,
+    Commit.committed_at,
+    Commit.committed_offset,
+)
+"""The columns that tell of a commit what a list shows."""
+
+
+def _facts_in_one() -> Select[Any]:
+    project_id: Any = bindparam("project_id", type_=Integer)
+    oids: Any = bindparam("oids", expanding=True)
+    found: Select[Any] = select(*map(col, FACTS)).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
+    return found
+
+
+FACTS_IN_ONE = _facts_in_one()
+"""FACTS of those of the commits `oids` that the index of the project `project_id` has. Made once, as most that is asked is of one."""
+
+
+def facts(commits: Commits) -> Select[Any]:
+    """FACTS of those of these commits that the index has."""
+    named = (and_(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids)) for project_id, oids in commits.items())
+    found: Select[Any] = select(*map(col, FACTS)).where(or_(*named))
+    return found
 
 
 def known(project_id: int, oids: Collection[str]) -> Select[str]:

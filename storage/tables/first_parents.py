@@ -2,14 +2,16 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import CTE, Select, and_, literal, or_, select, tuple_
+from sqlalchemy import CTE, Integer, Select, and_, bindparam, case, literal, null, or_, select, tuple_, type_coerce
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
-from storage.tables.commits import Commit
-from storage.tables.rolled import states
+from storage.database import Timestamp
+from storage.tables import rolled as states
+from storage.tables.commits import FACTS, Commit
 
 Starts = Collection[tuple[int, str]]
 """Commits that walks begin with, as (project, full id)."""
@@ -19,11 +21,9 @@ def _walk(starts: Starts, length: int) -> CTE:
     """Rows `start` (a number of each walk), `place` from 0 on, `project_id`, `oid`, `first_parent`, `committed_at`."""
     row, parent = Commit, aliased(Commit)
     columns = ("project_id", "oid", "first_parent", "committed_at")
-    # What the pairs imply, said of each column too, so that SQLite takes it as the range of an index.
-    implied = (col(row.project_id).in_({project_id for project_id, _ in starts}), col(row.oid).in_({oid for _, oid in starts}))
     walk = (
         select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns))
-        .where(*implied, tuple_(col(row.project_id), col(row.oid)).in_(list(starts)))
+        .where(*_named({project_id for project_id, _ in starts}, {oid for _, oid in starts}, list(starts)))
         .cte("walk", recursive=True)
     )
     following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)
@@ -31,16 +31,68 @@ def _walk(starts: Starts, length: int) -> CTE:
     return walk.union_all(further.join(parent, following).where(walk.c.place < length - 1))
 
 
-def rolled(starts: Starts, length: int, names: Sequence[str] | None) -> Select[Any]:
-    """(walk, place, project, commit, its first parent, the word of its `RollupState` or None without checks, when the last check ended)
-    of at most `length` commits of each walk, from its start on. With `names` no other check counts."""
-    walk = _walk(starts, length)
-    checks = states(walk, ("start", "place"), names).subquery()
-    found: Select[Any] = select(
-        walk.c.start, walk.c.place, walk.c.project_id, walk.c.oid, walk.c.first_parent, checks.c.state, checks.c.ended_at
+def _named(project_ids: Any, oids: Any, starts: Any) -> tuple[Any, ...]:
+    """The conditions that a commit is one of `starts`. What the pairs imply is said of each column too, so that SQLite takes it as the
+    range of an index."""
+    row = Commit
+    return col(row.project_id).in_(project_ids), col(row.oid).in_(oids), tuple_(col(row.project_id), col(row.oid)).in_(starts)
+
+
+def rolled(starts: Starts, most: int, names: Sequence[str] | None, *, dated: bool) -> tuple[Select[Any], dict[str, Any]]:
+    """(walk, project, commit, the word of its `RollupState`, when its last check ended, its title and what follows in FACTS) for each
+    commit of the walks, which end with the newest good commit, or after `most` commits. With `names` no other check counts.
+
+    `dated`: they go on until there was a bad one too, and each that is good or bad has the moment; else there are none. What comes after
+    the newest good one has no facts.
+
+    The statement, and the values of its parameters: it is made once, since making it costs more than a short walk.
+    """
+    values: dict[str, Any] = {"starts": list(starts), "names": names, "most": most}
+    values |= {"project_ids": list({project_id for project_id, _ in starts}), "oids": list({oid for _, oid in starts})}
+    if names is None:
+        del values["names"]
+    return _rolled(dated, names is not None), values
+
+
+@cache
+def _rolled(dated: bool, named: bool) -> Select[Any]:
+    names: Any = bindparam("names", expanding=True) if named else None
+    row, parent = Commit, aliased(Commit)
+    columns = ("id", "project_id", "oid", "first_parent")
+    # Whether there was a good and a bad one before. The state is asked once for each commit, so a commit's own is the next one's to add.
+    flags = (literal(0).label("good"), literal(0).label("bad"))
+    state = states.state(col(row.project_id), col(row.oid), row, names=names).label("state")
+    walk = (
+        select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns), *flags, state)
+        .where(*_named(*(bindparam(name, expanding=True) for name in ("project_ids", "oids", "starts"))))
+        .cte("walk", recursive=True)
     )
-    same = and_(checks.c.start == walk.c.start, checks.c.place == walk.c.place)
-    return found.outerjoin(checks, same).order_by(walk.c.start, walk.c.place)
+    following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)
+    good = case((walk.c.state == "success", 1), else_=walk.c.good)
+    bad = case((walk.c.state == "failed", 1), else_=walk.c.bad)
+    further = select(
+        walk.c.start,
+        walk.c.place + 1,
+        *(col(getattr(parent, name)) for name in columns),
+        good,
+        bad,
+        states.state(col(parent.project_id), col(parent.oid), parent, names=names),
+    )
+    untold = or_(good == 0, bad == 0) if dated else good == 0
+    walk = walk.union_all(further.join(parent, following).where(walk.c.place < bindparam("most", type_=Integer) - 1, untold))
+    ended: Any = null()
+    if dated:
+        ended = case((walk.c.state.in_(("success", "failed")), states.ended(walk.c.project_id, walk.c.oid, walk, names=names)))
+    facts = aliased(Commit)
+    found: Select[Any] = select(
+        walk.c.start,
+        walk.c.project_id,
+        walk.c.oid,
+        walk.c.state,
+        type_coerce(ended, Timestamp),
+        *(getattr(facts, each.key) for each in FACTS[2:]),
+    )
+    return found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.place)
 
 
 def committed(starts: Starts, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:

@@ -19,23 +19,17 @@ from storage.tables.commits import Commits, of_commits
 WORD = words(CheckStatus)
 
 
-def state(project_id: Any, oid: Any, outer: Any, *, moment: Any = None) -> ScalarSelect[Any]:
-    """The word of `RollupState` for the commit that columns of the enclosing statement's `outer` name: now, or at a moment of it."""
-    newest = _newest(project_id, oid, (), outer, moment, None)
+def state(project_id: Any, oid: Any, outer: Any, *, moment: Any = None, names: Sequence[str] | None = None) -> ScalarSelect[Any]:
+    """The word of `RollupState` for the commit that columns of the enclosing statement's `outer` name: now, or at a moment of it. With
+    `names` no other check counts."""
+    newest = _newest(project_id, oid, (), outer, moment, names)
     return select(_state(newest)).select_from(newest).correlate(outer).scalar_subquery()
 
 
-def states(commits: Any, keys: Sequence[str], names: Sequence[str] | None = None) -> Select[Any]:
-    """(those columns of `commits`, the word of `RollupState`, when the last check ended) for each of `commits` that has checks.
-
-    `commits` has `project_id` and `oid` too, each pair once. With `names` no other check counts.
-    """
-    columns = [commits.c[key] for key in keys]
-    newest = _newest(commits.c.project_id, commits.c.oid, columns, None, None, names)
-    grouped = [newest.c[key] for key in keys]
-    ended = func.max(newest.c.finished_at).label("ended_at")
-    statement: Select[Any] = select(*grouped, _state(newest).label("state"), ended).group_by(*grouped)
-    return statement
+def ended(project_id: Any, oid: Any, outer: Any, *, names: Sequence[str] | None = None) -> ScalarSelect[Any]:
+    """When the last of those checks ended that count; as `state`."""
+    newest = _newest(project_id, oid, (), outer, None, names)
+    return select(func.max(newest.c.finished_at)).select_from(newest).correlate(outer).scalar_subquery()
 
 
 def runs_of_builds(commits: Commits) -> Select[Any]:

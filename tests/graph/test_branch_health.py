@@ -8,7 +8,7 @@ import pytest
 
 from graph.context import Context, Services
 from graph.rules import branch_health
-from graph.rules.branch_health import MOST, STEPS, Health
+from graph.rules.branch_health import MOST, Health
 from graph.rules.rollups import RollupState
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
@@ -50,8 +50,7 @@ def look(services: Services, project: tables.Project) -> Look:
     async def look(oid: str, *names: str) -> Health:
         async with services.database.reading() as session:
             context = Context(services, session, None, "test")
-            (found,) = (await branch_health.healths(context, [(project.id, oid)], names or None)).values()
-            await branch_health.dated(context, [found])
+            (found,) = (await branch_health.healths(context, [(project.id, oid)], names or None, dated=True)).values()
         return found
 
     return look
@@ -185,7 +184,7 @@ class TestState:
 class TestLongHistories:
     async def test_are_walked_to_a_bound(self, make: Make, project: tables.Project, context: Context, statements: Statements) -> None:
         line = await make.line(project, MOST + 10)
-        good = await make.line(project, STEPS[1] - 5)
+        good = await make.line(project, 200)
         await make.save(
             *(
                 tables.CommitStatus(project_id=project.id, sha=oid, status=status, created_at=MOMENT, finished_at=after(number))
@@ -193,16 +192,15 @@ class TestLongHistories:
                 for number, oid in enumerate(oids)
             )
         )
-        with statements.at_most(3):
-            found = await branch_health.healths(context, [(project.id, line[-1]), (project.id, good[-1])])
+        with statements.at_most(1):
+            found = await branch_health.healths(context, [(project.id, line[-1]), (project.id, good[-1])], dated=True)
         bad, fine = found.values()
         assert (bad.state, bad.last_good, len(bad.suspects)) == (RollupState.FAILED, None, 1)
         assert bad.first_bad is not None
         assert (bad.first_bad.oid, bad.since) == (line[10], after(10))
-        assert (fine.state, len(fine.walked)) == (RollupState.SUCCESS, STEPS[0])
-        with statements.at_most(1):
-            await branch_health.dated(context, found.values())
-        assert fine.since == after(0)
+        assert (fine.state, fine.since, len(fine.walked)) == (RollupState.SUCCESS, after(0), 200)
+        (fine,) = (await branch_health.healths(context, [(project.id, good[-1])])).values()
+        assert (fine.state, len(fine.walked)) == (RollupState.SUCCESS, 1)
 
 
 class TestThroughTheGraph:
