@@ -43,7 +43,7 @@ def asks_only(info: Info, shape: Shape) -> bool:
     known = kept.get("asks_only")
     if known is None or known[0] is not shape:
         known = kept["asks_only"] = (shape, _is_only(nodes[0].selection_set, shape, raw.fragments))
-    return known[1]  # type: ignore[no-any-return]
+    return bool(known[1])
 
 
 def _is_only(selections: SelectionSetNode | None, shape: Shape | None, fragments: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Dialect, Float, Select
+from sqlalchemy import Column, Dialect, Float, Select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
@@ -27,9 +27,10 @@ Build = Callable[[type, dict[str, Any]], Any]
 
 @dataclass(slots=True)
 class Shape:
-    """What the driver's rows hold: for each part of the selection its table (None: a value), the table's columns, and its places."""
+    """What the driver's rows hold: for each part of the selection its table (None: a value), the table's columns, and its places: the
+    first, the one behind the last, and that of the identity, which is null where an outer join found no row."""
 
-    parts: list[tuple[type | None, list[str], int, int]]
+    parts: list[tuple[type | None, list[str], int, int, int]]
     processors: list[tuple[int, Callable[[Any], Any]]]
 
     def rows(self, found: Sequence[Values], build: Build) -> list[tuple[Any, ...]]:
@@ -42,8 +43,12 @@ class Shape:
             rows.append(
                 tuple(
                     [
-                        values[start] if table is None else build(table, dict(zip(keys, values[start:end], strict=True)))
-                        for table, keys, start, end in self.parts
+                        values[start]
+                        if table is None
+                        else None
+                        if values[identity] is None
+                        else build(table, dict(zip(keys, values[start:end], strict=True)))
+                        for table, keys, start, end, identity in self.parts
                     ]
                 )
             )
@@ -165,19 +170,21 @@ class Plans:
     def _shape(self, statement: Select[Any], compiled: Any) -> Shape | None:
         entries = compiled._result_columns
         processors = [self._processor(entry.type) for entry in entries]
-        parts: list[tuple[type | None, list[str], int, int]] = []
+        parts: list[tuple[type | None, list[str], int, int, int]] = []
         place = 0
         for description in statement.column_descriptions:
             mapper = inspect(description["expr"], raiseerr=False)
             if not isinstance(mapper, Mapper):
-                parts.append((None, [], place, place + 1))
+                parts.append((None, [], place, place + 1, place))
                 place += 1
                 continue
             end = place + len(mapper.columns)
-            columns = [entry.objects[0] for entry in entries[place:end]]
+            # A name that stands twice is selected under another; the column is still told.
+            columns: list[Any] = [next((each for each in entry.objects if isinstance(each, Column)), None) for entry in entries[place:end]]
             if set(columns) != set(mapper.columns):
                 return None
-            parts.append((mapper.class_, [mapper.get_property_by_column(column).key for column in columns], place, end))
+            identity = place + columns.index(mapper.primary_key[0])
+            parts.append((mapper.class_, [mapper.get_property_by_column(column).key for column in columns], place, end, identity))
             place = end
         read = [(number, processor) for number, processor in enumerate(processors) if processor is not None]
         return Shape(parts, read) if place == len(entries) else None

@@ -8,7 +8,7 @@ from graph.context import Context
 from graph.loading import Loader
 from graph.rules import branch_looks
 from storage import tables
-from storage.tables import CheckStatus, builds, commit_statuses
+from storage.tables import CheckStatus, checks
 
 Key = tuple[int, str]
 """A project's id and the full id of a commit in it."""
@@ -30,15 +30,15 @@ class ChecksState(StrEnum):
 async def newest_checks(context: Context, commits: Iterable[Key]) -> dict[Key, list[Check]]:
     """The newest attempt of each build and the newest commit status, of each name and ref of each commit, oldest first.
 
-    Two statements, whatever the number of commits; a commit without checks is left out.
+    One statement, whatever the number of commits; a commit without checks is left out.
     """
-    shas: dict[int, set[str]] = {}
-    for project_id, sha in commits:
-        shas.setdefault(project_id, set()).add(sha)
+    wanted = list(commits)
     found: dict[Key, list[Check]] = {}
-    if shas:
-        built: list[Check] = [*await context.all(builds.newest(shas))]
-        said: list[Check] = [*await context.all(commit_statuses.newest(shas))]
+    if wanted:
+        statement, values = checks.newest(wanted)
+        rows = [tuple(row) for row in await context.tuples(statement, **values)]
+        built = sorted((build for build, _ in rows if build is not None), key=lambda build: (build.created_at, build.id))
+        said = sorted((status for _, status in rows if status is not None), key=lambda status: status.id)
         for check in merge(built, said, key=lambda check: check.created_at):
             found.setdefault((check.project_id, check.sha), []).append(check)
     return found
@@ -74,25 +74,25 @@ def _loader(context: Context) -> Loader[Key, list[Check]]:
     return context.loader("newest checks", fetch)
 
 
-def state_of(checks: Sequence[Check]) -> ChecksState:
+def state_of(newest: Sequence[Check]) -> ChecksState:
     """The `status` of a commit in v3, by its rule over the newest checks (wire facts of a commit's CI record)."""
-    statuses = {check.status for check in checks if not _forgiven(check)}
-    if not checks:
+    statuses = {check.status for check in newest if not _forgiven(check)}
+    if not newest:
         return ChecksState.NOT_FOUND
     if statuses <= {CheckStatus.SUCCESS}:
         return ChecksState.SUCCESS
-    if {check.status for check in checks} == {CheckStatus.PENDING}:
+    if {check.status for check in newest} == {CheckStatus.PENDING}:
         return ChecksState.PENDING
     if statuses & {CheckStatus.PENDING, CheckStatus.RUNNING}:
         return ChecksState.RUNNING
-    if {check.status for check in checks} == {CheckStatus.CANCELED}:
+    if {check.status for check in newest} == {CheckStatus.CANCELED}:
         return ChecksState.CANCELED
     return ChecksState.FAILED
 
 
-def failure_allowed(checks: Sequence[Check]) -> bool:
+def failure_allowed(newest: Sequence[Check]) -> bool:
     """Whether one of the newest checks failed and was allowed to."""
-    return any(_forgiven(check) for check in checks)
+    return any(_forgiven(check) for check in newest)
 
 
 def _forgiven(check: Check) -> bool:

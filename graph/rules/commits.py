@@ -88,7 +88,8 @@ async def by_oid(context: Context, key: Key) -> ProjectCommit | None:
 async def told(context: Context, key: Key) -> ProjectCommit | IndexedCommit | None:
     """As `by_oid`, of a commit of which nothing is asked but what the index tells: one statement for all of a level, and nothing of git
     but for what the index does not have. Raises Unavailable."""
-    return _found(await _index(context).get(key))
+    found: Any = await _index(context).get(key)
+    return _found(found)
 
 
 def tell(context: Context, project_id: int, oid: str, *facts: Any) -> None:
@@ -104,7 +105,7 @@ async def all_by_oid(context: Context, project_id: int, oids: Sequence[str], *, 
     Raises Unavailable, also where one is missing.
     """
     loader: Loader[Key, Any] = _index(context) if told else _loader(context)
-    found = [_found(commit) for commit in await asyncio.gather(*(loader.get((project_id, oid)) for oid in oids))]
+    found: list[Any] = [_found(commit) for commit in await asyncio.gather(*(loader.get((project_id, oid)) for oid in oids))]
     if None in found:
         raise Unavailable("The repository cannot be read right now.")
     return [commit for commit in found if commit is not None]
@@ -293,7 +294,7 @@ def _index(context: Context) -> Loader[Key, ProjectCommit | IndexedCommit | Oper
     """Commits by key, as `_loader`, of which `told` tells."""
 
     async def fetch(keys: list[Key]) -> Mapping[Key, ProjectCommit | IndexedCommit | OperationError]:
-        found: dict[Key, Any] = dict(await indexed_commits.of_keys(context, _by_project(keys)))
+        found: dict[Key, Any] = dict(await indexed_commits.of_keys(context, keys))
         if missing := [key for key in keys if key not in found]:
             found |= {key: commit for key, commit in (await _loader(context).get_many(missing)).items() if commit is not None}
         return found

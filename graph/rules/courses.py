@@ -13,8 +13,9 @@ from typing import Any
 
 from graph.context import Context
 from graph.rules.building import Key
+from graph.rules.finding import LARGEST_ID
 from graph.rules.rollups import RollupState, roll_up, state_of
-from storage.tables import CheckStatus, rolled
+from storage.tables import CheckStatus, checks
 from storage.tables.commit_statuses import FINISHED
 
 
@@ -46,7 +47,7 @@ class Run:
 
 
 async def runs_of(context: Context, commit: Key) -> Sequence[Run]:
-    """All that was ever run or said of a commit: two statements for all commits of a level."""
+    """All that was ever run or said of a commit: one statement for all commits of a level."""
 
     async def fetch(commits: list[Key]) -> Mapping[Key, Sequence[Run]]:
         return await all_runs(context, commits)
@@ -54,15 +55,13 @@ async def runs_of(context: Context, commit: Key) -> Sequence[Run]:
     return await context.loader("runs of commits", fetch).get(commit) or ()
 
 
-async def all_runs(context: Context, commits: Collection[Key], most: int | None = None) -> dict[Key, list[Run]]:
-    """The same of all of these: two statements, or none for no commits. At most `most` of either kind are read, of whichever commits."""
-    shas: dict[int, set[str]] = {}
-    for project_id, sha in commits:
-        shas.setdefault(project_id, set()).add(sha)
+async def all_runs(context: Context, commits: Collection[Key], most: int = LARGEST_ID) -> dict[Key, list[Run]]:
+    """The same of all of these: one statement, or none for no commits. At most `most` are read, of whichever commits."""
     found: dict[Key, list[Run]] = {}
-    for kind, statement in enumerate((rolled.runs_of_builds, rolled.runs_of_statuses) if shas else ()):
-        for project_id, sha, *columns in await context.tuples(statement(shas).limit(most)):
-            found.setdefault((project_id, sha), []).append(Run(*(*columns, kind)))
+    if commits:
+        statement, values = checks.runs(commits, most)
+        for project_id, sha, *columns in await context.tuples(statement, **values):
+            found.setdefault((project_id, sha), []).append(Run(*columns))
     return found
 
 

@@ -4,7 +4,7 @@ A commit is read from its row only where the row tells the very same: a text tha
 git's to tell.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
@@ -52,14 +52,10 @@ class IndexedCommit:
         return self.project_id, self.oid
 
 
-async def of_keys(context: Context, oids: Mapping[int, list[str]]) -> Mapping[Key, IndexedCommit]:
-    """Those of these commits, given by project, of which the index tells: one statement for all."""
-    if len(oids) == 1:
-        ((project_id, some),) = oids.items()
-        rows = await context.tuples(commits.FACTS_IN_ONE, project_id=project_id, oids=some)
-    else:
-        rows = await context.tuples(commits.facts(oids))
-    found = (of_facts(*row) for row in rows)
+async def of_keys(context: Context, keys: Collection[Key]) -> Mapping[Key, IndexedCommit]:
+    """Those of these commits of which the index tells: one statement for all."""
+    statement, values = commits.facts(keys)
+    found = (of_facts(*row) for row in await context.tuples(statement, **values))
     return {(commit.project_id, commit.oid): commit for commit in found if commit is not None}
 
 

@@ -249,7 +249,7 @@ async def compare(context: Context, project_id: int, seen: Sequence[tuple[str, s
     async def fetch(keys: list[tuple[int, tuple[str, ...]]]) -> dict[tuple[int, tuple[str, ...]], dict[str | None, str]]:
         found: dict[int, dict[str | None, str]] = {project_id: {} for project_id, _ in keys}
         names = {name for _, some in keys for name in some}
-        for owner, name, oid in await context.tuples(branches.some_and_count(sorted(found), sorted(names))):
+        for owner, name, oid in await context.tuples(branches.SOME_AND_COUNT, project_ids=sorted(found), names=sorted(names)):
             found[owner][name] = oid
         return {key: found[key[0]] for key in keys}
 

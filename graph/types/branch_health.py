@@ -43,7 +43,7 @@ class BranchHealth:
 
     @strawberry.field(description="The newest green commit; null without one, or when the repository cannot give it.")
     async def last_green(self, info: Info) -> Commit | None:
-        return await commit_of(info, _health(self).project_id, _health(self).last_good)  # type: ignore[no-any-return]
+        return await commit_of(info, _health(self).project_id, _health(self).last_good)
 
     @strawberry.field(
         description="The oldest bad commit after `lastGreen`, or of all where there is no green one. Null when `state` is not `FAILED`, or"
@@ -51,7 +51,7 @@ class BranchHealth:
     )
     async def first_bad(self, info: Info) -> Commit | None:
         first = _health(self).first_bad
-        return await commit_of(info, _health(self).project_id, first.oid if first is not None else None)  # type: ignore[no-any-return]
+        return await commit_of(info, _health(self).project_id, first.oid if first is not None else None)
 
     @strawberry.field(
         description="The commits after `lastGreen` up to and with `firstBad`, newest first, also those that decide nothing: one of them"

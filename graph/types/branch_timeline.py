@@ -31,7 +31,7 @@ class BranchStateSegment:
     )
     async def commit(self, info: Info) -> Commit | None:
         segment: Any = self
-        return await commit_of(info, segment.project_id, segment.oid)  # type: ignore[return-value]
+        return await commit_of(info, segment.project_id, segment.oid)
 
 
 @strawberry.type

@@ -61,7 +61,7 @@ class Branch(HealthOfBranch, TimelineOfBranch, HistoryOfBranch):
 
     @strawberry.field(description="The newest commit; null when the repository cannot give it.")
     async def target(self, info: Info) -> Commit | None:
-        return await commit_of(info, _ref(self).project_id, _ref(self).oid)  # type: ignore[no-any-return]
+        return await commit_of(info, _ref(self).project_id, _ref(self).oid)
 
 
 @strawberry.type(description="A name for one commit, for good.")
@@ -72,7 +72,7 @@ class Tag:
         description="The commit, found through the tag's own object where it has one; null when the repository cannot give it."
     )
     async def target(self, info: Info) -> Commit | None:
-        return await commit_of(info, _ref(self).project_id, _ref(self).oid)  # type: ignore[no-any-return]
+        return await commit_of(info, _ref(self).project_id, _ref(self).oid)
 
 
 def _ref(branch: Any) -> ProjectRef:

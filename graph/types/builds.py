@@ -111,7 +111,7 @@ class Build(BuildArtifact, BuildTraces, Node):
 
     @strawberry.field(description="The commit; null when the repository cannot give it.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
-        return await commit_of(info, _row(self).project_id, _row(self).sha)  # type: ignore[return-value]
+        return await commit_of(info, _row(self).project_id, _row(self).sha)
 
     @strawberry.field(description="The absolute address of its artifact in v3; null without one.")
     async def download_url(self, info: Info) -> str | None:

@@ -50,7 +50,7 @@ class CommitComment(Node):
     @strawberry.field(description="The commit; null when the repository cannot give it.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
         row: Any = self
-        return await commit_of(info, row.project_id, row.sha)  # type: ignore[return-value]
+        return await commit_of(info, row.project_id, row.sha)
 
     @strawberry.field(description="The path of the comments on the commit in v3.")
     def rest_path(self) -> str:

@@ -29,7 +29,7 @@ class Comparison:
     async def merge_base(self, info: Info) -> Commit | None:
         found = _of(self)
         oid = await comparing.merge_base(info.context, found)
-        return await commit_of(info, found.project_id, oid)  # type: ignore[return-value]
+        return await commit_of(info, found.project_id, oid)
 
     @strawberry.field(
         description="The commits that `to` has and `from` has not, newest first. A page after a cursor continues the list that the cursor"

@@ -32,7 +32,7 @@ class FlakyBuild:
     @strawberry.field(description="The commit on which it last flipped; null when the repository cannot give it.")
     async def last_commit(self, info: Info) -> Commit | None:
         row: Any = self
-        return await commit_of(info, row.project_id, row.sha)  # type: ignore[return-value]
+        return await commit_of(info, row.project_id, row.sha)
 
 
 @strawberry.type(description="The first of a project's flaky jobs.")

@@ -53,7 +53,7 @@ class BranchEvent(LiveEvent):
     @strawberry.field(description="Its newest commit now; null when the repository cannot give it.")
     async def target(self, info: Info) -> Commit | None:
         ref = await _branch(self, info)
-        return await commit_of(info, ref.project_id, ref.oid)  # type: ignore[return-value]
+        return await commit_of(info, ref.project_id, ref.oid)
 
     @strawberry.field(description="Its health now: whether it is good, since when, and which commits may have broken it.")
     async def health(self, info: Info) -> BranchHealth:

@@ -183,11 +183,11 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
 
     @strawberry.field(description="The newest commit of the source branch, as last seen; null without one or when it cannot be read.")
     async def head_commit(self, info: Info) -> Commit | None:
-        return await commit_of(info, _row(self).project_id, _row(self).head_oid)  # type: ignore[no-any-return]
+        return await commit_of(info, _row(self).project_id, _row(self).head_oid)
 
     @strawberry.field(description="The commit that merged it; null when it is not merged, when none is known, or when it cannot be read.")
     async def merge_commit(self, info: Info) -> Commit | None:
-        return await commit_of(info, _row(self).project_id, _row(self).merge_commit_oid)  # type: ignore[no-any-return]
+        return await commit_of(info, _row(self).project_id, _row(self).merge_commit_oid)
 
     @strawberry.field(description="How much it changes; null where that is not known, as without one of the branches.")
     def diff_stat(self) -> DiffStat | None:

@@ -82,7 +82,7 @@ class Pipeline(Node):
     @strawberry.field(description="The commit; null when the repository cannot give it.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
         row: Any = self
-        return await commit_of(info, row.project_id, row.sha)  # type: ignore[return-value]
+        return await commit_of(info, row.project_id, row.sha)
 
     @strawberry.field(description="What its builds come to; `FAILED` with an error, `NONE` where nothing is built.")
     async def status(self, info: Info) -> RollupState:  # type: ignore[valid-type]

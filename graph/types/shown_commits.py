@@ -1,10 +1,13 @@
 """Commits as fields show them: from the index where it tells all that is asked, else from git."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from graph.context import Info
 from graph.rules import commits
 from graph.selecting import Shape, asks_only
+
+if TYPE_CHECKING:
+    from graph.types.commits import Commit
 
 INDEXED: Shape = dict.fromkeys(
     (
@@ -47,12 +50,12 @@ PAGE: Shape = {
 }
 
 
-async def commit_of(info: Info, project_id: int, oid: str | None) -> Any:
+async def commit_of(info: Info, project_id: int, oid: str | None) -> "Commit | None":
     """The commit of a field, among others of its level; None without one, and where neither has it. Raises Unavailable."""
     if oid is None:
         return None
     read = commits.told if asks_only(info, INDEXED) else commits.by_oid
-    return await read(info.context, (project_id, oid))
+    return await read(info.context, (project_id, oid))  # type: ignore[return-value]
 
 
 def is_told(info: Info) -> bool:

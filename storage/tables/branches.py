@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Delete, Index, Select, String, UniqueConstraint, cast, delete, func, null, select, tuple_, union_all
+from sqlalchemy import Delete, Index, Select, String, UniqueConstraint, bindparam, cast, delete, func, null, select, tuple_, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
@@ -60,12 +60,18 @@ def held(ids: Collection[int]) -> Select[Branch]:
     return statement.with_for_update(skip_locked=True, key_share=True)
 
 
-def some_and_count(project_ids: list[int], names: list[str]) -> CompoundSelect[Any]:
-    """(project, name, oid) of the branches of these names, and for each project that has branches (project, None, their number)."""
-    in_projects = col(Branch.project_id).in_(project_ids)
-    some = select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(in_projects, col(Branch.name).in_(names))
+def _some_and_count() -> Select[Any]:
+    in_projects = col(Branch.project_id).in_(bindparam("project_ids", expanding=True))
+    named = col(Branch.name).in_(bindparam("names", expanding=True))
+    some = select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(in_projects, named)
     counts = select(col(Branch.project_id), null(), cast(func.count(), String(64))).where(in_projects).group_by(col(Branch.project_id))
-    return union_all(some, counts)
+    found: Select[Any] = select(*union_all(some, counts).subquery().c)
+    return found
+
+
+SOME_AND_COUNT = _some_and_count()
+"""(project, name, oid) of the branches of these `names`, and for each project of `project_ids` that has branches (project, None, their
+number). Made once, as every field of a branch asks it."""
 
 
 def move(dialect: str, rows: list[dict[str, Any]]) -> Any:

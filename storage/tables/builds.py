@@ -10,7 +10,6 @@ from sqlmodel import Field, col
 from storage.database import Timestamp, now, words
 from storage.tables.base import Row, long_text, refers
 from storage.tables.commit_statuses import CheckStatus
-from storage.tables.commits import Commits, of_commits
 
 
 class RunWhen(StrEnum):
@@ -95,20 +94,6 @@ def held(build_id: int) -> Select[Build]:
     """The build as it is now; others who hold it wait for this transaction's end, and what hangs on it may be written meanwhile."""
     statement: Select[Build] = select(Build).where(col(Build.id) == build_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
-
-
-def newest_ids(commits: Commits) -> Select[int]:
-    """The id of the newest build of each name and ref of each commit."""
-    return (
-        select(func.max(col(Build.id)))
-        .where(of_commits(Build, commits), is_current())
-        .group_by(col(Build.project_id), col(Build.sha), col(Build.name), col(Build.ref))
-    )
-
-
-def newest(commits: Commits) -> Select[Build]:
-    """The newest build of each name and ref of each commit, those whose present attempt is oldest first."""
-    return select(Build).where(col(Build.id).in_(newest_ids(commits))).order_by(col(Build.created_at), col(Build.id))
 
 
 def attempts(ids: list[int], limit: int) -> Select[Build]:

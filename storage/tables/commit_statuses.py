@@ -62,11 +62,6 @@ def newest_ids(commits: Commits) -> Select[int]:
     )
 
 
-def newest(commits: Commits) -> Select[CommitStatus]:
-    """The newest status of each name and ref of each commit, oldest first."""
-    return select(CommitStatus).where(col(CommitStatus.id).in_(newest_ids(commits))).order_by(col(CommitStatus.id))
-
-
 def newest_of(project_id: int, sha: str, name: str, ref: str | None) -> Select[CommitStatus]:
     """The newest status of one name and ref of a commit, first."""
     row = CommitStatus

@@ -5,6 +5,7 @@ The repository stays the truth; a row here repeats what a commit says for good. 
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -21,6 +22,7 @@ from sqlalchemy import (
     delete,
     or_,
     select,
+    tuple_,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
@@ -30,6 +32,8 @@ from storage.tables.base import Row, long_text, refers
 
 Commits = Mapping[int, Collection[str]]
 """Full ids of commits, by the id of their project. The same commit in a fork is another one."""
+Keys = Collection[tuple[int, str]]
+"""The same as (project, full id)."""
 
 
 class Commit(Row, table=True):
@@ -62,7 +66,7 @@ def of_commits(table: Any, commits: Commits) -> ColumnElement[bool]:
     return or_(*(and_(col(table.project_id) == project_id, col(table.sha).in_(shas)) for project_id, shas in commits.items()))
 
 
-FACTS = (
+FACTS: tuple[Any, ...] = (
     Commit.project_id,
     Commit.oid,
     Commit.title,
@@ -78,21 +82,34 @@ FACTS = (
 """The columns that tell of a commit what a list shows."""
 
 
-def _facts_in_one() -> Select[Any]:
-    project_id: Any = bindparam("project_id", type_=Integer)
-    oids: Any = bindparam("oids", expanding=True)
-    found: Select[Any] = select(*map(col, FACTS)).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
-    return found
+def keys_of(commits: Keys) -> dict[str, Any]:
+    """The values of the parameters of `among`: there is a `project_id` where all are of one project."""
+    project_ids, oids = {project_id for project_id, _ in commits}, list({oid for _, oid in commits})
+    if len(project_ids) == 1:
+        return {"project_id": project_ids.pop(), "oids": oids}
+    return {"project_ids": list(project_ids), "oids": oids, "commits": list(commits)}
 
 
-FACTS_IN_ONE = _facts_in_one()
-"""FACTS of those of the commits `oids` that the index of the project `project_id` has. Made once, as most that is asked is of one."""
+def among(project_id: Any, oid: Any, in_one: bool) -> ColumnElement[bool]:
+    """The condition that these columns name one of the commits whose `keys_of` are the statement's parameters."""
+    those = col(oid).in_(bindparam("oids", expanding=True))
+    if in_one:
+        return and_(col(project_id) == bindparam("project_id", type_=Integer), those)
+    # What the pairs imply is said of each column too, so that SQLite takes it as the range of an index.
+    implied = col(project_id).in_(bindparam("project_ids", expanding=True))
+    return and_(implied, those, tuple_(col(project_id), col(oid)).in_(bindparam("commits", expanding=True)))
 
 
-def facts(commits: Commits) -> Select[Any]:
-    """FACTS of those of these commits that the index has."""
-    named = (and_(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids)) for project_id, oids in commits.items())
-    found: Select[Any] = select(*map(col, FACTS)).where(or_(*named))
+def facts(commits: Keys) -> tuple[Select[Any], dict[str, Any]]:
+    """FACTS of those of these commits that the index has: the statement, which is made once, and the values of its parameters."""
+    values = keys_of(commits)
+    return _facts("project_id" in values), values
+
+
+@cache
+def _facts(in_one: bool) -> Select[Any]:
+    columns: list[Any] = [col(each) for each in FACTS]
+    found: Select[Any] = select(*columns).where(among(Commit.project_id, Commit.oid, in_one))
     return found
 
 

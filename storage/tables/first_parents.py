@@ -1,6 +1,6 @@
 """Walks along the first parents of commits, in the index: what a branch was, one commit before the other, without what was merged in."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -11,19 +11,18 @@ from sqlmodel import col
 
 from storage.database import Timestamp
 from storage.tables import rolled as states
-from storage.tables.commits import FACTS, Commit
-
-Starts = Collection[tuple[int, str]]
-"""Commits that walks begin with, as (project, full id)."""
+from storage.tables.commits import FACTS, Commit, Keys, among, keys_of
 
 
-def _walk(starts: Starts, length: int) -> CTE:
+def _walk(starts: Keys, length: int) -> CTE:
     """Rows `start` (a number of each walk), `place` from 0 on, `project_id`, `oid`, `first_parent`, `committed_at`."""
     row, parent = Commit, aliased(Commit)
     columns = ("project_id", "oid", "first_parent", "committed_at")
+    # What the pairs imply, said of each column too, so that SQLite takes it as the range of an index.
+    implied = (col(row.project_id).in_({project_id for project_id, _ in starts}), col(row.oid).in_({oid for _, oid in starts}))
     walk = (
         select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns))
-        .where(*_named({project_id for project_id, _ in starts}, {oid for _, oid in starts}, list(starts)))
+        .where(*implied, tuple_(col(row.project_id), col(row.oid)).in_(list(starts)))
         .cte("walk", recursive=True)
     )
     following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)
@@ -31,14 +30,7 @@ def _walk(starts: Starts, length: int) -> CTE:
     return walk.union_all(further.join(parent, following).where(walk.c.place < length - 1))
 
 
-def _named(project_ids: Any, oids: Any, starts: Any) -> tuple[Any, ...]:
-    """The conditions that a commit is one of `starts`. What the pairs imply is said of each column too, so that SQLite takes it as the
-    range of an index."""
-    row = Commit
-    return col(row.project_id).in_(project_ids), col(row.oid).in_(oids), tuple_(col(row.project_id), col(row.oid)).in_(starts)
-
-
-def rolled(starts: Starts, most: int, names: Sequence[str] | None, *, dated: bool) -> tuple[Select[Any], dict[str, Any]]:
+def rolled(starts: Keys, most: int, names: Sequence[str] | None, *, dated: bool) -> tuple[Select[Any], dict[str, Any]]:
     """(walk, project, commit, the word of its `RollupState`, when its last check ended, its title and what follows in FACTS) for each
     commit of the walks, which end with the newest good commit, or after `most` commits. With `names` no other check counts.
 
@@ -47,15 +39,13 @@ def rolled(starts: Starts, most: int, names: Sequence[str] | None, *, dated: boo
 
     The statement, and the values of its parameters: it is made once, since making it costs more than a short walk.
     """
-    values: dict[str, Any] = {"starts": list(starts), "names": names, "most": most}
-    values |= {"project_ids": list({project_id for project_id, _ in starts}), "oids": list({oid for _, oid in starts})}
-    if names is None:
-        del values["names"]
-    return _rolled(dated, names is not None), values
+    values = keys_of(starts)
+    statement = _rolled("project_id" in values, dated, names is not None)
+    return statement, {**values, "most": most, **({} if names is None else {"names": names})}
 
 
 @cache
-def _rolled(dated: bool, named: bool) -> Select[Any]:
+def _rolled(in_one: bool, dated: bool, named: bool) -> Select[Any]:
     names: Any = bindparam("names", expanding=True) if named else None
     row, parent = Commit, aliased(Commit)
     columns = ("id", "project_id", "oid", "first_parent")
@@ -64,7 +54,7 @@ def _rolled(dated: bool, named: bool) -> Select[Any]:
     state = states.state(col(row.project_id), col(row.oid), row, names=names).label("state")
     walk = (
         select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns), *flags, state)
-        .where(*_named(*(bindparam(name, expanding=True) for name in ("project_ids", "oids", "starts"))))
+        .where(among(row.project_id, row.oid, in_one))
         .cte("walk", recursive=True)
     )
     following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)
@@ -83,19 +73,13 @@ def _rolled(dated: bool, named: bool) -> Select[Any]:
     ended: Any = null()
     if dated:
         ended = case((walk.c.state.in_(("success", "failed")), states.ended(walk.c.project_id, walk.c.oid, walk, names=names)))
-    facts = aliased(Commit)
-    found: Select[Any] = select(
-        walk.c.start,
-        walk.c.project_id,
-        walk.c.oid,
-        walk.c.state,
-        type_coerce(ended, Timestamp),
-        *(getattr(facts, each.key) for each in FACTS[2:]),
-    )
+    facts: Any = aliased(Commit)
+    told: list[Any] = [walk.c.start, walk.c.project_id, walk.c.oid, walk.c.state, type_coerce(ended, Timestamp)]
+    found: Select[Any] = select(*told, *(getattr(facts, each.key) for each in FACTS[2:])).select_from(walk)
     return found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.place)
 
 
-def committed(starts: Starts, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:
+def committed(starts: Keys, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:
     """(walk, place, project, commit, when committed) of those of at most `length` commits of each walk that were committed in this span,
     and of the first and the last that were looked at."""
     walk = _walk(starts, length)

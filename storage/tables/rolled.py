@@ -14,7 +14,6 @@ from sqlmodel import col
 from storage.database import words
 from storage.tables.builds import Build
 from storage.tables.commit_statuses import FINISHED, CheckStatus, CommitStatus
-from storage.tables.commits import Commits, of_commits
 
 WORD = words(CheckStatus)
 
@@ -30,21 +29,6 @@ def ended(project_id: Any, oid: Any, outer: Any, *, names: Sequence[str] | None 
     """When the last of those checks ended that count; as `state`."""
     newest = _newest(project_id, oid, (), outer, None, names)
     return select(func.max(newest.c.finished_at)).select_from(newest).correlate(outer).scalar_subquery()
-
-
-def runs_of_builds(commits: Commits) -> Select[Any]:
-    """Every attempt of every build of these commits, as far as its course goes, in the columns of `_course`."""
-    return _course(Build, col(Build.attempt), func.coalesce(col(Build.current_id), col(Build.id))).where(of_commits(Build, commits))
-
-
-def runs_of_statuses(commits: Commits) -> Select[Any]:
-    """The same of commit statuses."""
-    return _course(CommitStatus, literal(1), col(CommitStatus.id)).where(of_commits(CommitStatus, commits))
-
-
-def _course(table: Any, attempt: Any, kept: Any) -> Select[Any]:
-    names = ("project_id", "sha", "name", "ref", "status", "allow_failure", "created_at", "started_at", "finished_at")
-    return select(*(col(getattr(table, name)) for name in names), kept, attempt)
 
 
 def _newest(project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: Any, names: Sequence[str] | None) -> Subquery:

@@ -228,7 +228,7 @@ class TestThroughTheGraph:
         assert (rollup["state"], rollup["coverage"]) == ("FAILED", None)
         assert [each["__typename"] for each in rollup["failing"]] == ["CommitStatus"]
 
-    async def test_costs_two_statements_with_the_status(
+    async def test_costs_one_statement_with_the_status(
         self, ask: Ask, make: Make, statements: Statements, services: Services, owner: tables.User, project: tables.Project
     ) -> None:
         query = "query ($path: String!, $first: Int!) { project(path: $path) { commits(first: $first) { nodes { title %s } } } }"
@@ -245,4 +245,4 @@ class TestThroughTheGraph:
             with statements.counted() as with_them:
                 await ask.data(query % more, owner, path=str(project.id), first=3)
 
-            assert len(with_them) == len(without) + 2
+            assert len(with_them) == len(without) + 1

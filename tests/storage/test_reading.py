@@ -41,6 +41,20 @@ class TestQuery:
 
         assert (row[0], row[1].id, row[2]) == (user.name, user.id, tables.UserState.ACTIVE)
 
+    async def test_joins_tables_whose_columns_share_their_names(self, database: Database, make: Make) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        milestone, other = await make.milestone(project), await make.project(owner=owner)
+        joined = select(tables.Project, tables.Milestone).outerjoin(tables.Milestone).order_by(col(tables.Project.id))
+
+        async with database.reading() as session:
+            assert database.plans.bind(joined, None) is not None
+            rows = await session.read(joined)
+
+        assert [(left.id, right and (right.id, right.title)) for left, right in rows] == [
+            (project.id, (milestone.id, milestone.title)),
+            (other.id, None),
+        ]
+
     async def test_takes_values_by_name_and_lists_of_any_length(self, database: Database, make: Make) -> None:
         made = [await make.user() for _ in range(3)]
 

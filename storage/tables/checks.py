@@ -1,0 +1,62 @@
+"""Checks: what builds and commit statuses, of both tables, say of commits."""
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Integer, Select, and_, bindparam, func, literal, select, union_all
+from sqlmodel import col
+
+from storage.tables.builds import Build
+from storage.tables.commit_statuses import CommitStatus
+from storage.tables.commits import Keys, among, keys_of
+
+Asked = tuple[Select[Any], dict[str, Any]]
+"""A statement, and the values of its parameters: statements are made once, since making one costs more than running it."""
+
+RUN = ("project_id", "sha", "name", "ref", "status", "allow_failure", "created_at", "started_at", "finished_at")
+
+
+def newest(commits: Keys) -> Asked:
+    """(build, None) or (None, commit status) for the newest of each name and ref of each commit, in no order."""
+    values = keys_of(commits)
+    return _newest("project_id" in values), values
+
+
+def runs(commits: Keys, most: int) -> Asked:
+    """(RUN, the id under which a build's attempts are one check, attempt, 0 of a build and 1 of a commit status) for every attempt of
+    every build and for every commit status of these commits; at most so many, of whichever."""
+    values = keys_of(commits)
+    return _runs("project_id" in values), {**values, "most": most}
+
+
+@cache
+def _newest(in_one: bool) -> Select[Any]:
+    tables: list[tuple[Any, Any]] = [(Build, [col(Build.current_id).is_(None)]), (CommitStatus, [])]
+    ids = [
+        select(literal(kind).label("kind"), func.max(col(table.id)).label("id"))
+        .where(among(table.project_id, table.sha, in_one), *conditions)
+        .group_by(col(table.project_id), col(table.sha), col(table.name), col(table.ref))
+        for kind, (table, conditions) in enumerate(tables)
+    ]
+    found = union_all(*ids).subquery()
+    statement: Any = select(Build, CommitStatus).select_from(found)
+    statement = statement.outerjoin(Build, and_(found.c.kind == 0, col(Build.id) == found.c.id))
+    return statement.outerjoin(CommitStatus, and_(found.c.kind == 1, col(CommitStatus.id) == found.c.id))  # type: ignore[no-any-return]
+
+
+@cache
+def _runs(in_one: bool) -> Select[Any]:
+    kept = func.coalesce(col(Build.current_id), col(Build.id))
+    tables: list[tuple[Any, Any, Any]] = [(Build, kept, col(Build.attempt)), (CommitStatus, col(CommitStatus.id), literal(1))]
+    found = union_all(
+        *(
+            select(
+                *(col(getattr(table, name)).label(name) for name in RUN),
+                kept.label("kept"),
+                attempt.label("attempt"),
+                literal(kind).label("kind"),
+            ).where(among(table.project_id, table.sha, in_one))
+            for kind, (table, kept, attempt) in enumerate(tables)
+        )
+    ).subquery()
+    return select(*found.c).limit(bindparam("most", type_=Integer))

@@ -1,0 +1,100 @@
+"""Commits that are read from the index tell the very same as git does, whatever they hold."""
+
+from typing import Any
+
+import pytest
+
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+from graph.types.shown_commits import INDEXED, WHOLE
+from storage import tables
+from storage.git.repositories import Repositories
+from tests.forge import Ask
+from tests.history import git, write_commit
+from tests.make import Make
+from tests.statements import Statements
+
+FIELDS = "id oid shortOid title authorName authorEmail authoredAt committerName committerEmail committedAt restPath author { username }"
+HEADS = "query ($path: String!) {{ project(path: $path) {{ mergeRequests(first: 100) {{ nodes {{ iid headCommit {{ {} }} }} }} }} }}"
+
+LONG = b"x" * 1_200
+AUTHORS = [
+    b"A U Thor <author@example.org> 1400000000 +0000",
+    b"A U Thor <author@example.org> 1400000000 -0030",
+    b"\xc3\x84nne <ANNE@example.org> 1400000001 +0545",
+    b"A U Thor <author@example.org> 1400000000 +2359",
+    b"Nobody <> 0 +9999",
+    b"no address at all",
+    b"\xff\xfe <\xff@example.org> 1400000000 x",
+    LONG + b" <" + LONG + b"@example.org> 1400000000 +0100",
+    b"Late <late@example.org> 253402300799 -1200",
+    b"Later <later@example.org> 253402300800 +0000",
+    b"Last <last@example.org> 99999999999999999999 +0000",
+]
+MESSAGES = [b"A title\n\nAnd more.\n", b"", b"\n\n", b"t" * 101, b"t" * 100, b"first\r\nsecond", b"with \xff and \x00 in it", LONG]
+
+
+def raw(tree: str, author: bytes, message: bytes) -> bytes:
+    return b"tree " + tree.encode() + b"\nauthor " + author + b"\ncommitter " + author + b"\n\n" + message
+
+
+@pytest.fixture
+async def owner(make: Make) -> tables.User:
+    return await make.user("anne", email="anne@example.org")
+
+
+@pytest.fixture
+async def project(make: Make, owner: tables.User) -> tables.Project:
+    """Each of these commits is the head of a branch and of a merge request."""
+    project = await make.project(owner=owner, history={"commits": 4})
+    path = make.services.repositories.path_of(project.id)
+    tree = git(path, "rev-parse", "master^{tree}")
+    oids = [write_commit(path, raw(tree, author, MESSAGES[0])) for author in AUTHORS]
+    oids += [write_commit(path, raw(tree, AUTHORS[0], message)) for message in MESSAGES]
+    git(path, "update-ref", "--stdin", stdin=b"".join(b"create refs/heads/odd%d %s\n" % (n, oid.encode()) for n, oid in enumerate(oids)))
+    await make.indexed(project)
+    # One that the index does not have, and one that nobody has.
+    oids += [write_commit(path, raw(tree, AUTHORS[0], b"Left out")), "f" * 40]
+    for number, oid in enumerate(oids):
+        await make.merge_request(project, author=owner, source_branch=f"odd{number}", head_oid=oid)
+    return project
+
+
+async def heads(ask: Ask, viewer: tables.User, project: tables.Project, fields: str) -> list[dict[str, Any] | None]:
+    data = await ask.data(HEADS.format(fields), viewer, path=str(project.id))
+    return [node["headCommit"] for node in data["project"]["mergeRequests"]["nodes"]]
+
+
+async def test_as_git_tells_them(ask: Ask, owner: tables.User, project: tables.Project) -> None:
+    told = await heads(ask, owner, project, FIELDS)
+    whole = await heads(ask, owner, project, f"{FIELDS} message")
+
+    assert told == [commit and {key: value for key, value in commit.items() if key != "message"} for commit in whole]
+    assert [commit["title"] if commit else None for commit in told[:2]] == [None, "Left out"]
+    assert {"username": "anne"} in [commit["author"] for commit in told if commit]
+
+
+async def test_in_one_statement_and_without_git(
+    ask: Ask, make: Make, owner: tables.User, statements: Statements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = await make.group(owner=owner)
+    for _ in range(2):
+        project = await make.project(group=group)
+        (oid,) = await make.line(project, 1, oids=[f"{7:040x}"])
+        await make.merge_request(project, author=owner, head_oid=oid)
+
+    async def refuse(*_: Any) -> Any:
+        raise AssertionError("a repository was read")
+
+    monkeypatch.setattr(Repositories, "read", refuse)
+    query = """query ($group: String!) { group(path: $group) { mergeRequests { nodes { headCommit { ...told } } } } }
+        fragment told on Commit { title ... on Commit { oid __typename } }"""
+    with statements.counted() as seen:
+        data = await ask.data(query, owner, group=group.path)
+
+    told = {"title": "Commit 0007", "oid": f"{7:040x}", "__typename": "Commit"}
+    assert data["group"]["mergeRequests"]["nodes"] == [{"headCommit": told}] * 2
+    assert len([text for text in seen if "FROM commits" in text]) == 1
+
+
+def test_every_field_is_known_to_need_git_or_not() -> None:
+    assert set(SCHEMA.type_map["Commit"].fields) == (set(INDEXED) | WHOLE) - {"__typename"}  # type: ignore[attr-defined]
