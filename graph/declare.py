@@ -156,6 +156,11 @@ def to_many(
     return connection_field(resolve, description=description, filter=filter, ordering=ordering, declared=declared)
 
 
+def computed(*needs: Any, description: str, **settings: Any) -> Any:
+    """A field with a resolver that looks at nothing of the row but these columns, so that no more need be read for it."""
+    return strawberry.field(description=description, metadata={"needs": tuple(each.key for each in needs)}, **settings)
+
+
 def connection_field(
     resolve: Callable[..., Awaitable[Any]],
     *,

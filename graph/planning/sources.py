@@ -41,6 +41,9 @@ class Wanted:
 
     def select(self, rows: Any) -> Select[Any]:
         """The statement over `rows`, which has the root's table in it."""
+        if not self.items:
+            # Nothing but the number of rows is wanted.
+            self.root.place("id")
         for table, condition in self._joins:
             rows = rows.outerjoin(table, condition)
         return select(*self.items).select_from(rows)

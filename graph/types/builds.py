@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from graph.connections import Connection, Order, Window
 from graph.context import Info
-from graph.declare import Node, column, entity, to_many, to_one
+from graph.declare import Node, column, computed, entity, to_many, to_one
 from graph.rules import artifacts, builds
 from graph.rules.policy import Action, may, require
 from graph.scalars import GitOid
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NEWEST_FIRST = Order(tables.Build.id, descending=True)
 ATTEMPTS = 10
+TIMES = (tables.Build.created_at, tables.Build.started_at, tables.Build.finished_at)
 
 
 @strawberry.input(description="Which builds; every field given must match.")
@@ -105,11 +106,15 @@ class Build(BuildArtifact, BuildTraces, Node):
         tables.Build.project_id, description="Where it belongs."
     )
 
-    @strawberry.field(description="The path of the same thing in v3, which knows no attempts that were superseded.")
+    @computed(
+        tables.Build.project_id,
+        tables.Build.id,
+        description="The path of the same thing in v3, which knows no attempts that were superseded.",
+    )
     def rest_path(self) -> str:
         return f"/api/v3/projects/{_row(self).project_id}/builds/{_row(self).id}"
 
-    @strawberry.field(description="The commit; null when the repository cannot give it.")
+    @computed(tables.Build.project_id, tables.Build.sha, description="The commit; null when the repository cannot give it.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
         return await commit_of(info, _row(self).project_id, _row(self).sha)
 
@@ -118,11 +123,11 @@ class Build(BuildArtifact, BuildTraces, Node):
         left = await artifacts.of_builds(info.context).get(_row(self).id)
         return artifacts.address(info.context, left) if left is not None else None
 
-    @strawberry.field(description="Seconds that it ran; while it runs, so far. Null for one that never did.")
+    @computed(*TIMES, description="Seconds that it ran; while it runs, so far. Null for one that never did.")
     def duration_seconds(self, info: Info) -> float | None:
         return builds.duration(_row(self), info.context.now())
 
-    @strawberry.field(description="Seconds that it waited to be run; while it waits, so far.")
+    @computed(*TIMES, description="Seconds that it waited to be run; while it waits, so far.")
     def queued_seconds(self, info: Info) -> float | None:
         return builds.queued(_row(self), info.context.now())
 

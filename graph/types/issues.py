@@ -9,7 +9,7 @@ from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order, OrderDirection
 from graph.context import Info
-from graph.declare import Node, column, connection_field, entity, names_of, narrowed, order_of, to_many, to_one, window_of
+from graph.declare import Node, column, computed, connection_field, entity, names_of, narrowed, order_of, to_many, to_one, window_of
 from graph.events import object_payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
@@ -107,7 +107,7 @@ class Issue(Node, IssueNotes, IssueClosing):
     label_nodes: list[Label] = names_of(label_statements.of_issues, description="The labels, by name.")
     labels: list[str] = names_of(label_statements.titles_of_issues, description="The names of the labels, sorted.")
 
-    @strawberry.field(description="The path of the same thing in v3.")
+    @computed(tables.Issue.project_id, tables.Issue.id, description="The path of the same thing in v3.")
     def rest_path(self) -> str:
         return f"/api/v3/projects/{self.project_id}/issues/{self.id}"
 

@@ -9,7 +9,7 @@ from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order, OrderDirection, Page, UncountedConnection, Window
 from graph.context import Info
-from graph.declare import Node, column, connection_field, entity, names_of, narrowed, order_of, to_many, to_one, window_of
+from graph.declare import Node, column, computed, connection_field, entity, names_of, narrowed, order_of, to_many, to_one, window_of
 from graph.rules import finding, groups, merge_requests, proposing
 from graph.rules.merge_requests import Blocker
 from graph.rules.policy import Action, may, require, seen_projects
@@ -160,7 +160,7 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
     label_nodes: list[Label] = names_of(label_statements.of_merge_requests, description="The labels, by name.")
     labels: list[str] = names_of(label_statements.titles_of_merge_requests, description="The names of the labels, sorted.")
 
-    @strawberry.field(description="The path of the same thing in v3.")
+    @computed(tables.MergeRequest.project_id, tables.MergeRequest.id, description="The path of the same thing in v3.")
     def rest_path(self) -> str:
         return f"/api/v3/projects/{self.project_id}/merge_requests/{_row(self).id}"
 
@@ -170,22 +170,37 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
         seen = await context.rows_by_id(tables.Project).get(key)
         return seen if seen is not None and key in await seen_projects(context, [key]) else None  # type: ignore[return-value]
 
-    @strawberry.field(description="Whether the title says that it is not to be merged yet: it starts with `WIP:`, `WIP ` or `[WIP]`.")
+    @computed(
+        tables.MergeRequest.title,
+        description="Whether the title says that it is not to be merged yet: it starts with `WIP:`, `WIP ` or `[WIP]`.",
+    )
     def work_in_progress(self) -> bool:
         return in_progress(self.title)
 
-    @strawberry.field(description="Who merged it; null when it is not merged, or that account is gone.")
+    @computed(
+        tables.MergeRequest.state,
+        tables.MergeRequest.merge_user_id,
+        description="Who merged it; null when it is not merged, or that account is gone.",
+    )
     async def merged_by(self, info: Info) -> User | None:
         row = _row(self)
         if row.state is not tables.MergeRequestState.MERGED or row.merge_user_id is None:
             return None
         return await info.context.rows_by_id(tables.User).get(row.merge_user_id)  # type: ignore[return-value]
 
-    @strawberry.field(description="The newest commit of the source branch, as last seen; null without one or when it cannot be read.")
+    @computed(
+        tables.MergeRequest.project_id,
+        tables.MergeRequest.head_oid,
+        description="The newest commit of the source branch, as last seen; null without one or when it cannot be read.",
+    )
     async def head_commit(self, info: Info) -> Commit | None:
         return await commit_of(info, _row(self).project_id, _row(self).head_oid)
 
-    @strawberry.field(description="The commit that merged it; null when it is not merged, when none is known, or when it cannot be read.")
+    @computed(
+        tables.MergeRequest.project_id,
+        tables.MergeRequest.merge_commit_oid,
+        description="The commit that merged it; null when it is not merged, when none is known, or when it cannot be read.",
+    )
     async def merge_commit(self, info: Info) -> Commit | None:
         return await commit_of(info, _row(self).project_id, _row(self).merge_commit_oid)
 

@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order
 from graph.context import Info
-from graph.declare import Node, column, connection_field, entity, window_of
+from graph.declare import Node, column, computed, connection_field, entity, window_of
 from graph.errors import BadRequest, NotFound
 from graph.rules import accounts, finding
 from graph.rules.policy import knows
@@ -59,9 +59,11 @@ class User(Node, UserSshKeys, UserEmails):
         "blocked_by_directory", description="Whether a synchronized directory has blocked the user, which only it takes back."
     )
 
-    @strawberry.field(
+    @computed(
+        tables.User.email,
+        tables.User.id,
         description="The primary address. Null for all but the user and administrators, unless the user is met as the author or "
-        "assignee of a note, a commit comment, a merge request or a snippet, or as a member of a group."
+        "assignee of a note, a commit comment, a merge request or a snippet, or as a member of a group.",
     )
     def email(self, info: Info) -> str | None:
         user: Any = self
@@ -92,15 +94,15 @@ class User(Node, UserSshKeys, UserEmails):
         token = await context.first(users.private_token(user.id))
         return context.services.cipher.decrypt(token.sealed) if token is not None else None
 
-    @strawberry.field(description="The path of the same thing in v3.")
+    @computed(tables.User.id, description="The path of the same thing in v3.")
     def rest_path(self) -> str:
         return f"/api/v3/users/{self.id}"
 
-    @strawberry.field(description="The address of the user's page.")
+    @computed(tables.User.username, description="The address of the user's page.")
     def web_url(self, info: Info) -> str:
         return f"{info.context.services.external_url}/u/{self.username}"
 
-    @strawberry.field(description="The user's picture; null when the instance shows none.")
+    @computed(tables.User.email, tables.User.username, tables.User.id, description="The user's picture; null when the instance shows none.")
     def avatar_url(self, info: Info) -> str | None:
         # Users stand in nearly every answer: nothing is awaited where there is no service for pictures.
         context = info.context

@@ -22,6 +22,7 @@ from graphql import (
     execute,
     get_named_type,
     get_variable_values,
+    is_leaf_type,
     parse,
     print_ast,
     specified_rules,
@@ -29,9 +30,11 @@ from graphql import (
     validate,
 )
 from sqlalchemy.dialects import sqlite
+from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 import graph as package
 from graph.context import Context, Services
+from graph.declare import is_filled
 from graph.execute import Graph
 from graph.filling import Filler, may_wait
 from graph.planning.compiling import Compiler, Unplannable
@@ -189,6 +192,36 @@ class TestSameAnswers:
                 names = {each.variable.name.value for each in node.variable_definitions or ()}
                 await both.compare(DocumentNode(definitions=(node,)), {key: variables[key] for key in names}, story.ann)
         assert both.planned == 11
+
+
+LISTS = {
+    "Issue": "issues {{ nodes {{ {} }} }}",
+    "MergeRequest": "mergeRequests {{ nodes {{ {} }} }}",
+    "Build": "builds {{ nodes {{ {} }} }}",
+    "User": "mergeRequests {{ nodes {{ author {{ {} }} }} }}",
+}
+"""Where rows of a type are read by a plan's own statement."""
+
+
+class TestComputedFields:
+    async def test_look_at_no_other_columns_than_they_say(self, both: Both, story: Story) -> None:
+        asked = 0
+        for kind in graphql_schema.type_map.values():
+            fields = getattr(kind, "fields", {}).items() if is_filled(kind) else ()
+            for name, field in fields:
+                if "needs" not in field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF].metadata:
+                    continue
+                selected = f"{name} {{ __typename }}" if not is_leaf_type(get_named_type(field.type)) else name
+                query = f'{{ project(path: "acme/web") {{ {LISTS[kind.name].format(selected)} }} }}'
+                await both.compare(parse(query), {}, story.ann)
+                asked += 1
+        assert both.planned == asked > 10
+
+    async def test_a_page_of_which_nothing_is_wanted(self, both: Both, story: Story) -> None:
+        query = 'query ($no: Boolean!) { project(path: "acme/web") { issues { nodes @include(if: $no) { title } } } }'
+        await both.compare(parse(query), {"no": False}, story.ann)
+        await both.compare(parse('{ project(path: "acme/web") { issues { edges { __typename } } } }'), {}, story.ann)
+        assert both.planned == 2
 
 
 class TestThroughTheGraph:
