@@ -18,6 +18,7 @@ from graph.loading import Loader
 from graph.noticed import Noticed
 from graph.rates import Charge, Rates
 from graph.rules.throttling import Failures
+from graph.viewers import Viewers
 from graph.wake import Wake
 from storage import tables
 from storage.artifacts import ObjectStore
@@ -76,6 +77,7 @@ class Services:
     live: Live = field(default_factory=Live)
     noticed: Noticed = field(default_factory=Noticed)
     rates: Rates = field(default_factory=Rates)
+    viewers: Viewers = field(default_factory=Viewers)
     copying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COPIES))
 
 

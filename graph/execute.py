@@ -4,7 +4,6 @@ One operation is one transaction; `graph/mutations.py` keeps a mutation that nei
 """
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from graph.rules.runners import LONGEST_WAIT
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.transaction import session_for, take_back
 from graph.trusted import NOTHING, Trusted
+from graph.viewers import viewer_of
 from storage import tables
 from storage.database import Session, is_unavailable
 from storage.secrets import digest
@@ -168,9 +168,9 @@ class Graph:
     ) -> Outcome:
         database = self.services.database
         if prepared.kind == "query":
+            viewer, machine = await self._caller(credential, prepared, bill)
+            charge = bill.charge if bill else None
             async with session_for(database, writing=False) as session:
-                viewer, machine = await self._caller(session, credential, prepared, bill)
-                charge = bill.charge if bill else None
                 context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
                 found = self._plan(prepared, variables)
                 if found is None:
@@ -188,8 +188,7 @@ class Graph:
             async with session_for(database, writing=False) as session:
                 context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
                 return self._outcome(await self._execute(prepared, variables, context), context)
-        async with session_for(database, writing=False) as session:
-            viewer, machine = await self._caller(session, credential, prepared, bill)
+        viewer, machine = await self._caller(credential, prepared, bill)
         charge = bill.charge if bill else None
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
@@ -214,21 +213,25 @@ class Graph:
         return plans.find(variables, self.services.database.engine.dialect) if plans is not None else None
 
     async def _caller(
-        self, session: Session, credential: str | Operator | None, prepared: Prepared, bill: Bill | None
+        self, credential: str | Operator | None, prepared: Prepared, bill: Bill | None
     ) -> tuple[tables.User | None, Machine | None]:
         """The viewer, who is charged, or the runner where it is one that calls. Raises Unauthenticated, LimitExceeded."""
+        services = self.services
         if isinstance(credential, Operator):
-            return await _acting_as(session, credential), None
+            async with session_for(services.database, writing=False) as session:
+                return await _acting_as(session, credential), None
         if credential is not None and machines.is_token(credential):
-            machine = await machines.authenticate(session, credential) if prepared.root in MACHINE_FIELDS else None
-            if machine is None:
-                raise Unauthenticated
-            return None, machine
-        viewer = await authenticate(session, credential)
+            if prepared.root in MACHINE_FIELDS:
+                async with session_for(services.database, writing=False) as session:
+                    machine = await machines.authenticate(session, credential)
+                if machine is not None:
+                    return None, machine
+            raise Unauthenticated
+        viewer = await services.viewers.find(services.database, digest(credential), services.clock()) if credential else None
         if viewer is None and not prepared.open:
             raise Unauthenticated
         if viewer is not None and bill is not None:
-            self.services.rates.take(viewer.id, bill, self.services.clock())
+            services.rates.take(viewer.id, bill, services.clock())
         return viewer, None
 
     async def _execute(self, prepared: Prepared, variables: dict[str, Any], context: Context) -> ExecutionResult:
@@ -252,15 +255,6 @@ class Graph:
 async def authenticate(session: Session, credential: str | None) -> tables.User | None:
     """The active user whom a token speaks for. Found by digest, so that time does not tell how much of a token was right."""
     return await viewer_of(session, digest(credential)) if credential else None
-
-
-async def viewer_of(session: Session, wanted: str) -> tables.User | None:
-    """The active user of the token with this digest."""
-    found = next(iter(await session.read(users.BY_TOKEN, {"digest": wanted})), None)
-    if found is None or not hmac.compare_digest(found[1], wanted) or found[0].state is not tables.UserState.ACTIVE:
-        return None
-    user: tables.User = found[0]
-    return user
 
 
 async def _acting_as(session: Session, operator: Operator) -> tables.User:

@@ -213,7 +213,8 @@ class Live:
 
     async def run(self, database: Database) -> None:
         """Reads and tells for ever."""
-        notices = Notices(database, CHANNEL, self._bell.wake)
+        accounts = database.accounts
+        notices = Notices(database, CHANNEL, self._bell.wake, {accounts.channel: accounts.forget})
         listening = asyncio.create_task(notices.keep_listening(), name="live notices")
         try:
             checked = time.monotonic()

@@ -19,7 +19,6 @@ from graph import execute as running
 from graph.answers import result_of
 from graph.context import Context, Services
 from graph.errors import LimitExceeded, Unauthenticated, Unavailable
-from graph.execute import viewer_of
 from graph.filling import Filler, may_wait
 from graph.loading import Loader
 from graph.operations import Prepared
@@ -29,6 +28,7 @@ from graph.rules.policy import Listener
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.settled import Change
 from graph.transaction import session_for
+from graph.viewers import viewer_of
 from graph.watched import Watched
 from storage.database import Database
 from storage.tables import users

@@ -27,6 +27,7 @@ from sqlmodel import SQLModel
 
 from storage.readers import CLOSED, PostgresReader, Reader, Readers, SqliteReader
 from storage.reading import Plans, plain_row
+from storage.touched import Touched
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -138,6 +139,7 @@ class Session(AsyncSession):
         self._database = database
         self._turn = asyncio.Lock()
         self._driver: Any = None
+        self._info: dict[Any, Any] | None = None
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """The rows of a statement that selects; `values` are those of its named parameters. Rows of tables are the session's own."""
@@ -157,11 +159,16 @@ class Session(AsyncSession):
             await self.flush()
         async with self._turn:
             if self._driver is None or not self.in_transaction():
-                self._driver = (await (await self.connection()).get_raw_connection()).driver_connection
+                connection = await (await self.connection()).get_raw_connection()
+                self._driver, self._info = connection.driver_connection, connection.record_info
             self._database.tell(text, parameters)
+            found: Sequence[Sequence[Any]]
             if self._database.dialect == "sqlite":
-                return await self._driver.execute_fetchall(text, parameters)  # type: ignore[no-any-return]
-            return await self._driver.fetch(text, *parameters)  # type: ignore[no-any-return]
+                found = await self._driver.execute_fetchall(text, parameters)
+            else:
+                found = await self._driver.fetch(text, *parameters)
+        self._database.accounts.ran(self._info, text)
+        return found
 
     def _attached(self, table: type, columns: dict[str, Any]) -> Any:
         """The session's row of this identity: the one that it has, or else one made of the columns. Raises _ExpiredError."""
@@ -289,6 +296,7 @@ class Database:
         self._writing = self.engine.execution_options(writing=True)
         self._queue = asyncio.Lock()
         self.plans = Plans(self.engine.dialect)
+        self.accounts = Touched(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
         self.readers = Readers(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._prepare_sqlite()

@@ -6,7 +6,7 @@ who listens looks by itself now and then as well.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from storage.database import CONNECT_SECONDS, Database
@@ -15,12 +15,15 @@ RETRY_SECONDS = 1.0
 
 
 class Notices:
-    """One channel. `heard` is called for each notice, also for those that this process sent."""
+    """One channel, and others `beside` it that are only listened to. What is given for a channel is called for each of its notices, also
+    for those that this process sent."""
 
-    def __init__(self, database: Database, channel: str, heard: Callable[[], None]) -> None:
+    def __init__(
+        self, database: Database, channel: str, heard: Callable[[], None], beside: Mapping[str, Callable[[], None]] | None = None
+    ) -> None:
         self._database = database
         self._channel = channel
-        self._heard = heard
+        self._heard = {channel: heard, **(beside or {})}
         self._connection: Any = None
         self._lost = asyncio.Event()
 
@@ -44,10 +47,12 @@ class Notices:
         try:
             self._lost.clear()
             connection.add_termination_listener(lambda _: self._lost.set())
-            await connection.add_listener(self._channel, lambda *_: self._heard())
+            for channel in self._heard:
+                await connection.add_listener(channel, lambda *told: self._heard[told[2]]())
             self._connection = connection
             # What was told before it listened.
-            self._heard()
+            for heard in self._heard.values():
+                heard()
             await self._lost.wait()
         finally:
             self._connection = None

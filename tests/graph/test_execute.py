@@ -103,7 +103,7 @@ class TestFaults:
         async def fails(*_: Any) -> None:
             raise error()
 
-        monkeypatch.setattr("graph.execute.authenticate", fails)
+        monkeypatch.setattr("graph.viewers.viewer_of", fails)
         outcome = await graph.run_text(VIEWER, None, None, "x", request_id="r")
 
         assert [problem.code for problem in outcome.errors] == [code]
