@@ -192,9 +192,9 @@ class Context:
         rows = await self.session.read(statement.limit(1))
         return rows[0][0] if rows else None
 
-    async def tuples(self, statement: Any, **values: Any) -> list[Any]:
-        """The rows of a statement; `values` are those of its named parameters."""
-        return list(await self.session.read(statement, values or None))
+    async def tuples(self, statement: Any, given: Mapping[str, Any] | None = None, /, **values: Any) -> list[Any]:
+        """The rows of a statement; `given` and `values` are those of its named parameters."""
+        return list(await self.session.read(statement, given or values or None))
 
     async def value(self, statement: Select[T]) -> T | None:
         rows = await self.session.read(statement)

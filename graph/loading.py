@@ -1,8 +1,8 @@
 """Loaders: the keys that resolvers of one level ask for are fetched in one statement, and each key once an operation."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -11,32 +11,64 @@ V = TypeVar("V")
 class Loader(Generic[K, V]):
     """`fetch` takes the distinct keys of a level and gives what it found; a key that it leaves out loads as None."""
 
+    __slots__ = ("_fetch", "_fetching", "_gathers", "_known", "_tasks", "_waiting")
+
     def __init__(self, fetch: Callable[[list[K]], Awaitable[Mapping[K, V]]]) -> None:
         self._fetch = fetch
         self._known: dict[K, V | None] = {}
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
-        self._fetching: dict[K, asyncio.Future[V | None]] = {}
-        self._scheduled = False
+        # None: it is fetched for one who asked alone, and nobody has asked for the same since.
+        self._fetching: dict[K, asyncio.Future[V | None] | None] = {}
+        self._gathers = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def load(self, key: K) -> V | Awaitable[V | None] | None:
         """The value itself when it is known already, something to await otherwise."""
         if key in self._known:
             return self._known[key]
-        waiting = self._waiting.get(key) or self._fetching.get(key)
-        if waiting is None:
-            loop = asyncio.get_running_loop()
-            waiting = self._waiting[key] = loop.create_future()
-            if not self._scheduled:
-                self._scheduled = True
-                loop.call_soon(self._start)
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            return waiting
+        loop = asyncio.get_running_loop()
+        if key in self._fetching:
+            waiting = self._fetching[key]
+            if waiting is None:
+                waiting = self._fetching[key] = loop.create_future()
+            return waiting
+        waiting = self._waiting[key] = loop.create_future()
+        if not self._gathers:
+            self._gathers = True
+            self._begin(self._fetch_gathered())
         return waiting
 
     async def get(self, key: K) -> V | None:
-        found = self.load(key)
-        if isinstance(found, asyncio.Future):
-            return await asyncio.shield(found)
-        return found  # type: ignore[return-value]
+        if key in self._known:
+            return self._known[key]
+        if self._gathers or key in self._fetching:
+            return await asyncio.shield(self.load(key))  # type: ignore[arg-type]
+        # Who asks first sees in a moment whether others do. Most are alone, and need no task and no future.
+        self._gathers = True
+        try:
+            await asyncio.sleep(0)
+        except BaseException:
+            self._hand_over()
+            raise
+        if key in self._known:
+            self._hand_over()
+            return self._known[key]
+        if not self._waiting:
+            self._gathers = False
+            return await self._fetch_alone(key)
+        found = self._waiting.get(key) or self._waiting.setdefault(key, asyncio.get_running_loop().create_future())
+        self._hand_over()
+        return await asyncio.shield(found)
+
+    def _hand_over(self) -> None:
+        """Who asked first needs nothing any more, or is one of several."""
+        if self._waiting:
+            self._begin(self._fetch_gathered())
+        else:
+            self._gathers = False
 
     async def get_many(self, keys: Iterable[K]) -> dict[K, V | None]:
         wanted = list(dict.fromkeys(keys))
@@ -59,22 +91,41 @@ class Loader(Generic[K, V]):
         for key in keys:
             self._known[key] = found.get(key)
 
-    def _start(self) -> None:
-        self._scheduled = False
-        waiting, self._waiting = self._waiting, {}
-        self._fetching.update(waiting)
-        task = asyncio.get_running_loop().create_task(self._run(waiting))
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, waiting: dict[K, asyncio.Future[V | None]]) -> None:
+    async def _fetch_alone(self, key: K) -> V | None:
+        self._fetching[key] = None
+        try:
+            self._known[key] = (await self._fetch([key])).get(key)
+        except BaseException as error:
+            others = self._fetching.pop(key)
+            if others is not None:
+                if isinstance(error, Exception):
+                    _fail(others, error)
+                else:
+                    # Who asked was called off; the others still wait.
+                    self._begin(self._fetch_for({key: others}))
+            raise
+        others = self._fetching.pop(key)
+        if others is not None and not others.done():
+            others.set_result(self._known[key])
+        return self._known[key]
+
+    async def _fetch_gathered(self) -> None:
+        self._gathers = False
+        waiting, self._waiting = self._waiting, {}
+        await self._fetch_for(waiting)
+
+    async def _fetch_for(self, waiting: dict[K, "asyncio.Future[V | None]"]) -> None:
+        self._fetching.update(waiting)
         try:
             self._keep(list(waiting), await self._fetch(list(waiting)))
         except BaseException as error:
             for future in waiting.values():
-                if not future.done():
-                    future.set_exception(error)
-                    future.exception()
+                _fail(future, error)
             if not isinstance(error, Exception):
                 raise
         else:
@@ -84,3 +135,10 @@ class Loader(Generic[K, V]):
         finally:
             for key in waiting:
                 self._fetching.pop(key, None)
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # Nobody may be left to look at it.
+        future.exception()

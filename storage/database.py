@@ -6,7 +6,7 @@ writers wait for each other instead of failing with "database is locked"; writer
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +26,7 @@ from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
 
 from storage.readers import CLOSED, PostgresReader, Reader, Readers, SqliteReader
-from storage.reading import Plans, plain_row
+from storage.reading import Plans
 from storage.touched import Touched
 
 NAMING = {
@@ -72,8 +72,17 @@ class Timestamp(TypeDecorator[datetime]):
             raise ValueError("a timestamp needs its offset")
         return value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
+        return _read_instant if dialect.name == "sqlite" else _aware
+
+
+def _read_instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text + "+00:00")
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    """The driver of PostgreSQL gives aware instants, but for the first and the last one."""
+    return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def words(enumeration: type[Any]) -> Any:
@@ -149,7 +158,7 @@ class Session(AsyncSession):
         text, parameters, shape = bound
         found = await self.fetch(text, parameters)
         try:
-            return shape.rows(found, self._attached)
+            return shape.built(found, self._attached)
         except _ExpiredError:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
 
@@ -231,7 +240,7 @@ class ReadingSession(Session):
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
         text, parameters, shape = bound
-        return shape.rows(await self.fetch(text, parameters), plain_row)
+        return shape.plain(await self.fetch(text, parameters))
 
     async def fetch(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         reader = self._reader or await self._take()

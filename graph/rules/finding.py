@@ -1,5 +1,6 @@
 """Finding things: everything inside a project is entered through the project, and what the viewer may not see is not found."""
 
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import select
@@ -7,10 +8,10 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import NotFound
-from graph.rules.policy import Action, may, project_of, require, sees_group, sees_project
+from graph.rules.policy import Action, entered, may, project_of, require, sees_group, sees_project
 from storage import tables
-from storage.tables import namespaces, projects
-from storage.tables.base import Row
+from storage.tables import namespaces
+from storage.tables.base import Row, row_within
 from storage.tables.namespaces import NamespaceKind
 
 R = TypeVar("R", bound=Row)
@@ -27,15 +28,15 @@ def as_id(text: str) -> int | None:
 
 async def project(context: Context, path: str) -> tables.Project:
     """The project of a full path `namespace/name`, without case, or of an id in digits. Raises NotFound."""
-    number = as_id(path)
-    if number is not None:
-        found = await context.rows_by_id(tables.Project).get(number)
-    else:
-        namespace, _, name = path.rpartition("/")
-        found = await context.first(projects.by_full_path(namespace, name)) if namespace and "\0" not in path else None
+    key: int | tuple[str, str] | None = as_id(path)
+    if key is None:
+        namespace, _, name = path.lower().rpartition("/")
+        key = (namespace, name) if namespace and "\0" not in path else None
+    found: tables.Project | None = None
+    if key is not None:
+        found = await context.loader("entered projects", partial(entered, context)).get(key)
     if found is None or not await sees_project(context, found):
         raise NotFound("Project")
-    context.rows_by_id(tables.Project).prime(found.id, found)
     return found
 
 
@@ -78,15 +79,14 @@ async def find_within(
     iid: int | None = None,
 ) -> R | None:
     """As `within`, but None where there is no such row."""
-    kind: Any = table
-    statement = select(table).where(col(kind.project_id) == parent.id, *conditions)
-    if database_id is not None:
-        statement = statement.where(col(kind.id) == database_id)
-    elif iid is not None:
-        statement = statement.where(col(kind.iid) == iid)
-    else:
+    name, value = ("id", database_id) if database_id is not None else ("iid", iid)
+    if value is None:
         return None
-    return await context.first(statement)
+    if not conditions:
+        found = await context.tuples(*row_within(table, parent.id, name, value))
+        return found[0][0] if found else None
+    kind: Any = table
+    return await context.first(select(table).where(col(kind.project_id) == parent.id, getattr(kind, name) == value, *conditions))
 
 
 async def require_seen(context: Context, action: Action, thing: Row) -> None:

@@ -14,6 +14,7 @@ from graph.errors import Forbidden
 from graph.loading import Loader
 from storage import tables
 from storage.tables import AccessLevel, members, snippets
+from storage.tables.projects import of_path_keys
 
 
 class Action(StrEnum):
@@ -235,6 +236,36 @@ async def group_level(context: Context, group: tables.Namespace) -> int:
 
 async def sees_project(context: Context, project: tables.Project) -> bool:
     return _is_shared(project) or await project_level(context, project) > 0
+
+
+async def entered(context: Context, keys: list[int | tuple[str, str]]) -> Mapping[int | tuple[str, str], tables.Project]:
+    """The projects of these ids, and of these paths: that of the namespace and their own, in lower case. What the viewer may see of them
+    is known afterwards: all in one statement for one project, in three for any number."""
+    viewer = context.viewer_or_none
+    known, levels = context.rows_by_id(tables.Project), _project_levels(context)
+    if viewer is not None and not viewer.admin and len(keys) == 1:
+        (key,) = keys
+        if isinstance(key, int):
+            rows = await context.tuples(members.ENTERED_BY_ID, id=key, user_id=viewer.id)
+        else:
+            rows = await context.tuples(members.ENTERED_BY_PATH, namespace=key[0], path=key[1], user_id=viewer.id)
+        for project, *found in rows:
+            levels.prime(project.id, max(level or 0 for level in found))
+            known.prime(project.id, project)
+        return {key: rows[0][0]} if rows else {}
+    projects: dict[int | tuple[str, str], tables.Project] = {}
+    paths = [key for key in keys if not isinstance(key, int)]
+    if paths:
+        wanted = set(paths)
+        for namespace, project in await context.tuples(of_path_keys(paths)):
+            if (namespace, project.path_key) in wanted:
+                projects[namespace, project.path_key] = project
+                known.prime(project.id, project)
+    ids = [key for key in keys if isinstance(key, int)]
+    projects.update({key: project for key, project in (await known.get_many(ids)).items() if project is not None} if ids else {})
+    if viewer is not None and not viewer.admin:
+        await levels.get_many([project.id for project in projects.values()])
+    return projects
 
 
 async def sees_group(context: Context, group: tables.Namespace) -> bool:

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, ForeignKey, Integer, Select, Text, bindpar
 from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp, now
+from storage.reading import constant
 
 R = TypeVar("R", bound="Row")
 
@@ -82,9 +83,19 @@ def all_rows(table: type[R], *conditions: ColumnElement[bool]) -> Select[R]:
 
 @cache
 def _rows_of_ids(table: type[Row]) -> Select[Any]:
-    return select(table).where(col(table.id).in_(bindparam("ids", expanding=True)))
+    return constant(select(table).where(col(table.id).in_(bindparam("ids", expanding=True))))
 
 
 def rows_of_ids(table: type[R], ids: list[int]) -> tuple[Select[R], dict[str, Any]]:
     """The statement for the rows with these ids, and the values of its parameters; made once a table, since nothing is asked more often."""
     return _rows_of_ids(table), {"ids": ids}
+
+
+@cache
+def _row_within(table: Any, key: str) -> Select[Any]:
+    return constant(select(table).where(col(table.project_id) == bindparam("project_id"), getattr(table, key) == bindparam("value")))
+
+
+def row_within(table: type[R], project_id: int, key: str, value: int) -> tuple[Select[R], dict[str, Any]]:
+    """The statement for the row of a project that is named by its `id` or its `iid`, and the values of its parameters."""
+    return _row_within(table, key), {"project_id": project_id, "value": value}

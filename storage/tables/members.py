@@ -17,8 +17,10 @@ from sqlalchemy import (
     select,
     union_all,
 )
+from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
+from storage.reading import constant
 from storage.tables.base import Dated, refers
 from storage.tables.namespaces import Namespace, NamespaceKind
 from storage.tables.projects import Project, Visibility
@@ -72,9 +74,34 @@ def _levels_in_projects() -> Select[int, int]:
     return select(levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.project_id)
 
 
-LEVELS_IN_PROJECTS = _levels_in_projects()
+LEVELS_IN_PROJECTS = constant(_levels_in_projects())
 """(project id, level) for the projects of `project_ids` where the user `user_id` has a level: the highest of project, group and own
 personal namespace. Made once, since nearly every operation asks it and making it costs more than running it."""
+
+
+def _entered(*conditions: Any) -> Select[Any]:
+    user_id: Any = bindparam("user_id", type_=Integer)
+    personal: Any = aliased(Namespace)
+    levels: list[Select[Any]] = [
+        select(col(ProjectMember.access_level)).where(
+            col(ProjectMember.project_id) == col(Project.id), col(ProjectMember.user_id) == user_id
+        ),
+        select(col(GroupMember.access_level)).where(
+            col(GroupMember.group_id) == col(Project.namespace_id), col(GroupMember.user_id) == user_id
+        ),
+        select(literal(int(AccessLevel.OWNER))).where(
+            personal.id == col(Project.namespace_id), personal.owner_id == user_id, personal.kind == NamespaceKind.USER
+        ),
+    ]
+    entered = select(Project, *(each.correlate(Project).scalar_subquery() for each in levels)).where(*conditions)
+    return constant(entered.join(Namespace, col(Namespace.id) == col(Project.namespace_id)))
+
+
+ENTERED_BY_ID = _entered(col(Project.id) == bindparam("id"))
+"""(project, levels) of the project `id`: those that the user `user_id` has as its member, as one of its group, and as the owner of the
+personal namespace that it lies in, null where it is none. The highest one counts. Made once, since nearly every operation enters one."""
+ENTERED_BY_PATH = _entered(col(Namespace.path_key) == bindparam("namespace"), col(Project.path_key) == bindparam("path"))
+"""The same of the project of this path and that of its namespace, both in lower case."""
 
 
 def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, int, int]:

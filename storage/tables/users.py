@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, metadata, words
+from storage.reading import constant
 from storage.tables.base import Dated, Row, long_text, refers
 from storage.tables.emails import Email
 from storage.tables.namespaces import Namespace, NamespaceKind
@@ -64,7 +65,7 @@ PRIVATE_TOKEN = "private"  # noqa: S105 - the name of a kind of token
 """The name of the one token of each user that `GET /user` shows."""
 
 
-BY_TOKEN: Select[User, str] = (
+BY_TOKEN: Select[User, str] = constant(
     select(User, col(Token.digest)).join(Token, col(Token.user_id) == col(User.id)).where(col(Token.digest) == bindparam("digest"))
 )
 """The user of the token with the digest `digest`; made once, since every operation asks it."""
