@@ -24,7 +24,7 @@ MOST_KEPT = 2_000
 MOST_TEXTS = 200
 """Lengths of lists of one statement; a page of rows has a hundred at most, so there are seldom more."""
 
-S = TypeVar("S", bound=Select[Any])
+S = TypeVar("S")
 Bound = tuple[str, list[Any], Shape]
 Binder = Callable[[Mapping[str, Any]], list[Any]]
 
@@ -226,7 +226,7 @@ class _Members(dict[Any, Any]):
     """The members of an enumeration by how they are kept: what is looked up need not be called."""
 
     def __init__(self, read: Processor, kept: list[str]) -> None:
-        super().__init__({None: None, **{each: read(each) for each in kept}})
+        super().__init__((each, read(each)) for each in (None, *kept))
         self._read = read
 
     def __missing__(self, key: Any) -> Any:
@@ -246,7 +246,7 @@ class _WithArrays(PGCompiler_asyncpg):
         return self._array(binary, "= ANY", **settings) or self._generate_generic_binary(binary, OPERATORS[operator], **settings)
 
     def visit_not_in_op_binary(self, binary: Any, operator: Any, **settings: Any) -> str:
-        return self._array(binary, "<> ALL", **settings) or super().visit_not_in_op_binary(binary, operator, **settings)
+        return self._array(binary, "<> ALL", **settings) or super().visit_not_in_op_binary(binary, operator, **settings)  # type: ignore[no-untyped-call]
 
     def _array(self, binary: Any, comparison: str, **settings: Any) -> str | None:
         """None: the right side is no list of values, or one of tuples."""
@@ -258,8 +258,14 @@ class _WithArrays(PGCompiler_asyncpg):
         if wanted not in self.post_compile_params:
             return None
         self.post_compile_params -= {wanted}
-        text = self.bindparam_string(self._truncate_bindparam(wanted))
+        text = self.bindparam_string(self._truncate_bindparam(wanted))  # type: ignore[no-untyped-call]
         kind = wanted.type._unwrapped_dialect_impl(self.dialect)
         if kind.render_bind_cast:
-            text = self.render_bind_cast(wanted.type, kind, text) + "[]"
+            text = f"{self.render_bind_cast(wanted.type, kind, text)}[]"  # type: ignore[no-untyped-call]
         return f"{left} {comparison} ({text})"
+
+
+def plain_row(table: type, columns: dict[str, Any]) -> Any:
+    row: Any = object.__new__(table)
+    row.__dict__.update(columns)
+    return row
