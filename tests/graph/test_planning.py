@@ -231,8 +231,6 @@ class TestThroughTheGraph:
         planned, plain = Ask(Graph(services)), Ask(Graph(services, planner=False))
         counts = []
         for ask in (planned, planned, planned, plain):
-            # Who calls is asked each time.
-            services.database.accounts.forget()
             with statements.counted() as seen:
                 data = await ask.data(self.LIST, story.ann, path="acme/web")
             counts.append(len(seen))
