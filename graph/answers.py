@@ -30,15 +30,20 @@ def result_of(outcome: Outcome, request_id: str) -> dict[str, Any]:
 
 def rate_headers(charge: Charge | None) -> dict[str, str]:
     """How a viewer stands, as headers; none where nothing is limited. `X-RateLimit-Reset` is in seconds since 1970."""
+    return {name.decode("ascii"): value.decode("ascii") for name, value in rate_pairs(charge)}
+
+
+def rate_pairs(charge: Charge | None) -> list[tuple[bytes, bytes]]:
+    """The same as ASGI has them."""
     if charge is None or charge.limit == NO_LIMIT:
-        return {}
-    return {
-        "x-ratelimit-limit": str(charge.limit),
-        "x-ratelimit-cost": str(charge.cost),
-        "x-ratelimit-used": str(charge.used),
-        "x-ratelimit-remaining": str(charge.remaining),
-        "x-ratelimit-reset": str(int(charge.resets_at.timestamp())),
-    }
+        return []
+    return [
+        (b"x-ratelimit-limit", b"%d" % charge.limit),
+        (b"x-ratelimit-cost", b"%d" % charge.cost),
+        (b"x-ratelimit-used", b"%d" % charge.used),
+        (b"x-ratelimit-remaining", b"%d" % charge.remaining),
+        (b"x-ratelimit-reset", b"%d" % int(charge.resets_at.timestamp())),
+    ]
 
 
 def never_ran(outcome: Outcome) -> bool:

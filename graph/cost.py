@@ -39,6 +39,8 @@ PAGE = 20
 LARGEST_PAGE = 100
 PLAIN_LIST = 10
 """What a list without arguments (the labels of an issue, the entries of a diff) is taken to hold."""
+KEPT_SIZES = 32
+"""For so many different sizes that variables gave, an operation remembers its cost."""
 DEAR = {"Project.compare": 500}
 """What these fields count beside what is below them, in rows: each starts processes that walk a history."""
 
@@ -105,22 +107,25 @@ class Rows:
             name: self._parts(node.selection_set, schema.type_map.get(node.type_condition.name.value)) for name, node in fragments.items()
         }
         self._operation = self._parts(operation.selection_set, schema.get_root_type(operation.operation))
-        self._constant = all(isinstance(part.size, int) for part, _ in self._sized)
-        self._found: tuple[int, list[GraphQLError]] | None = None
+        asked = (part.size.variables for part, _ in self._sized if not isinstance(part.size, int))
+        self._asked = tuple(dict.fromkeys(name for names in asked for name in names))
+        """The variables that give sizes."""
+        self._found: dict[tuple[int | None, ...], tuple[int, list[GraphQLError]]] = {}
 
     def judged(self, variables: Mapping[str, Any]) -> tuple[int, list[GraphQLError]]:
         """The rows, and why they are too many."""
-        if self._found is not None:
-            return self._found
-        rows = self.total(variables)
-        found = rows, list(self._judge(rows, variables))
-        if self._constant:
-            self._found = found
+        sizes = tuple([_sent(variables.get(name)) for name in self._asked])
+        found = self._found.get(sizes)
+        if found is None:
+            rows = self.total(variables)
+            found = rows, list(self._judge(rows, variables))
+            if len(self._found) < KEPT_SIZES:
+                self._found[sizes] = found
         return found
 
     def always(self) -> list[GraphQLError]:
         """The refusals that do not hang on variables."""
-        return self.judged({})[1] if self._constant else []
+        return [] if self._asked else self.judged({})[1]
 
     def total(self, variables: Mapping[str, Any], *, at_most: int | None = None, only: str | None = None) -> int:
         """Rows of the operation, were every page that can shrink (or those of the field `only`) at most `at_most` long."""

@@ -28,6 +28,7 @@ import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -35,7 +36,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graph import sockets, streaming
-from graph.answers import entry_of, never_ran, rate_headers, result_of
+from graph.answers import entry_of, never_ran, rate_headers, rate_pairs, result_of
 from graph.caller import RECEIVE
 from graph.errors import Code
 from graph.execute import Graph
@@ -48,6 +49,17 @@ RESPONSE_JSON = "application/graphql-response+json"
 PLAIN_JSON = "application/json"
 METHODS = "GET, POST, OPTIONS"
 RETRY_SECONDS = 2
+LONGEST_KEPT = 200
+"""Characters of an Accept header whose meaning is remembered."""
+HEADERS = {
+    media: [
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"content-type", f"{media}; charset=utf-8".encode("ascii")),
+    ]
+    for media in (RESPONSE_JSON, PLAIN_JSON)
+}
+"""Of an answer with data."""
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +80,7 @@ def door(graph: Graph) -> ASGIApp:
             return
         state = scope.setdefault("state", {})
         state["route"] = "/graphql"
-        request_id: str = state.setdefault("request_id", uuid.uuid4().hex)
+        request_id: str = state.get("request_id") or state.setdefault("request_id", uuid.uuid4().hex)
         if scope["method"] == "OPTIONS":
             await _send(send, 204, b"", {"allow": METHODS})
             return
@@ -91,6 +103,9 @@ def door(graph: Graph) -> ASGIApp:
                 raise Refused(406, outcome.errors[0].message)
             if outcome.viewer_id is not None:
                 state["user_id"] = outcome.viewer_id
+            if not outcome.errors and not streams:
+                await _send_data(send, outcome, media)
+                return
             answer = answer_of(outcome, request_id, media)
             if streams and answer.status == 200:
                 await streaming.send_once(answer.body, answer.headers, send)
@@ -123,6 +138,14 @@ async def _run(graph: Graph, request: Request, headers: Mapping[str, str], reque
     )
 
 
+async def _send_data(send: Send, outcome: Outcome, media: str) -> None:
+    """The answer of an operation in which nothing went wrong: what `answer_of` and `_send` would make of it."""
+    body = orjson.dumps({"data": outcome.data})
+    headers = [*HEADERS[media], *rate_pairs(outcome.charge), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def _send(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
     sent = {"cache-control": "no-store", "x-content-type-options": "nosniff", **headers}
     if status != 204:
@@ -140,8 +163,13 @@ def _negotiated(accept: str | None) -> str | None:
 
     Between equals, application/json unless the other is named: old clients accept anything, and know only that.
     """
-    if not accept:
+    if not accept or accept == "*/*":
         return PLAIN_JSON
+    return _chosen(accept) if len(accept) <= LONGEST_KEPT else _chosen.__wrapped__(accept)
+
+
+@lru_cache(maxsize=256)
+def _chosen(accept: str) -> str | None:
     quality: dict[str, float] = {}
     for item in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in item.split(";"))
@@ -171,13 +199,19 @@ async def _read(scope: Scope, receive: Receive, headers: Mapping[str, str]) -> R
     if scope["method"] != "POST":
         raise Refused(405, "Send operations with POST, or queries with GET.", allow=METHODS)
     body = await body_of(receive, headers)
-    kind, *parameters = (part.strip().lower() for part in headers.get("content-type", "").split(";"))
-    charsets = [text[8:].strip('"') for text in parameters if text.startswith("charset=")]
-    if kind != PLAIN_JSON or any(charset not in ("utf-8", "utf8") for charset in charsets):
+    content_type = headers.get("content-type", "")
+    if content_type != PLAIN_JSON and not _is_json(content_type):
         raise Refused(415, f"Send the operation as {PLAIN_JSON} in UTF-8.", accept_post=PLAIN_JSON)
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, "Send the body without a content encoding.", accept_encoding="identity")
     return request_of(json_of(body, "The body"))
+
+
+def _is_json(content_type: str) -> bool:
+    """Whether it is JSON in UTF-8."""
+    kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    charsets = [text[8:].strip('"') for text in parameters if text.startswith("charset=")]
+    return kind == PLAIN_JSON and all(charset in ("utf-8", "utf8") for charset in charsets)
 
 
 # What the answer says

@@ -116,7 +116,7 @@ class Measured:
     def judged(self, variables: Mapping[str, Any]) -> tuple[int, list[GraphQLError]]:
         """The static cost in rows, and every refusal."""
         rows, refused = self._rows.judged(variables) if self._rows else (0, [])
-        return rows, [*self._refused, *refused]
+        return rows, [*self._refused, *refused] if self._refused else refused
 
     def always(self) -> list[GraphQLError]:
         """Those of the refusals that no variables could avert: what can be kept with the document, and told before it is validated."""

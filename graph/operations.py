@@ -153,8 +153,7 @@ class Texts:
 
     def find(self, query: str, operation_name: str | None) -> Text | list[Problem]:
         """The operation of a text, or what is wrong with it whatever its variables are."""
-        known = self.trusted.get(query)
-        if known is not None:
+        if self.trusted and (known := self.trusted.get(query)) is not None:
             return known.get(operation_name) or [Problem(Code.BAD_REQUEST, NAME_ONE if operation_name is None else NO_SUCH_NAME)]
         if self.only:
             return [Problem(Code.BAD_REQUEST, ONLY_TRUSTED)]

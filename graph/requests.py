@@ -39,10 +39,15 @@ class Request:
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """Lower-case names; of a name sent several times, the values joined by commas as RFC 9110 section 5.3 reads them."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
+    """By their names, which servers give in lower case; of one sent several times, the values joined by commas as RFC 9110 section 5.3
+    reads them."""
+    given = scope["headers"]
+    found = {name.decode("latin-1"): value.decode("latin-1").strip() for name, value in given}
+    if len(found) == len(given):
+        return found
+    found.clear()
+    for name, value in given:
+        key, text = name.decode("latin-1"), value.decode("latin-1").strip()
         found[key] = f"{found[key]}, {text}" if key in found else text
     return found
 
@@ -57,26 +62,27 @@ def credential_of(headers: Mapping[str, str]) -> str | None:
 
 async def body_of(receive: Receive, headers: Mapping[str, str]) -> bytes:
     """The whole body; refused as soon as it is announced or found to be over the limit."""
-    too_long = Refused(
-        413,
-        f"The body is over {limits.BODY_BYTES:,} bytes. Send less at once; files have doors of their own.",
-        Code.LIMIT_EXCEEDED,
-        connection="close",
-    )
     announced = headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and (len(announced) > 12 or int(announced) > limits.BODY_BYTES):
-        raise too_long
-    body = bytearray()
-    more = True
-    while more:
+        raise _too_long()
+    chunks: list[bytes] = []
+    size = 0
+    while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        body += message.get("body", b"")
-        if len(body) > limits.BODY_BYTES:
-            raise too_long
-        more = message.get("more_body", False)
-    return bytes(body)
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limits.BODY_BYTES:
+            raise _too_long()
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_long() -> Refused:
+    message = f"The body is over {limits.BODY_BYTES:,} bytes. Send less at once; files have doors of their own."
+    return Refused(413, message, Code.LIMIT_EXCEEDED, connection="close")
 
 
 def pairs_of(query_string: bytes) -> list[tuple[str, str]]:
@@ -108,6 +114,9 @@ def json_of(text: bytes, what: str) -> object:
         value: object = orjson.loads(text)
     except orjson.JSONDecodeError:
         raise Refused(400, f"{what} is not JSON in UTF-8.") from None
+    # Nothing is nested deeper than it has brackets, and most bodies have few.
+    if text.count(b"{") + text.count(b"[") <= limits.JSON_DEPTH:
+        return value
     level: Iterable[Any] = [value]
     for _ in range(limits.JSON_DEPTH):
         level = [
@@ -137,11 +146,11 @@ def request_of(given: object) -> Request:
             raise Refused(400, "Send `query` or `documentId`, not both.")
     elif not isinstance(query, str) or not query:
         raise Refused(400, "`query` is missing, or is not a text.")
-    if not isinstance(name, str | None):
+    if name is not None and not isinstance(name, str):
         raise Refused(400, "`operationName` is not a text.")
-    if not isinstance(variables, dict | None):
+    if variables is not None and not isinstance(variables, dict):
         raise Refused(400, "`variables` is not an object.")
-    if not isinstance(extensions, dict | None):
+    if extensions is not None and not isinstance(extensions, dict):
         raise Refused(400, "`extensions` is not an object.")
     return Request(query or "", variables or {}, name or None, document_id)
 

@@ -132,4 +132,4 @@ def in_graph(key: str) -> str:
 
 def storable(value: str) -> bool:
     """Whether both databases can keep the text: no NUL, no half of a surrogate pair."""
-    return "\0" not in value and SURROGATE.search(value) is None
+    return "\0" not in value and (value.isascii() or SURROGATE.search(value) is None)
