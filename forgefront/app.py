@@ -40,6 +40,7 @@ from storage.git.transport import Transport
 if TYPE_CHECKING:
     from forgefront.ssh import SshDoor
 
+GRAPHQL = "/graphql"
 REST = "/api/v3"
 SWEEP_SECONDS = 3600.0
 PACKING_SECONDS = 600.0
@@ -52,9 +53,9 @@ class App(Engine):
         super().__init__(config, clock=clock)
         documents.serve(self.graph, config)
         metrics = Metrics()
+        self._graphql = door(self.graph)
         self._exact: dict[str, ASGIApp] = {
             "/": self._index,
-            "/graphql": door(self.graph),
             "/-/health": health.live,
             "/-/readiness": Readiness(
                 {"database": database_answers(self.database), "repositories": folder_is_writable(config.repositories)}
@@ -139,6 +140,11 @@ class App(Engine):
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
+        if path == GRAPHQL:
+            # The most used one, before all others are asked.
+            scope["state"]["route"] = path
+            await self._graphql(scope, receive, send)
+            return
         for base, mounted in self._mounted.items():
             if path.startswith(base) and path[len(base) :][:1] in ("", "/"):
                 # As Starlette mounts: the path stays whole, root_path says how much of it is ours.
@@ -183,7 +189,7 @@ class App(Engine):
         addresses: dict[str, Any] = {
             "name": "Forgefront",
             "version": version("forgefront"),
-            "graphql": f"{base}/graphql",
+            "graphql": f"{base}{GRAPHQL}",
             "graphiql": f"{base}{GRAPHIQL}",
             "reference": f"{base}{REFERENCE}",
             "rest_v3": f"{base}{REST}",

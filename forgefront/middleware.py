@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forgefront.logs import REQUEST_ID, redact_text, unredacted_logger
+from forgefront.logs import REQUEST_ID, redact_text, unredacted
 from forgefront.metrics import Metrics
 
 SANE_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -35,7 +35,7 @@ class Attend:
         self._metrics = metrics
         self._is_unavailable = is_unavailable
         self._log = structlog.get_logger().bind(logger="access")
-        self._lines = unredacted_logger("access")
+        self._write = unredacted("access")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -100,10 +100,17 @@ class Attend:
         path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0][:LONGEST_PATH].decode("latin-1")
         # Whoever has the address of an upload may use it, so it is told by its kind alone.
         shown = state["route"] if state.get("secret_path") else redact_text(path)
-        line = {"method": method, "path": shown, "status": status, "duration_ms": round(seconds * 1000, 2)}
+        line: dict[str, Any] = {
+            "request_id": state["request_id"],
+            "method": method,
+            "path": shown,
+            "status": status,
+            "duration_ms": round(seconds * 1000, 2),
+        }
         if (user_id := state.get("user_id")) is not None:
             line["user_id"] = user_id
-        self._lines.info("request" if scope["type"] == "http" else "websocket", request_id=state["request_id"], **line)
+        line["event"] = "request" if scope["type"] == "http" else "websocket"
+        self._write(line)
 
 
 def _request_id(scope: Scope) -> tuple[str, bytes]:

@@ -65,9 +65,8 @@ class Door:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1000})
             return
-        headers: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name, value)
+        # The first of equal names is the one that counts.
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         request_id = (scope.get("state") or {}).get("request_id")
         try:
             response = await self._answer(scope, receive, headers, request_id or uuid.uuid4().hex)
@@ -101,7 +100,7 @@ class Door:
             return Response(200, target.response.body, [*target.response.headers])
         state = scope.setdefault("state", {})
         # For the server's metrics: the row, not the path, of which there is no end.
-        state["route"] = self.base + target.route.path
+        state["route"] = self.base + target.path
         query = scope.get("query_string", b"")
         response = await target.answer(Request(method, values, segments, query, headers, receive, request_id, state))
         if response is not None and not isinstance(response, FileResponse):
@@ -135,6 +134,6 @@ def _options(place: Place[Target], headers: dict[bytes, bytes]) -> Response:
 async def _send(send: Send, response: Response, *, bodiless: bool) -> None:
     headers = [*response.headers, NOSNIFF]
     if response.status != 204:
-        headers.append((b"content-length", str(len(response.body)).encode()))
+        headers.append((b"content-length", b"%d" % len(response.body)))
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if bodiless else response.body})

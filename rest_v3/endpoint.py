@@ -43,7 +43,7 @@ class Graph(Protocol):
     def receive(self) -> Incoming: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """What an endpoint needs of a request. `path_values` stand in the order of the row's path parameters."""
 
@@ -59,7 +59,7 @@ class Request:
     """What the server is told of the request, for its access line: `user_id`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Response:
     status: int
     body: bytes
@@ -75,6 +75,7 @@ class Endpoint:
 
     def __init__(self, route: Route, operations: Operations, graph: Graph, base_url: str) -> None:
         self.route = route
+        self.path = route.path
         self.operation = self._operation(operations, route.operation)
         self._graph = graph
         self._base_url = base_url
@@ -83,11 +84,15 @@ class Endpoint:
         # A row that refuses reads nothing, so nothing that is sent can be wrong.
         self._body_params = tuple(parameter for parameter in route.params if parameter.name not in in_path and route.refuses is None)
         self._check()
-        self._path_readers = tuple(self._path_reader(name) for name in in_path)
+        self._path_readers = tuple((name, self._path_reader(name)) for name in in_path)
         self._spellers = {name: speller(variable) for name, variable in self.operation.variables.items()}
         single = {key for parameter in self._body_params if not parameter.many for key in parameter.keys}
         many = {key for parameter in self._body_params if parameter.many for key in parameter.keys}
-        self._filters = (single | many) - set(in_path)
+        self._sendable = single | many
+        self._filters = self._sendable - set(in_path)
+        self._unsent = self._variables({})
+        self._success = route.success
+        self._caching = (b"cache-control", b"no-store" if route.no_store else b"max-age=0, private, must-revalidate")
         self._known = Known((single - set(in_path)) | {"page", "per_page", self.token_name}, many)
         self._outcomes = Outcomes(route, self.operation)
         self.target = self._outcomes.target
@@ -105,10 +110,11 @@ class Endpoint:
         """The answer; None when the caller went away before the request was read."""
         wrong: Refusal | None = None
         sent: dict[str, Any] = {}
-        try:
-            sent = self._known.gather(pairs_of(request.query))
-        except MalformedError as error:
-            wrong = error.answer
+        if request.query:
+            try:
+                sent = self._known.gather(pairs_of(request.query))
+            except MalformedError as error:
+                wrong = error.answer
         if request.method not in ("GET", "HEAD"):
             try:
                 body = await read_body(request.receive, request.headers.get(b"content-length"), self.largest_body)
@@ -152,11 +158,31 @@ class Endpoint:
         """The variables, and the 400 for parameters that are missing or cannot be read."""
         variables: dict[str, Any] = {}
         wrong: dict[str, list[str]] = {}
-        for name, read, raw in zip(self.route.path_names, self._path_readers, request.path_values, strict=True):
+        for (name, read), raw in zip(self._path_readers, request.path_values, strict=True):
             variables[name] = read(raw)
             # An id that cannot be one is nobody's, whatever else is wrong with it.
             if UNFINDABLE in raw and read is not read_id:
                 wrong[name] = ["is invalid"]
+        body, unreadables, missing, message = self._unsent if self._sendable.isdisjoint(sent) else self._variables(sent)
+        variables |= body
+        wrong |= unreadables
+        if missing is not None:
+            return variables, unreadable(self.route, "REQUIRED", not_given(missing))
+        if wrong:
+            return variables, unreadable(self.route, "INVALID", message or wrong)
+        one_of = self.route.needs_one_of
+        if one_of and not any(name in variables for name in one_of):
+            listed = " or ".join(f'"{name}"' for name in one_of)
+            return variables, refusal(400, f"Required parameters {listed} missing")
+        return variables, None
+
+    def _variables(
+        self, sent: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, list[str]], str | None, str | Mapping[str, list[str]] | None]:
+        """The variables for what was sent, what is wrong with each that cannot be read, the first that is missing, and the whole message
+        that v3 had for one of the wrong ones."""
+        variables: dict[str, Any] = {}
+        wrong: dict[str, list[str]] = {}
         missing: str | None = None
         message: str | Mapping[str, list[str]] | None = None
         for parameter in self._body_params:
@@ -170,15 +196,7 @@ class Endpoint:
                 variables[parameter.name] = self._spellers[parameter.name](value)
             elif parameter.required and missing is None:
                 missing = parameter.name
-        if missing is not None:
-            return variables, unreadable(self.route, "REQUIRED", not_given(missing))
-        if wrong:
-            return variables, unreadable(self.route, "INVALID", message or wrong)
-        one_of = self.route.needs_one_of
-        if one_of and not any(name in variables for name in one_of):
-            listed = " or ".join(f'"{name}"' for name in one_of)
-            return variables, refusal(400, f"Required parameters {listed} missing")
-        return variables, None
+        return variables, wrong, missing, message
 
     async def _guarded(self, request: Request, variables: dict[str, Any], credential: str | None) -> Refusal | None:
         """Why the caller may not even hear that a parameter is wrong."""
@@ -219,8 +237,8 @@ class Endpoint:
             page,
             total=connection["totalCount"] if self.route.total else None,
             more=not self.route.total and connection["pageInfo"]["hasNextPage"],
-            url="/".join((self._base_url, *(quote(segment, safe="") for segment in request.segments))),
-            filters=self._kept(sent),
+            url="/".join([self._base_url, *map(_quoted, request.segments)]),
+            filters=self._kept(sent) if sent else (),
         )
         return self._respond(nodes, outcome.data, headers)
 
@@ -240,14 +258,11 @@ class Endpoint:
     def _respond(self, value: Any, data: Mapping[str, Any], headers: list[tuple[bytes, bytes]]) -> Response:
         if self.route.reshape is not None:
             value = self.route.reshape(value, data)
-        return Response(self.route.success, orjson.dumps(value), [*headers, self._caching()])
+        return Response(self._success, orjson.dumps(value), [*headers, self._caching])
 
     def _refuse(self, refused: Refusal) -> Response:
         headers = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
-        return Response(refused.status, orjson.dumps(refused.body), [*headers, self._caching()])
-
-    def _caching(self) -> tuple[bytes, bytes]:
-        return (b"cache-control", b"no-store" if self.route.no_store else b"max-age=0, private, must-revalidate")
+        return Response(refused.status, orjson.dumps(refused.body), [*headers, self._caching])
 
     def _path_reader(self, name: str) -> Callable[[str], Any]:
         if self._by_name[name].kind == "integer":
@@ -325,6 +340,10 @@ def speller(variable: Variable) -> Callable[[Any], Any]:
         return [value] if wrap and value is not None and not isinstance(value, list) else value
 
     return spell
+
+
+def _quoted(segment: str) -> str:
+    return segment if segment.isascii() and segment.isalnum() else quote(segment, safe="")
 
 
 def _project_or_group(raw: str) -> str:

@@ -24,8 +24,13 @@ class Page:
         return min((self.number - 1) * self.size, LARGEST)
 
 
+FIRST = Page(1, DEFAULT_SIZE)
+
+
 def read_page(sent: Mapping[str, Any]) -> Page:
     """The page that was asked for. Whatever is no positive number counts as not sent; more than 100 a page is 100."""
+    if "page" not in sent and "per_page" not in sent:
+        return FIRST
     size = _positive(sent.get("per_page"), DEFAULT_SIZE)
     return Page(_positive(sent.get("page"), 1), min(size, LARGEST_SIZE))
 
@@ -54,23 +59,26 @@ def headers(page: Page, *, total: int | None, more: bool, url: str, filters: Ite
     before = page.number - 1 or None
     after = page.number + 1 if more else None
     told = [
-        (b"x-page", str(page.number)),
-        (b"x-per-page", str(page.size)),
-        (b"x-next-page", str(after or "")),
-        (b"x-prev-page", str(before or "")),
+        (b"x-page", b"%d" % page.number),
+        (b"x-per-page", b"%d" % page.size),
+        (b"x-next-page", b"%d" % after if after else b""),
+        (b"x-prev-page", b"%d" % before if before else b""),
     ]
     places = [("prev", before), ("next", after), ("first", 1)]
     if total is not None:
-        told += [(b"x-total", str(total)), (b"x-total-pages", str(pages))]
+        told += [(b"x-total", b"%d" % total), (b"x-total-pages", b"%d" % pages)]
         places.append(("last", pages))
-    kept = list(filters)
-    links = ", ".join(
-        f'<{url}?{query([*kept, ("page", str(number)), ("per_page", str(page.size))])}>; rel="{place}"'
-        for place, number in places
-        if number is not None
-    )
-    told.append((b"link", links))
-    return [(name, value.encode("ascii")) for name, value in told]
+    head, tail = _around(filters, page.size)
+    links = ", ".join([f'<{url}?{head}{number}{tail}>; rel="{place}"' for place, number in places if number is not None])
+    told.append((b"link", links.encode("ascii")))
+    return told
+
+
+def _around(filters: Iterable[tuple[str, str]], size: int) -> tuple[str, str]:
+    """A page's query, what stands before its number and what behind it: the links of a list differ in nothing else."""
+    pairs = sorted([*filters, ("page", ""), ("per_page", str(size))])
+    place = pairs.index(("page", "")) + 1
+    return query(pairs[:place]), "".join(f"&{query([pair])}" for pair in pairs[place:])
 
 
 def query(pairs: Iterable[tuple[str, str]]) -> str:

@@ -48,6 +48,20 @@ class Router(Generic[T]):
     def find(self, segments: list[str]) -> tuple[Place[T], list[str]] | None:
         """The place of a path and the values of its parameters, in order; None for an unknown path."""
         values: list[str] = []
+        place: Place[T] | None = self._root
+        for segment in segments:
+            below = place.below.get(segment)
+            if below is None:
+                below = place.parameter
+                if below is None:
+                    break
+                values.append(segment)
+            place = below
+        else:
+            if place.methods:
+                return place, values
+        # A literal segment may lead nowhere where a parameter of the same place does not.
+        values = []
         place = _descend(self._root, segments, 0, values)
         return None if place is None else (place, values)
 
@@ -98,7 +112,12 @@ def _decoded(segment: bytes) -> str:
 
 def segments_of(scope: Mapping[str, Any], base: str = "/api/v3") -> list[str]:
     """The segments of a request's path below the mount (and below `base` where the application is not mounted)."""
-    raw = scope.get("raw_path") or scope["path"].encode()
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    if scope.get("root_path", "") in ("", base) and raw.isascii() and b"%" not in raw and b"?" not in raw:
+        # As most are.
+        path = raw.decode("ascii")
+        if path.startswith(base) and path[len(base) : len(base) + 1] == "/":
+            return [segment for segment in path[len(base) + 1 :].split("/") if segment]
     segments = split(raw.partition(b"?")[0])
     root = split(scope.get("root_path", "").encode())
     if segments[: len(root)] == root:

@@ -27,7 +27,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Open = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FileResponse(Response):
     """An answer of `size` bytes that are read while they are sent. `open` raises FileNotFoundError when it is entered too late."""
 
@@ -76,7 +76,7 @@ class Sender(Endpoint):
             (b"content-disposition", disposition(file.name)),
             (b"content-security-policy", POLICY),
             (b"accept-ranges", b"bytes"),
-            self._caching(),
+            self._caching,
         ]
         if part is not None:
             headers.append((b"content-range", f"bytes {start}-{start + size - 1}/{file.size}".encode()))
