@@ -1,6 +1,6 @@
 """Pages: `page` and `per_page` in, `first` and `offset` to the graph, totals and links out (wire-facts 3, DECISIONS 7)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
@@ -47,7 +47,7 @@ def _positive(raw: Any, default: int) -> int:
     return raw
 
 
-def headers(page: Page, *, total: int | None, more: bool, url: str, filters: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+def headers(page: Page, *, total: int | None, more: bool, url: str, filters: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     """The paging headers of a list.
 
     `total` is None where counting would cost the whole history: then `more` says whether a page follows, and neither
@@ -74,8 +74,10 @@ def headers(page: Page, *, total: int | None, more: bool, url: str, filters: Ite
     return told
 
 
-def _around(filters: Iterable[tuple[str, str]], size: int) -> tuple[str, str]:
+def _around(filters: Sequence[tuple[str, str]], size: int) -> tuple[str, str]:
     """A page's query, what stands before its number and what behind it: the links of a list differ in nothing else."""
+    if not filters:
+        return "page=", f"&per_page={size}"
     pairs = sorted([*filters, ("page", ""), ("per_page", str(size))])
     place = pairs.index(("page", "")) + 1
     return query(pairs[:place]), "".join(f"&{query([pair])}" for pair in pairs[place:])
