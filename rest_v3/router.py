@@ -48,7 +48,7 @@ class Router(Generic[T]):
     def find(self, segments: list[str]) -> tuple[Place[T], list[str]] | None:
         """The place of a path and the values of its parameters, in order; None for an unknown path."""
         values: list[str] = []
-        place: Place[T] | None = self._root
+        place = self._root
         for segment in segments:
             below = place.below.get(segment)
             if below is None:
@@ -62,8 +62,8 @@ class Router(Generic[T]):
                 return place, values
         # A literal segment may lead nowhere where a parameter of the same place does not.
         values = []
-        place = _descend(self._root, segments, 0, values)
-        return None if place is None else (place, values)
+        found = _descend(self._root, segments, 0, values)
+        return None if found is None else (found, values)
 
     def places(self) -> Iterator[Place[T]]:
         waiting = [self._root]
