@@ -209,5 +209,13 @@ class Context:
         await self.session.flush()
         return row
 
+    def leave(self, row: R) -> R:
+        """Writes a new row by the end of the operation, where that is soon enough: a row alone is written by the commit itself.
+
+        Its id is known then. A constraint that is hit is what the mutation makes of it.
+        """
+        self.session.leave(row)
+        return row
+
 
 Info = strawberry.Info[Context, None]

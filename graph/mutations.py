@@ -13,7 +13,7 @@ from sqlalchemy.orm.exc import StaleDataError
 
 from graph.context import Context, Info
 from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
-from graph.transaction import keep, read_on
+from graph.transaction import follow, read_on, save
 from storage.database import is_conflict
 
 ErrorCode = strawberry.enum(Code, name="ErrorCode", description="Everything that can go wrong: the closed list of codes.")
@@ -48,7 +48,7 @@ def mutation(
             context: Context = info.context
             try:
                 row = await function(info, input)
-                await context.session.flush()
+                await save(context)
             except UserError as error:
                 return _refused(payload, (entity, second), error)
             except StaleDataError as error:
@@ -59,7 +59,7 @@ def mutation(
                     # A row that the change leans on was removed meanwhile.
                     raise NotFound("Parent") from error
                 return _refused(payload, (entity, second), conflict or Conflict(None, "An equal one exists already."))
-            await keep(context)
+            await follow(context)
             await read_on(context)
             values = {entity: row} if second is None else dict(zip((entity, second), row, strict=True))
             return payload(**values, user_errors=[])

@@ -18,9 +18,19 @@ def session_for(database: Database, *, writing: bool) -> AbstractAsyncContextMan
 
 
 async def keep(context: Context) -> None:
-    """Commits what the operation changed, then runs what waited for it."""
+    """Commits what the operation changed, then runs what waited for it. Raises IntegrityError."""
+    await save(context)
+    await follow(context)
+
+
+async def save(context: Context) -> None:
+    """The first half of `keep`: the commit, where the last of what was changed is written. Raises IntegrityError, StaleDataError."""
     await context.session.commit()
     context.undo.clear()
+
+
+async def follow(context: Context) -> None:
+    """The second half: what waited for the commit."""
     for effect in context.after_commit:
         done = effect()
         if done is not None:

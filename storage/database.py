@@ -6,10 +6,10 @@ writers wait for each other instead of failing with "database is locked"; writer
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from sqlalchemy import URL, DateTime, Dialect, MetaData, event, make_url
@@ -25,9 +25,14 @@ from sqlalchemy.types import TypeDecorator
 from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
 
+from storage.inserting import Inserts
 from storage.readers import CLOSED, PostgresReader, Reader, Readers, SqliteReader
 from storage.reading import Plans
 from storage.touched import Touched
+from storage.writers import Busy, PostgresWriter, Queue, SqliteWriter, Statement, Writer
+
+if TYPE_CHECKING:
+    from storage.writing import WritingSession
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -49,10 +54,6 @@ POSTGRESQL: dict[str, Any] = {
     "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off"},
 }
 """What every connection is opened with."""
-
-
-class Busy(Exception):
-    """The database could not take this transaction in time; nothing was changed, and the same call may go through later."""
 
 
 class Timestamp(TypeDecorator[datetime]):
@@ -161,6 +162,14 @@ class Session(AsyncSession):
             return shape.built(found, self._attached)
         except _ExpiredError:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+
+    async def read_beside(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """As `read`, for what does not hang on rows that wait to be written: they go on waiting, where they can."""
+        return await self.read(statement, values)
+
+    def leave(self, row: Any) -> None:
+        """Writes a new row at the end of the transaction, or before the next statement in it; its id is known then."""
+        self.add(row)
 
     async def fetch(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """What the driver gives for a text of its own dialect: rows of its values, as it spells them."""
@@ -302,10 +311,11 @@ class Database:
         else:
             settings["connect_args"] = {"async_creator_fn": _connect_to_postgresql, **POSTGRESQL}
         self.engine = create_async_engine(self.url, **settings)
-        self._writing = self.engine.execution_options(writing=True)
-        self._queue = asyncio.Lock()
+        self.writing_engine = self.engine.execution_options(writing=True)
+        self._queue = Queue(WAIT_SECONDS)
         self.plans = Plans(self.engine.dialect)
         self.accounts = Touched(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
+        self.inserts = Inserts(self.engine.dialect)
         self.readers = Readers(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._prepare_sqlite()
@@ -316,14 +326,28 @@ class Database:
         """A session for statements that change nothing, to be entered; what it did is rolled back at the end."""
         return ReadingSession(self)
 
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[Session]:
-        """A session whose transaction may write. On SQLite its first statement waits for its turn. Raises Busy, IntegrityError."""
-        async with Session(self, bind=self._writing, expire_on_commit=False) as session:
-            yield session
+    def writing(self) -> "WritingSession":
+        """A session whose transaction may write, to be entered. On SQLite what writes or locks first waits for its turn."""
+        from storage.writing import WritingSession
+
+        return WritingSession(self)
+
+    async def write(self, statements: Sequence[Statement]) -> list[int]:
+        """Runs INSERTs that give an id each as one transaction, past SQLAlchemy; gives the ids. Raises IntegrityError, Busy."""
+        for text, parameters in statements:
+            self.tell(text, parameters)
+        return await self.writer.write(statements)
+
+    @cached_property
+    def writer(self) -> Writer:
+        if self.dialect == "sqlite":
+            return SqliteWriter(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._queue)
+        return PostgresWriter(self.engine.sync_engine.pool, self.engine.dialect)
 
     async def close(self) -> None:
         await self.readers.close()
+        if "writer" in self.__dict__:
+            self.writer.close()
         await self.engine.dispose()
 
     def tell(self, text: str, parameters: Sequence[Any]) -> None:
@@ -369,10 +393,7 @@ class Database:
             if not connection.get_execution_options().get("writing"):
                 connection.exec_driver_sql("BEGIN")
                 return
-            try:
-                await_only(self._take_turn())
-            except TimeoutError as error:
-                raise Busy("another writer kept the database for too long") from error
+            await_only(self._queue.enter())
             connection.info["queued"] = True
             try:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -386,13 +407,9 @@ class Database:
         def checkin(connection: Any, entry: ConnectionPoolEntry) -> None:
             self._leave_queue(entry.info)
 
-    async def _take_turn(self) -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
-            await self._queue.acquire()
-
     def _leave_queue(self, info: dict[Any, Any]) -> None:
         if info.pop("queued", False):
-            self._queue.release()
+            self._queue.leave()
 
 
 def driver_url(url: str) -> URL:

@@ -226,7 +226,8 @@ def share_compiled(database: Database) -> None:
     if first is database:
         return
     database.plans = first.plans
-    for engine in (database.engine.sync_engine, database._writing.sync_engine):
+    database.inserts = first.inserts
+    for engine in (database.engine.sync_engine, database.writing_engine.sync_engine):
         engine.dialect = first.engine.sync_engine.dialect
         engine._compiled_cache = first.engine.sync_engine._compiled_cache
 

@@ -22,6 +22,8 @@ async def publish(context: Context, kind: "type[Event]", *subjects: Any) -> None
     there is a hook that wants it, from rows as they are now; so what is being deleted is published before its row goes.
     """
     if await _wanted(context, kind):
+        # What is told of has its id by then.
+        await context.session.flush()
         await _write(context, [await kind.of(context, *subjects)])
 
 
@@ -46,15 +48,16 @@ async def publish_all(context: Context, kind: "type[Event]", happened: "Sequence
 
 async def _wanted(context: Context, kind: "type[Event]") -> bool:
     outbox = context.services.outbox
-    # Writers of an SQLite database stand in one queue, so what one of them saw holds for the next, until a hook is made. On PostgreSQL
-    # another process may have made one since.
-    exact = context.services.database.dialect == "sqlite"
-    if exact and outbox.unheard(kind.switch):
+    # Those who write to an SQLite database are this process, which knows when it makes a hook, and now and then a command. On PostgreSQL
+    # another server process may have made one since.
+    alone = context.services.database.dialect == "sqlite"
+    if alone and outbox.unheard(kind.switch):
         return False
-    wanted = await context.exists(hooks.any_wants(kind.switch))
-    if exact and not wanted:
-        outbox.nobody_wants(kind.switch)
-    return wanted
+    changes = outbox.hook_changes
+    ((wanted,),) = await context.session.read_beside(hooks.any_wants(kind.switch))
+    if alone and not wanted:
+        outbox.nobody_wants(kind.switch, changes)
+    return bool(wanted)
 
 
 async def _write(context: Context, happened: "Sequence[Event]") -> None:

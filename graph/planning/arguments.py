@@ -24,7 +24,8 @@ from graphql import (
 from graphql.execution.get_variable_signature import GraphQLVariableSignature, get_variable_signature
 from graphql.execution.values import VariableValues, VariableValueSource, coerce_argument, input_is_nested_too_deeply
 from graphql.utilities.coerce_input_value import coerce_default_value
-from strawberry.types.arguments import convert_arguments
+
+from graph.planning.inputs import Converter, Other, reader
 
 Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -111,6 +112,7 @@ class Argument:
         (self._argument,) = (each for each in node.arguments or () if each.name.value == name)
         self._variables = sorted(variables_of(self._argument.value))
         self._remembered: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._read = reader(definition, self._argument.value)
         self._python_name = self._plain_name()
 
     def give(self, values: VariableValues, into: dict[str, Any]) -> None:
@@ -121,6 +123,9 @@ class Argument:
             if value is not Undefined and value is not None:
                 into[self._python_name] = value
                 return
+        if not self._longest:
+            into.update(self._made(values))
+            return
         key = repr([coerced.get(name, Undefined) for name in self._variables])
         found = self._remembered.get(key)
         if found is None:
@@ -133,7 +138,12 @@ class Argument:
 
     def _made(self, values: VariableValues) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        coerce_argument(found, self._node, self._name, self._definition, self._argument, values, None)
+        try:
+            value = self._read(values.coerced)
+            if value is not Undefined:
+                found[self._definition.out_name or self._name] = value
+        except Other:
+            coerce_argument(found, self._node, self._name, self._definition, self._argument, values, None)
         return self._convert(found)
 
     def _plain_name(self) -> str | None:
@@ -151,8 +161,11 @@ class Arguments:
     """The arguments of a field, as one selection gives them. Those of mutations are not remembered: they may be secrets."""
 
     def __init__(self, field: GraphQLField, definition: Any, node: FieldNode, config: Any, scalars: Any, *, remember: bool) -> None:
+        converter = Converter(config, scalars)
+        converters = {config.name_converter.from_argument(each): (each.python_name, converter.of(each.type)) for each in definition.arguments}
+
         def convert(values: dict[str, Any]) -> dict[str, Any]:
-            return convert_arguments(values, definition.arguments, scalar_registry=scalars, config=config)
+            return {converters[name][0]: converters[name][1](value) for name, value in values.items()}
 
         given = {each.name.value: each for each in node.arguments or ()}
         self._fixed: dict[str, Any] = {}

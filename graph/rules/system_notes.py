@@ -143,6 +143,9 @@ def note(context: Context, target: Target, body: str, **source: Any) -> dict[str
 
 async def write(context: Context, rows: list[dict[str, Any]]) -> None:
     """Writes the notes of `note`, in their order; none of a mention that is told already."""
+    if rows:
+        # What mentions comes before what is told of it.
+        await context.session.flush()
     for start in range(0, len(rows), ROWS_AT_ONCE):
         await context.session.execute(notes.write_system(context.services.database.dialect, rows[start : start + ROWS_AT_ONCE]))
 

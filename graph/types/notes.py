@@ -250,7 +250,7 @@ async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
     )
     await notes.write(context, note, input.body)
     await notes.vote(context, note)
-    await context.add(note)
+    context.leave(note)
     await notes.mention(context, note, parent)
     await publish(context, object_payloads.NoteWritten, note)
     return note

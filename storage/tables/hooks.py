@@ -1,6 +1,7 @@
 """System hooks: addresses that are told what happens on the instance."""
 
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Update, delete, select, update
@@ -40,9 +41,10 @@ def wanting(switch: str | None) -> ColumnElement[bool]:
     return enabled if switch is None else enabled & getattr(Hook, switch).is_(True)
 
 
-def any_wants(switch: str | None) -> Any:
-    """Whether some hook gets an event of this switch, as a condition."""
-    return any_row(Hook, wanting(switch))
+@cache
+def any_wants(switch: str | None) -> Select[bool]:
+    """Whether some hook gets an event of this switch; made once a switch, since every change asks."""
+    return select(any_row(Hook, wanting(switch)))
 
 
 def by_id(hook_id: int) -> Select[Hook]:

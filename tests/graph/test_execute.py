@@ -82,7 +82,7 @@ class TestTransaction:
         def removed_meanwhile(*_: object) -> None:
             raise StaleDataError("UPDATE statement on table 'issues' expected to update 1 row(s); 0 were matched.")
 
-        monkeypatch.setattr("storage.database.Session.flush", removed_meanwhile)
+        monkeypatch.setattr("storage.database.Session.commit", removed_meanwhile)
         update = 'mutation ($id: ID!) { updateIssue(input: {id: $id, title: "t"}) { issue { iid } userErrors { code } } }'
 
         assert await ask.codes(update, owner, id=global_id("Issue", issue.id)) == ["NOT_FOUND"]

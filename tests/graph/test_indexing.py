@@ -14,10 +14,10 @@ from graph.git_access import GitAccess, Granted
 from graph.rules import indexed_commits, indexing
 from graph.rules.indexing import News
 from storage import tables
-from storage.database import Busy
 from storage.git import indexing as reading
 from storage.git.pushes import Update
 from storage.tables import branches
+from storage.writers import Busy
 from tests.forge import Ask
 from tests.history import git, grow, write_commit
 from tests.make import Make

@@ -3,20 +3,32 @@
 import asyncio
 import sqlite3
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from sqlalchemy import func, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import col
 
 from storage import database as module
-from storage.database import Busy, Database, is_unavailable
+from storage.database import Database, Session, is_conflict, is_unavailable, taken_column
 from storage.tables import Namespace, NamespaceKind
+from storage.writers import Busy
+from tests.statements import Statements
 from tests.test_databases import group
 
 
 async def write(database: Database, path: str) -> None:
     async with database.writing() as session:
         session.add(group(path))
+        await session.commit()
+
+
+async def left(database: Database, path: str) -> None:
+    async with database.writing() as session:
+        session.leave(group(path))
         await session.commit()
 
 
@@ -40,6 +52,80 @@ async def test_a_connection_that_gets_free_too_late_is_unavailable(database_url:
     await database.close()
 
 
+class TestRowsThatAreLeft:
+    """To the end of the transaction, where a row alone is one statement beside the ORM."""
+
+    async def test_are_written_by_the_commit(self, database: Database, statements: Statements) -> None:
+        with statements.counted() as seen:
+            async with database.writing() as session:
+                session.leave(row := group("left"))
+                assert seen == []
+                await session.commit()
+
+        assert [statement.split()[0] for statement in seen] == ["INSERT"]
+        async with database.reading() as session:
+            (kept,) = (await session.scalars(select(Namespace))).all()
+        assert kept.model_dump() == row.model_dump()
+
+    async def test_are_written_before_what_comes_next(self, database: Database) -> None:
+        async with database.writing() as session:
+            session.leave(row := group("left"))
+            ((found,),) = await session.read(select(Namespace))
+            assert found is row
+            session.leave(group("another"))
+            await session.commit()
+            assert await session.read_beside(select(func.count()).select_from(Namespace)) == [(2,)]
+
+    async def test_do_not_wait_for_what_is_read_beside(self, database: Database) -> None:
+        async with database.writing() as session:
+            session.leave(group("left"))
+            assert await session.read_beside(select(Namespace)) == []
+            await session.commit()
+
+    async def test_are_kept_together_or_not_at_all(self, database: Database) -> None:
+        for path in ("first", "second"):
+            with suppress(IntegrityError):
+                async with database.writing() as session:
+                    session.leave(group(path))
+                    session.leave(group("the same"))
+                    await session.commit()
+
+        async with database.reading() as session:
+            assert (await session.scalars(select(col(Namespace.path)).order_by(col(Namespace.id)))).all() == ["first", "the same"]
+
+    @pytest.mark.parametrize("keep", [Session.leave, Session.add])
+    async def test_hit_constraints_as_others_do(self, database: Database, keep: Callable[[Session, Namespace], None]) -> None:
+        await write(database, "taken")
+        found = []
+        for row in (group("taken"), group("new"), group("none")):
+            row.name = None if row.path == "none" else row.name  # type: ignore[assignment]
+            row.owner_id = 999 if row.path == "new" else None
+            with pytest.raises(IntegrityError) as caught:
+                async with database.writing() as session:
+                    keep(session, row)
+                    await session.commit()
+            found.append((is_conflict(caught.value), taken_column(caught.value)))
+
+        assert found == [(True, "namespaces.path_key"), (False, None), (False, None)]
+
+    async def test_go_with_a_transaction_that_is_not_kept(self, database: Database) -> None:
+        async with database.writing() as session:
+            session.leave(group("left"))
+            await session.rollback()
+            await session.commit()
+        async with database.writing() as session:
+            session.leave(group("left"))
+
+        async with database.reading() as session:
+            assert await session.scalar(select(func.count()).select_from(Namespace)) == 0
+
+    async def test_take_their_turn_with_other_writers(self, database: Database) -> None:
+        await asyncio.gather(*((left if number % 2 else write)(database, f"group{number}") for number in range(20)))
+
+        async with database.reading() as session:
+            assert await session.scalar(select(func.count()).select_from(Namespace)) == 20
+
+
 class TestSqlite:
     """What PostgreSQL, which lets writers of different rows work side by side, does not have."""
 
@@ -56,6 +142,8 @@ class TestSqlite:
             await session.execute(select(Namespace))
             started = time.monotonic()
             with pytest.raises(Busy, match="another writer"):
+                await left(database, "late")
+            with pytest.raises(Busy, match="another writer"):
                 await write(database, "late")
             assert 0.2 <= time.monotonic() - started < 2
         await write(database, "later")
@@ -65,8 +153,9 @@ class TestSqlite:
         database, path = hasty
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Busy, match="another process"):
-            await write(database, "late")
+        for late in (write, left):
+            with pytest.raises(Busy, match="another process"):
+                await late(database, "late")
         async with database.reading() as session:
             # Readers never wait.
             assert await session.scalar(select(func.count()).select_from(Namespace)) == 0
@@ -89,5 +178,9 @@ class TestSqlite:
             await asyncio.sleep(0.05)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        task = asyncio.create_task(left(database, "b"))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
         await write(database, "a")
         await database.close()
