@@ -162,7 +162,9 @@ class Arguments:
 
     def __init__(self, field: GraphQLField, definition: Any, node: FieldNode, config: Any, scalars: Any, *, remember: bool) -> None:
         converter = Converter(config, scalars)
-        converters = {config.name_converter.from_argument(each): (each.python_name, converter.of(each.type)) for each in definition.arguments}
+        converters = {
+            config.name_converter.from_argument(each): (each.python_name, converter.of(each.type)) for each in definition.arguments
+        }
 
         def convert(values: dict[str, Any]) -> dict[str, Any]:
             return {converters[name][0]: converters[name][1](value) for name, value in values.items()}

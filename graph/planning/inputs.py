@@ -25,7 +25,7 @@ Read = Callable[[Mapping[str, Any]], Any]
 Convert = Callable[[Any], Any]
 
 
-class Other(Exception):  # noqa: N818 - nothing is wrong yet
+class Other(Exception):
     """graphql-core is to read this, or to say what is wrong with it."""
 
 

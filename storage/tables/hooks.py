@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Select, Update, delete, select, update
 from sqlmodel import Field, col
 
 from storage.database import Timestamp
+from storage.reading import constant
 from storage.tables.base import Dated, any_row, long_text
 
 LONGEST_URL = 2000
@@ -44,7 +45,7 @@ def wanting(switch: str | None) -> ColumnElement[bool]:
 @cache
 def any_wants(switch: str | None) -> Select[bool]:
     """Whether some hook gets an event of this switch; made once a switch, since every change asks."""
-    return select(any_row(Hook, wanting(switch)))
+    return constant(select(any_row(Hook, wanting(switch))))
 
 
 def by_id(hook_id: int) -> Select[Hook]:

@@ -63,7 +63,7 @@ class TestTransaction:
             if action is not Action.UPDATE_ISSUE:
                 return await may(context, action, subject)
             # Would wait in vain on SQLite, if the change still held the writers' turn.
-            await make.user("meanwhile")
+            await make.user()
             raise RuntimeError("the secret text of a fault")
 
         monkeypatch.setattr("graph.types.issues.may", of_the_answer)
