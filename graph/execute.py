@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
+import structlog
 from graphql import ExecutionResult, GraphQLError, execute
 
 from graph.context import Context, Machine, Services
@@ -43,6 +44,9 @@ SECONDS = 10.0
 """The longest that an operation runs."""
 TOO_LATE = "This took longer than {:.0f} s. Ask for smaller pages, fewer lists inside lists, or a shorter span of time."
 STREAMS = "A subscription is a stream: send it with `Accept: text/event-stream`, or over a WebSocket that speaks graphql-transport-ws."
+
+
+log = structlog.get_logger("graph")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +182,11 @@ class Graph:
                 plan, values = found
                 try:
                     return self._outcome(ExecutionResult(await plan.run(context, values)), context, formed=prepared.form is not None)
-                except (OperationError, GraphQLError, Anomaly):
-                    # graphql-core says what is wrong, and where; what was loaded is not loaded again.
-                    return self._outcome(await self._execute(prepared, variables, context), context)
                 except Exception as error:
-                    if is_unavailable(error):
-                        raise
+                    if isinstance(error, OperationError | GraphQLError | Anomaly) or is_unavailable(error):
+                        # graphql-core says what is wrong, and where; what was loaded is not loaded again.
+                        return self._outcome(await self._execute(prepared, variables, context), context)
+                    log.exception("a plan failed", operation=prepared.name, request_id=request_id)
             # The session may be of no use any more.
             async with session_for(database, writing=False) as session:
                 context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
