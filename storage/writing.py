@@ -19,6 +19,9 @@ from sqlalchemy.orm.attributes import instance_state
 from storage.database import Database, Session
 from storage.readers import CLOSED, Reader
 
+SELECTS = ("SELECT", "WITH")
+"""How texts begin that change nothing; a reader refuses one that does all the same."""
+
 
 class WritingSession(Session):
     """A session whose transaction may write. What `commit` did not keep is rolled back at the end.
@@ -75,7 +78,9 @@ class WritingSession(Session):
     async def fetch(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         if self._is_pending():
             await self.flush()
-        return await super().fetch(text, parameters) if self._begun else await self._asked(text, parameters)
+        if self._begun or not text.startswith(SELECTS):
+            return await super().fetch(text, parameters)
+        return await self._asked(text, parameters)
 
     async def _asked(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """What a reader gives, before there is a transaction."""
