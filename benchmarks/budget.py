@@ -1,12 +1,17 @@
 """How long rounds are and how many there are, so that a run ends in the minutes it was given."""
 
 from dataclasses import dataclass
+from math import ceil, inf
 
 ROUND_SECONDS = 0.4
 """Beside its load: wrk's start, and what the server still works on afterwards."""
 START_SECONDS = 3.0
 """Of one side on one database, with the question whether it answers as the others do."""
 ROUNDS = (5, 3, 2)
+ANSWERS = 3
+"""To each connection, at least, in a round: what is under way at its end is not counted, and would be most of what a slow side did."""
+STRETCHED = 4
+"""The most by which a round is made longer for that."""
 SHORTEST, LONGEST = 2, 8
 """Seconds of a round: in shorter ones a slow side answers too little to be counted, longer ones make nothing steadier."""
 
@@ -26,6 +31,12 @@ class Rounds:
     def cost(self) -> float:
         """Seconds for one question to one side."""
         return self.warming + ROUND_SECONDS + self.count * (self.seconds + ROUND_SECONDS)
+
+
+def stretched(seconds: float, per_second: float, connections: int) -> float:
+    """The length of a round for a side that is so slow; 0 requests per second: nothing was answered yet."""
+    wanted = ANSWERS * connections / per_second if per_second else inf
+    return float(min(max(seconds, ceil(min(wanted, seconds * STRETCHED))), seconds * STRETCHED))
 
 
 def fit(minutes: float, races: int, starts: int) -> Rounds:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import load, packages, questions
-from benchmarks.budget import Rounds
+from benchmarks.budget import Rounds, stretched
 from benchmarks.cases import UnfairError, fetch
 from benchmarks.data import Data
 from benchmarks.kept import Kept, Postgres
@@ -93,17 +93,27 @@ class Race:
             return [_row(database, side, running.get(side.name), missing.get(side.name)) for side in self.sides_of(database)]
 
     def _ask(self, key: str, racers: Sequence[Running], postgres: Postgres | None, folder: Path, progress: Progress, database: str) -> None:
+        seconds = {}
         for each in racers:
             # What it costs to be asked for the first time is not measured.
+            speed = 0.0
             with suppress(load.NoAnswersError):
-                load.run(each.server, each.asked[key].ask, self.rounds.warming, folder)
+                speed = load.run(each.server, each.asked[key].ask, self.rounds.warming, folder).per_second
+            seconds[each.side.name] = stretched(self.rounds.seconds, speed, load.CONNECTIONS)
         for number in range(self.rounds.count):
             # Each goes first in turn, so that what a round leaves behind troubles all.
             first = number % len(racers)
             for each in (*racers[first:], *racers[:first]):
-                one = measured(each.server, each.asked[key].ask, self.rounds.seconds, folder, postgres)
+                what = f"{database}, {key}, round {number + 1}: {each.side.title}"
+                try:
+                    one = measured(each.server, each.asked[key].ask, seconds[each.side.name], folder, postgres)
+                except load.NoAnswersError as error:
+                    # The figures of all others are worth having.
+                    progress.step(what, "NO ANSWER")
+                    progress.say(str(error))
+                    continue
                 each.rounds.setdefault(key, []).append(one)
-                progress.step(f"{database}, {key}, round {number + 1}: {each.side.title}", figures(one))
+                progress.step(what, figures(one))
 
 
 def measured(server: Server, ask: load.Ask, seconds: float, folder: Path, postgres: Postgres | None) -> Round:

@@ -258,6 +258,9 @@ class TestReports:
         with pytest.raises(budget.TooShortError, match="at least"):
             budget.fit(1.0, 44, 11)
 
+    def test_slow_sides_have_longer_rounds(self) -> None:
+        assert [budget.stretched(2.0, speed, 32) for speed in (1000.0, 20.0, 0.5, 0.0)] == [2.0, 5.0, 8.0, 8.0]
+
 
 def test_a_mixed_load_asks_all_questions_in_turn() -> None:
     first, second = Ask("GET", ("/a", "/b"), "token"), Ask("POST", ("/c",), "token", "1", 200, ("1", "2", "3"))

@@ -1,15 +1,23 @@
 """The DataLoaders of strawberry's peer: each asks once for all keys of a level, in a session of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import tuple_
+from sqlalchemy import ColumnElement, and_, or_
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 from strawberry.dataloader import DataLoader
 
 from benchmarks.peer import IssueLabel, Label, Milestone, User
 from benchmarks.peer_work import Build, Commit
+
+
+def _in_projects(project_column: Any, column: Any, keys: Iterable[tuple[int, str]]) -> ColumnElement[bool]:
+    """Rows of any of these (project, value) pairs. Pairs themselves in a list would keep SQLite from using the index."""
+    by_project: dict[int, list[str]] = {}
+    for project, value in keys:
+        by_project.setdefault(project, []).append(value)
+    return or_(*(and_(col(project_column) == project, col(column).in_(values)) for project, values in by_project.items()))
 
 
 class Loaders:
@@ -44,17 +52,15 @@ class Loaders:
         return [found.get(issue, []) for issue in issues]
 
     async def _commits(self, keys: list[tuple[int, str]]) -> list[Commit | None]:
-        wanted = select(Commit).where(tuple_(col(Commit.project_id), col(Commit.oid)).in_(keys))
+        wanted = select(Commit).where(_in_projects(Commit.project_id, Commit.oid, keys))
         rows = {(row.project_id, row.oid): row for row in await self._all(wanted)}
         return [rows.get(key) for key in keys]
 
     async def _builds(self, keys: list[tuple[int, str, int]]) -> list[list[Build]]:
         """The newest `first` by (project, commit, first); all keys of a level have the same `first`."""
-        commits = [key[:2] for key in keys]
+        commits = [(project, sha) for project, sha, _ in keys]
         place = func.row_number().over(partition_by=[Build.project_id, Build.sha], order_by=col(Build.id).desc()).label("place")
-        of_commits = select(Build.id, place).where(
-            tuple_(col(Build.project_id), col(Build.sha)).in_(commits), col(Build.current_id).is_(None)
-        )
+        of_commits = select(Build.id, place).where(_in_projects(Build.project_id, Build.sha, commits), col(Build.current_id).is_(None))
         places = of_commits.subquery()
         wanted = select(Build).join(places, places.c.id == Build.id).where(places.c.place <= max(first for *_, first in keys))
         found: dict[tuple[int, str], list[Build]] = {}
