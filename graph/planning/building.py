@@ -13,7 +13,7 @@ from graph.declare import Reading as Column
 from graph.planning.leaves import instant_of
 from graph.planning.paging import Connected, Edges, Pages
 from graph.planning.relations import Relations
-from graph.planning.running import Calling, Loaded, Reading, Way
+from graph.planning.running import Calling, Loaded, Reading, Together, Way
 from graph.planning.sources import Source, Wanted, is_table
 from graph.planning.views import Constant, Later, Maker, Part, Related, Value, View
 from storage.compiled import Spelling
@@ -70,7 +70,7 @@ class Builder:
             elif (pages := self.pages(asked, way)) is not None:
                 fills.append(pages)
             else:
-                steps.append(self._compiler.step(kind, asked, way))
+                place_step(self._compiler.step(kind, asked, way), steps, fills)
         needs = _needs([*steps, *fills], source)
         for asked, attribute in columns:
             found[asked.key] = self._value(source, attribute, asked, bare=attribute not in needs)
@@ -190,6 +190,8 @@ def _needs(steps: list[Any], source: Source) -> set[str]:
     """The attributes of the objects that these take."""
     found: set[str] = set()
     for step in steps:
+        if isinstance(step, Together):
+            step = step.calling
         if isinstance(step, Calling):
             if step.root == "":
                 continue
@@ -213,6 +215,14 @@ def _statements(related: list[Asked]) -> int:
         declared = declared_of(asked.field)
         targets.add(declared.target if isinstance(declared, ToOne) else declared)
     return len(targets)
+
+
+def place_step(step: Any, steps: list[Any], fills: list[Any]) -> None:
+    """Puts a field among those that are asked for each object, or for all of them."""
+    if isinstance(step, Calling) and step.together is not None:
+        fills.append(Together(step))
+    else:
+        steps.append(step)
 
 
 def is_relation(field: GraphQLField) -> bool:

@@ -34,7 +34,7 @@ from graph.declare import ENTITIES, Loading, filling_of, is_filled
 from graph.declare import Reading as Column
 from graph.forms import Form
 from graph.planning.arguments import Arguments
-from graph.planning.building import Asked, Builder, is_relation, opened, sets_of
+from graph.planning.building import Asked, Builder, is_relation, opened, place_step, sets_of
 from graph.planning.leaves import Leaf, shell, spelling
 from graph.planning.mutating import once
 from graph.planning.running import Abstract, Calling, Leaves, Lists, Loaded, Objects, Part, Reading, Run, Selection, Way
@@ -118,7 +118,7 @@ class Compiler:
             elif (pages := self._build.pages(asked, way)) is not None:
                 fills.append(pages)
             else:
-                steps.append(self.step(kind, asked, way))
+                place_step(self.step(kind, asked, way), steps, fills)
         relations = self._build.relations(kind, related, way)
         if relations is not None:
             fills.append(relations)

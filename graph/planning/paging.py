@@ -127,9 +127,7 @@ class Pages:
         """Raises what the policy and the arguments raise."""
         arguments = run.arguments[self._arguments] if self._arguments is not None else {}
         declared = self._declared
-        if declared.action is not None or hasattr(arguments.get("filter"), "needs"):
-            for each in objects:
-                await declared.require(run.context, arguments, each)
+        await declared.require(run.context, arguments, objects)
         parents = [getattr(each, declared.of) for each in objects]
         pages = await self._pages(run, arguments, window_of(arguments), list(dict.fromkeys(parents)))
         filled = await self._filled(run, list(pages.values()))

@@ -115,11 +115,20 @@ class Calling:
     arguments: int | None
     """The place in `Run.arguments`; None without any."""
 
+    @property
+    def together(self) -> Callable[..., Awaitable[Values]] | None:
+        """What gives the values of all objects at once, where the field has it."""
+        return self.definition.metadata.get("together")  # type: ignore[no-any-return]
+
+    def place(self, run: Run) -> Any:
+        """What the resolver hears of where it stands."""
+        place: Any = Place(run.context, self.parent_type, self.path, self.nodes, run.fragments, run.variables)
+        return strawberry.Info(_raw_info=place, _field=self.definition)
+
     def begin(self, run: Run, objects: Sequence[Any]) -> Values:
         given = run.arguments[self.arguments] if self.arguments is not None else {}
         if self.info is not None:
-            place: Any = Place(run.context, self.parent_type, self.path, self.nodes, run.fragments, run.variables)
-            given = {**given, self.info: strawberry.Info(_raw_info=place, _field=self.definition)}
+            given = {**given, self.info: self.place(run)}
         values: Values = []
         try:
             for each in objects:
@@ -131,6 +140,24 @@ class Calling:
             drop(values)
             raise
         return values
+
+
+@dataclass(slots=True)
+class Together:
+    """A field whose values are asked for all objects of a level at once."""
+
+    calling: Calling
+
+    async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+        calling = self.calling
+        together = calling.together
+        assert together is not None  # noqa: S101 - else it is called for each
+        values = list(await together(calling.place(run), objects))
+        completer = calling.completer
+        found = await completer.complete(run, values) if completer.waits else completer.done(values)
+        key = calling.key
+        for answer, value in zip(answers, found, strict=True):
+            answer[key] = value
 
 
 @dataclass(slots=True)

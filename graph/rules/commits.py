@@ -6,7 +6,7 @@ diff of very large files.
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -90,6 +90,17 @@ async def told(context: Context, key: Key) -> ProjectCommit | IndexedCommit | No
     but for what the index does not have. Raises Unavailable."""
     found: Any = await _index(context).get(key)
     return _found(found)
+
+
+async def all_of(context: Context, keys: Collection[Key]) -> dict[Key, ProjectCommit | None]:
+    """`by_oid` each of these."""
+    return {key: _found(commit) for key, commit in (await _loader(context).get_many(keys)).items()}
+
+
+async def all_told(context: Context, keys: Collection[Key]) -> Mapping[Key, ProjectCommit | IndexedCommit | None]:
+    """`told` of each of these."""
+    found: Any = await _index(context).get_many(keys)
+    return {key: _found(commit) for key, commit in found.items()}
 
 
 def tell(context: Context, project_id: int, oid: str, *facts: Any) -> None:

@@ -4,7 +4,7 @@ The table follows the interface document's section Authentication and, where tha
 A project that the viewer may not see is not found; one that is seen without the right is forbidden.
 """
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -164,6 +164,21 @@ async def require(context: Context, action: Action, subject: Any = None) -> None
     """Raises Forbidden unless the viewer may do this to the subject: a project, a thing in one, a group, a user, or nothing."""
     if not await may(context, action, subject):
         raise Forbidden
+
+
+async def require_each(context: Context, action: Action, subjects: Sequence[Any]) -> None:
+    """As `require` of each of these, which are of one kind. What is decided by their project alone is decided once for a project."""
+    if len(subjects) > 1 and context.plain is context and _is_by_project(action, subjects[0]):
+        subjects = list({subject.project_id: subject for subject in subjects}.values())
+    for subject in subjects:
+        await require(context, action, subject)
+
+
+def _is_by_project(action: Action, subject: Any) -> bool:
+    """Whether all things of the subject's kind in one project are decided alike."""
+    rule = RULES.get(action)
+    whole = isinstance(subject, tables.Project | tables.Namespace | tables.Build)
+    return rule is not None and not rule.own and not whole and not hasattr(subject, "visibility_level")
 
 
 async def may(context: Context, action: Action, subject: Any = None) -> bool:

@@ -16,7 +16,7 @@ from graph.types.artifacts import BuildArtifact
 from graph.types.commit_statuses import BuildStatus
 from graph.types.inputs import DateTimeRange
 from graph.types.runners import Runner
-from graph.types.shown_commits import commit_of
+from graph.types.shown_commits import commit_of, commits_of
 from graph.types.traces import BuildTraces
 from graph.types.users import User
 from storage import tables
@@ -114,7 +114,12 @@ class Build(BuildArtifact, BuildTraces, Node):
     def rest_path(self) -> str:
         return f"/api/v3/projects/{_row(self).project_id}/builds/{_row(self).id}"
 
-    @computed(tables.Build.project_id, tables.Build.sha, description="The commit; null when the repository cannot give it.")
+    @computed(
+        tables.Build.project_id,
+        tables.Build.sha,
+        together=lambda info, rows: commits_of(info, [(row.project_id, row.sha) for row in rows]),
+        description="The commit; null when the repository cannot give it.",
+    )
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:
         return await commit_of(info, _row(self).project_id, _row(self).sha)
 

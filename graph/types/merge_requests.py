@@ -22,7 +22,7 @@ from graph.types.labels import Label
 from graph.types.lead_times import MergeRequestLeadTime
 from graph.types.notes import MergeRequestNotes
 from graph.types.rollups import RollupState
-from graph.types.shown_commits import commit_of, is_told
+from graph.types.shown_commits import commit_of, commits_of, is_told
 from graph.types.users import User
 from storage import tables
 from storage.tables import issues as issue_statements
@@ -191,6 +191,7 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
     @computed(
         tables.MergeRequest.project_id,
         tables.MergeRequest.head_oid,
+        together=lambda info, rows: commits_of(info, [(row.project_id, row.head_oid) for row in rows]),
         description="The newest commit of the source branch, as last seen; null without one or when it cannot be read.",
     )
     async def head_commit(self, info: Info) -> Commit | None:
@@ -199,6 +200,7 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
     @computed(
         tables.MergeRequest.project_id,
         tables.MergeRequest.merge_commit_oid,
+        together=lambda info, rows: commits_of(info, [(row.project_id, row.merge_commit_oid) for row in rows]),
         description="The commit that merged it; null when it is not merged, when none is known, or when it cannot be read.",
     )
     async def merge_commit(self, info: Info) -> Commit | None:

@@ -1,6 +1,7 @@
 """Commits as fields show them: from the index where it tells all that is asked, else from git."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from graph.context import Info
 from graph.rules import commits
@@ -56,6 +57,13 @@ async def commit_of(info: Info, project_id: int, oid: str | None) -> "Commit | N
         return None
     read = commits.told if asks_only(info, INDEXED) else commits.by_oid
     return await read(info.context, (project_id, oid))  # type: ignore[return-value]
+
+
+async def commits_of(info: Info, keys: Sequence[tuple[int, str | None]]) -> "list[Commit | None]":
+    """`commit_of` each of these (project id, id of the commit)."""
+    read = commits.all_told if asks_only(info, INDEXED) else commits.all_of
+    found: Mapping[Any, Any] = await read(info.context, {(project_id, oid) for project_id, oid in keys if oid is not None})
+    return [found.get(key) for key in keys]
 
 
 def is_told(info: Info) -> bool:
