@@ -1,8 +1,6 @@
 """Operations as text: parsed and validated once, prepared at start or kept while they are in use, and held to the limits."""
 
 import functools
-import gc
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +24,7 @@ from graph.errors import Code
 from graph.forms import Form
 from graph.outcomes import Problem, of_graphql
 from graph.rates import Bill
+from graph.remembering import Remembered, without_tokens
 from graph.rules.naming import storable
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
@@ -35,12 +34,8 @@ NOT_STORABLE = "A text has characters that cannot be stored."
 NAME_ONE = "Name the operation to run with operationName."
 NO_SUCH_NAME = "There is no operation of this name."
 ONLY_TRUSTED = "Only trusted documents are served here: send the `documentId` of one, or its exact text."
-CACHED_DOCUMENTS = 1000
 LONGEST_CACHED = 20_000
 """Characters. Longer texts are read each time, so that nobody fills the memory with them."""
-
-LET_GO = 500
-"""Texts that went out of use between two sweeps of the collector: see `Texts`."""
 
 
 class InvalidOperation(Exception):
@@ -77,7 +72,8 @@ class Prepared:
 
 def prepare(source: str, name: str) -> Prepared:
     """The operation `name` of a document, with the fragments it uses. Raises InvalidOperation."""
-    document = parse(source)
+    # Of our own operations nobody is told where in the text something went wrong; places take as much memory as all the rest.
+    document = parse(source, no_location=True)
     fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
     operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
     wanted = [node for node in operations if node.name is not None and node.name.value == name]
@@ -140,16 +136,12 @@ class Allowed:
 class Texts:
     """What texts of anybody's mean. They are read once while they are in use; `trusted` ones were read at start: operations by their
     exact text, and by their names. Where `only` is set, no others are served.
-
-    The nodes and the plans of a text point at each other, so that one that is let go is freed by the collector alone. Left to itself, a
-    server's would come after tens of thousands of them, each some 30 KiB; so it is called after each LET_GO.
     """
 
     def __init__(self) -> None:
         self.trusted: Mapping[str, Mapping[str | None, Text]] = {}
         self.only = False
-        self._read: OrderedDict[tuple[str, str | None], Text | list[Problem]] = OrderedDict()
-        self._let_go = 0
+        self._read: Remembered[Text | list[Problem]] = Remembered()
 
     def find(self, query: str, operation_name: str | None) -> Text | list[Problem]:
         """The operation of a text, or what is wrong with it whatever its variables are."""
@@ -160,16 +152,10 @@ class Texts:
         if len(query) > LONGEST_CACHED:
             return _read(query, operation_name)
         key = (query, operation_name)
-        found = self._read.get(key)
+        found = self._read.find(key)
         if found is None:
-            found = self._read[key] = _read(query, operation_name)
-            if len(self._read) > CACHED_DOCUMENTS:
-                self._read.popitem(last=False)
-                self._let_go += 1
-                if self._let_go % LET_GO == 0:
-                    gc.collect()
-        else:
-            self._read.move_to_end(key)
+            found = _read(query, operation_name)
+            self._read.put(key, found)
         return found
 
     def allowed(self, query: str, variables: Mapping[str, Any], operation_name: str | None, request_id: str) -> Allowed | list[Problem]:
@@ -199,6 +185,7 @@ def _read(query: str, operation_name: str | None) -> Text | list[Problem]:
         return [Problem(Code.BAD_REQUEST, text)]
     if not literals_storable(document):
         return [Problem(Code.BAD_REQUEST, NOT_STORABLE)]
+    without_tokens(document)
     return Text(prepared_of(document, wanted[0]), measured)
 
 

@@ -11,7 +11,7 @@ import pytest
 import rest_v3
 from graph.context import Services
 from graph.execute import Graph, Outcome, prepare
-from graph.operations import Texts
+from graph.remembering import Remembered
 from rest_v3.operations import Operations
 from storage import tables
 from tests.make import EXTERNAL_URL, token_of
@@ -43,7 +43,7 @@ class Ask:
         return [error["code"] for error in payload["userErrors"]]
 
 
-READ_TEXTS = Texts()._read
+READ_TEXTS: Remembered[Any] = Remembered(in_use=10**9, new=10**9)
 """What graphs of this process have read."""
 
 
