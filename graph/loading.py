@@ -77,6 +77,9 @@ class Loader(Generic[K, V]):
             self._keep(missing, await self._fetch(missing))
         return {key: self._known[key] for key in wanted}
 
+    def knows(self, key: K) -> bool:
+        return key in self._known
+
     def prime(self, key: K, value: V | None) -> None:
         self._known[key] = value
 

@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import NotFound
-from graph.rules.policy import Action, entered, may, project_of, require, sees_group, sees_project
+from graph.rules.policy import ENTERED, Action, entered, entered_with, may, project_of, require, sees_group, sees_project
 from storage import tables
 from storage.tables import namespaces
 from storage.tables.base import Row, row_within
@@ -28,16 +28,36 @@ def as_id(text: str) -> int | None:
 
 async def project(context: Context, path: str) -> tables.Project:
     """The project of a full path `namespace/name`, without case, or of an id in digits. Raises NotFound."""
-    key: int | tuple[str, str] | None = as_id(path)
-    if key is None:
-        namespace, _, name = path.lower().rpartition("/")
-        key = (namespace, name) if namespace and "\0" not in path else None
+    key = _key_of(path)
     found: tables.Project | None = None
     if key is not None:
-        found = await context.loader("entered projects", partial(entered, context)).get(key)
+        found = await context.loader(ENTERED, partial(entered, context)).get(key)
     if found is None or not await sees_project(context, found):
         raise NotFound("Project")
     return found
+
+
+async def project_with(
+    context: Context, path: str, table: type[R], *, database_id: int | None = None, iid: int | None = None
+) -> tuple[tables.Project, R | None]:
+    """As `project`, with what `find_within` finds in it: one statement mostly. Raises NotFound for the project alone."""
+    name, value = ("id", database_id) if database_id is not None else ("iid", iid)
+    key = _key_of(path)
+    if key is None or value is None:
+        return await project(context, path), None
+    found, row = await entered_with(context, key, table, name, value)
+    if found is None or not await sees_project(context, found):
+        raise NotFound("Project")
+    return found, row
+
+
+def _key_of(path: str) -> int | tuple[str, str] | None:
+    """The id, or the paths of the namespace and the project in it, in lower case; None for what names no project."""
+    number = as_id(path)
+    if number is not None:
+        return number
+    namespace, _, name = path.lower().rpartition("/")
+    return (namespace, name) if namespace and "\0" not in path else None
 
 
 async def group(context: Context, path: str) -> tables.Namespace:

@@ -7,14 +7,18 @@ A project that the viewer may not see is not found; one that is seen without the
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from graph.context import Context
 from graph.errors import Forbidden
 from graph.loading import Loader
 from storage import tables
 from storage.tables import AccessLevel, members, snippets
+from storage.tables.base import Row, row_within
 from storage.tables.projects import of_path_keys
+
+R = TypeVar("R", bound=Row)
 
 
 class Action(StrEnum):
@@ -89,8 +93,9 @@ class Rule:
     switch: str | None = None
 
 
+ENTERED = "entered projects"
 PROJECT_LEVELS = "project levels"
-"""The name of the loader."""
+"""The names of loaders."""
 USERS_AT_ONCE = 500
 
 TRACKING = ("issues_enabled", "merge_requests_enabled")
@@ -260,14 +265,9 @@ async def entered(context: Context, keys: list[int | tuple[str, str]]) -> Mappin
     known, levels = context.rows_by_id(tables.Project), _project_levels(context)
     if viewer is not None and not viewer.admin and len(keys) == 1:
         (key,) = keys
-        if isinstance(key, int):
-            rows = await context.tuples(members.ENTERED_BY_ID, id=key, user_id=viewer.id)
-        else:
-            rows = await context.tuples(members.ENTERED_BY_PATH, namespace=key[0], path=key[1], user_id=viewer.id)
-        for project, *found in rows:
-            levels.prime(project.id, max(level or 0 for level in found))
-            known.prime(project.id, project)
-        return {key: rows[0][0]} if rows else {}
+        statement = members.ENTERED_BY_ID if isinstance(key, int) else members.ENTERED_BY_PATH
+        found = await _entered(context, statement, _named(key))
+        return {key: found[0]} if found else {}
     projects: dict[int | tuple[str, str], tables.Project] = {}
     paths = [key for key in keys if not isinstance(key, int)]
     if paths:
@@ -281,6 +281,34 @@ async def entered(context: Context, keys: list[int | tuple[str, str]]) -> Mappin
     if viewer is not None and not viewer.admin:
         await levels.get_many([project.id for project in projects.values()])
     return projects
+
+
+async def entered_with(
+    context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int
+) -> tuple[tables.Project | None, R | None]:
+    """As `entered` for one project, with the row of it whose `id` or `iid`, the `name`, is the value: one statement where that can be."""
+    projects = context.loader(ENTERED, partial(entered, context))
+    if context.viewer_or_none is None or context.viewer.admin or projects.knows(key):
+        project = await projects.get(key)
+        rows = await context.tuples(*row_within(table, project.id, name, value)) if project is not None else []
+        return project, rows[0][0] if rows else None
+    found = await _entered(context, members.entered_with(table, name, by_path=not isinstance(key, int)), {**_named(key), "value": value})
+    projects.prime(key, found[0] if found else None)
+    return (found[0], found[-1]) if found else (None, None)
+
+
+async def _entered(context: Context, statement: Any, named: dict[str, Any]) -> tuple[Any, ...] | None:
+    """The one row that such a statement gives; what it tells of the viewer is known afterwards."""
+    for row in await context.tuples(statement, named | {"user_id": context.viewer.id}):
+        project = row[0]
+        _project_levels(context).prime(project.id, max(row[1] or 0, row[2] or 0, row[3] or 0))
+        context.rows_by_id(tables.Project).prime(project.id, project)
+        return row  # type: ignore[no-any-return]
+    return None
+
+
+def _named(key: int | tuple[str, str]) -> dict[str, Any]:
+    return {"id": key} if isinstance(key, int) else {"namespace": key[0], "path": key[1]}
 
 
 async def sees_group(context: Context, group: tables.Namespace) -> bool:

@@ -83,16 +83,18 @@ async def find(context: Context, table: type[R], input: InProject, *, action: po
         if action is not None:
             await policy.require(context, action, project)
         return project, row
-    project = await finding.project(context, value_or(input.project_path, ""))
-    if action is not None:
-        await policy.require(context, action, project)
-    return project, await finding.within(
+    project, found = await finding.project_with(
         context,
+        value_or(input.project_path, ""),
         table,
-        project,
         database_id=value_or(input.database_id, None),
         iid=value_or(getattr(input, "iid", None), None),
     )
+    if action is not None:
+        await policy.require(context, action, project)
+    if found is None:
+        raise NotFound(table.__name__)
+    return project, found
 
 
 def build_id_of(input: InProject) -> int | None:

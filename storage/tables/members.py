@@ -1,6 +1,7 @@
 """Who is a member of which group and project, and what follows from it for one user."""
 
 from enum import IntEnum
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -79,7 +80,7 @@ LEVELS_IN_PROJECTS = constant(_levels_in_projects())
 personal namespace. Made once, since nearly every operation asks it and making it costs more than running it."""
 
 
-def _entered(*conditions: Any) -> Select[Any]:
+def _entered(*conditions: Any, beside: tuple[Any, str] | None = None) -> Select[Any]:
     user_id: Any = bindparam("user_id", type_=Integer)
     personal: Any = aliased(Namespace)
     levels: list[Select[Any]] = [
@@ -94,14 +95,28 @@ def _entered(*conditions: Any) -> Select[Any]:
         ),
     ]
     entered = select(Project, *(each.correlate(Project).scalar_subquery() for each in levels)).where(*conditions)
-    return constant(entered.join(Namespace, col(Namespace.id) == col(Project.namespace_id)))
+    entered = entered.join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+    if beside is not None:
+        table, key = beside
+        within = (table.project_id == col(Project.id)) & (getattr(table, key) == bindparam("value"))
+        entered = entered.add_columns(table).join(table, within, isouter=True)
+    return constant(entered)
 
 
-ENTERED_BY_ID = _entered(col(Project.id) == bindparam("id"))
+BY_ID = (col(Project.id) == bindparam("id"),)
+BY_PATH = (col(Namespace.path_key) == bindparam("namespace"), col(Project.path_key) == bindparam("path"))
+ENTERED_BY_ID = _entered(*BY_ID)
 """(project, levels) of the project `id`: those that the user `user_id` has as its member, as one of its group, and as the owner of the
 personal namespace that it lies in, null where it is none. The highest one counts. Made once, since nearly every operation enters one."""
-ENTERED_BY_PATH = _entered(col(Namespace.path_key) == bindparam("namespace"), col(Project.path_key) == bindparam("path"))
+ENTERED_BY_PATH = _entered(*BY_PATH)
 """The same of the project of this path and that of its namespace, both in lower case."""
+
+
+@cache
+def entered_with(table: Any, key: str, *, by_path: bool) -> Select[Any]:
+    """As `ENTERED_BY_ID` or `ENTERED_BY_PATH`, with the row of the project that is named by its `id` or its `iid`, `value`; null where
+    there is none."""
+    return _entered(*(BY_PATH if by_path else BY_ID), beside=(table, key))
 
 
 def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, int, int]:
