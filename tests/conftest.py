@@ -1,7 +1,9 @@
 """The fixtures of the suite live in modules of their own; this names them."""
 
 import gc
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -27,6 +29,22 @@ DEAR = (
     "tests/ci_v1/test_hostile.py",
 )
 """Files of half a minute and more. They come first, so that no process is left alone with one of them at the end (scripts/test)."""
+
+
+PLANNER = "FORGEFRONT_PLANNER"
+"""`off` runs the whole suite without plans, as it does the service; tests of the plans themselves ask for them."""
+OFTEN = "FORGEFRONT_TEST_OFTEN"
+"""At which of its runs a query is planned: 1 plans everything, 2 has graphql-core answer each text once."""
+
+
+def pytest_configure() -> None:
+    from graph.execute import Graph
+    from graph.planning import keeping
+
+    settings: Any = Graph.__init__
+    if os.environ.get(PLANNER) == "off":
+        settings.__kwdefaults__["planner"] = False
+    keeping.OFTEN = int(os.environ.get(OFTEN, keeping.OFTEN))
 
 
 @pytest.hookimpl(trylast=True)

@@ -86,7 +86,7 @@ async def story(make: Make, tmp_path: Path) -> Story:
 
 class Asking:
     def __init__(self, services: Services, story: Story) -> None:
-        self.planned, self.plain = Graph(services), Graph(services, planner=False)
+        self.planned, self.plain = Graph(services, planner=True), Graph(services, planner=False)
         self.token = token_of(story.ann)
 
     async def __call__(self, graph: Graph, seconds: float = 10) -> Outcome:

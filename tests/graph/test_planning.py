@@ -71,7 +71,7 @@ class TestThroughTheGraph:
     LIST = "query ($path: String!) { project(path: $path) { issues { totalCount nodes { iid title author { username } labels } } } }"
 
     async def test_with_and_without_plans(self, services: Services, make: Make, story: Story, statements: Statements) -> None:
-        planned, plain = Ask(Graph(services)), Ask(Graph(services, planner=False))
+        planned, plain = Ask(Graph(services, planner=True)), Ask(Graph(services, planner=False))
         counts = []
         for ask in (planned, planned, planned, plain):
             with statements.counted() as seen:
@@ -81,7 +81,7 @@ class TestThroughTheGraph:
         assert counts[0] == counts[1] == counts[2] < counts[3]
 
     async def test_what_goes_wrong_is_told_the_same(self, services: Services, story: Story) -> None:
-        planned, plain = Ask(Graph(services)), Ask(Graph(services, planner=False))
+        planned, plain = Ask(Graph(services, planner=True)), Ask(Graph(services, planner=False))
         for query, variables in [
             (self.LIST, {"path": "acme/none"}),
             (self.LIST, {"path": None}),
