@@ -1,7 +1,9 @@
 """What is planned, and what is kept of it. That plans answer as graphql-core does is proved in test_oracle.py."""
 
+import gc
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -17,12 +19,13 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 from graph.context import Services
 from graph.declare import is_filled
 from graph.execute import Graph
-from graph.planning.compiling import Compiler, Unplannable
+from graph.planning.compiling import Compiler, Plan, Unplannable
 from graph.planning.keeping import MOST_PLANS, OFTEN, plans_of
+from graph.remembering import LEAST, Remembered
 from graph.schema import graphql_schema, schema
 from tests.compared import Oracle, prepared
 from tests.forge import Ask
-from tests.make import Make
+from tests.make import Make, token_of
 from tests.statements import Statements
 from tests.story import NOW, Story, tell
 
@@ -140,3 +143,33 @@ class TestWhatIsPlanned:
     async def test_nor_are_mutations_with_anything_beside(self, graph: Graph) -> None:
         text = 'mutation { __typename signIn(input: {login: "a", password: "b"}) { userErrors { code } } }'
         assert plans_of(await self.prepared(graph, text)) is None
+
+
+class TestManyTexts:
+    async def test_leave_no_plans_behind_and_no_generated_code(self, services: Services, story: Story) -> None:
+        graph = Graph(services, planner=True)
+        graph._texts._read = Remembered(in_use=3 * LEAST, new=3 * LEAST)
+        token = token_of(story.ann)
+
+        async def ask(number: int) -> None:
+            issues = (
+                f"a{number}: issues(first: {number % 9 + 1}) {{ nodes {{ b{number}: title labels author {{ c{number}: username }} }} }}"
+            )
+            text = f'query Many{number} {{ project(path: "acme/web") {{ {issues} }} }}'
+            for _ in range(OFTEN):
+                outcome = await graph.run_text(text, {}, None, token, request_id="test")
+                assert outcome.errors == []
+
+        def kept() -> tuple[int, int, int]:
+            gc.collect()
+            everything = gc.get_objects()
+            plans = sum(isinstance(each, Plan) for each in everything)
+            code = sum(isinstance(each, FunctionType) and each.__code__.co_filename in ("<plan>", "<shape>") for each in everything)
+            return plans, code, len(services.database.plans._kept)
+
+        for number in range(9):
+            await ask(number)
+        before = kept()
+        for number in range(9, 60):
+            await ask(number)
+        assert kept() == before
