@@ -47,7 +47,7 @@ class Prepared:
     """An operation that was parsed and validated. `open` ones need no viewer. `schema` is what it was validated against.
 
     `root` is its root field, where it has one alone. `form` is how its answer is to be spelled, if not as ever. `kept` is what lives as
-    long as the operation, such as its plans.
+    long as the operation, such as its plans. A `tried` one was sent as a text, and may never come again.
     """
 
     name: str | None
@@ -56,6 +56,7 @@ class Prepared:
     root: str | None
     form: Form | None = None
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    tried: bool = False
 
     @property
     def open(self) -> bool:
@@ -108,10 +109,10 @@ def _collect(node: Any, fragments: Mapping[str, FragmentDefinitionNode], used: d
     visit(node, Spreads())
 
 
-def prepared_of(document: DocumentNode, operation: OperationDefinitionNode) -> Prepared:
+def prepared_of(document: DocumentNode, operation: OperationDefinitionNode, *, tried: bool = False) -> Prepared:
     roots = operation.selection_set.selections
     alone = roots[0].name.value if len(roots) == 1 and isinstance(roots[0], FieldNode) else None
-    return Prepared(operation.name.value if operation.name else None, document, operation.operation.value, alone)
+    return Prepared(operation.name.value if operation.name else None, document, operation.operation.value, alone, tried=tried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def _read(query: str, operation_name: str | None) -> Text | list[Problem]:
     if not literals_storable(document):
         return [Problem(Code.BAD_REQUEST, NOT_STORABLE)]
     without_tokens(document)
-    return Text(prepared_of(document, wanted[0]), measured)
+    return Text(prepared_of(document, wanted[0], tried=True), measured)
 
 
 def literals_storable(document: DocumentNode) -> bool:

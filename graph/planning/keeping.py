@@ -1,5 +1,6 @@
 """Keeps the plans of operations: made when an operation is run again, and dropped with it."""
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -14,8 +15,12 @@ from graph.schema import schema
 
 MOST_PLANS = 16
 """Of one operation, whose directives take variables; for further values graphql-core answers."""
-OFTEN = 1
-"""A text is planned when it is run for the second time: most of those that somebody tries out never are."""
+MOST_TRIED = 300
+"""Operations sent as texts whose plans are kept, those that were run last; a plan takes some 40 KiB."""
+OFTEN = 2
+"""An operation sent as a text is planned when it is run for the second time: most of those that somebody tries out never are."""
+
+_TRIED: OrderedDict["Plans", None] = OrderedDict()
 
 
 class Plans:
@@ -33,9 +38,11 @@ class Plans:
 
     def find(self, variables: Mapping[str, Any], dialect: Dialect) -> tuple[Plan, Any] | None:
         """The plan for these variables, and the variables as it takes them; None: graphql-core is to answer."""
-        self._runs += 1
-        if self._runs < OFTEN:
-            return None
+        if self._prepared.tried:
+            self._runs += 1
+            if self._runs < OFTEN:
+                return None
+            _keep(self)
         if self._variables is None:
             self._variables = self._read_variables()
         values = self._variables.values(variables) if self._variables else None
@@ -50,6 +57,10 @@ class Plans:
         plan = self._made[key]
         return None if plan is None else (plan, values)
 
+    def drop(self) -> None:
+        """Forgets the plans; they are made again when they are wanted."""
+        self._made.clear()
+
     def _read_variables(self) -> Variables | Literal[False]:
         try:
             return Variables(SCHEMA, self._operation.variable_definitions or ())
@@ -63,6 +74,13 @@ class Plans:
         except (Unplannable, GraphQLError, TypeError):
             # What is wrong with an argument is graphql-core's to say.
             return None
+
+
+def _keep(plans: Plans) -> None:
+    _TRIED[plans] = None
+    _TRIED.move_to_end(plans)
+    if len(_TRIED) > MOST_TRIED:
+        _TRIED.popitem(last=False)[0].drop()
 
 
 def plans_of(prepared: Prepared) -> Plans | None:

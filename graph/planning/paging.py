@@ -209,13 +209,12 @@ class Pages:
         statement = wanted.select(rows)
         ordered = last = len(wanted.items)
         names = [column.key for column in listing.order.columns(listing.table)] if self._connected.has_cursors else []
-        statement = statement.add_columns(*(root.column(name).label(f"o{number}") for number, name in enumerate(names)))
+        statement = statement.add_columns(*map(root.column, names))
         last += len(names)
         if many:
-            columns = [root.column(column.key) for column in hanging.columns]
-            statement = statement.add_columns(*(column.label(f"parent{number}") for number, column in enumerate(columns)))
+            statement = statement.add_columns(*(root.column(column.key) for column in hanging.columns))
         elif self._connected.has_total:
-            statement = statement.add_columns(count.scalar_subquery().label("total"))
+            statement = statement.add_columns(count.scalar_subquery())
         statement = statement.order_by(*listing.ordering(window, root.column))
         dialect, parameters = wanted.spelling.dialect, frozenset(given)
         counting = Compiled(count, dialect, parameters) if self._connected.has_total else None

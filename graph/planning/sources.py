@@ -4,6 +4,7 @@ A `Source` is a table as it stands in the statement, under a name of its own, so
 itself, never mean it. What is asked of several places is selected once.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,42 @@ MOST_JOINED = 12
 """Tables of one statement; what is further away is loaded by itself."""
 
 
+class Named:
+    """A table under a name of its own, as `issues__2`, and what is selected of it. All statements share these."""
+
+    def __init__(self, row: Any, number: int, spelling: Spelling) -> None:
+        self.mapper: Mapper[Any] = inspect(row)
+        self.table: Any = row.__table__.alias(f"{row.__tablename__}__{number}")
+        self._spelling = spelling
+        self._expressions: dict[Any, Any] = {}
+
+    def column(self, key: str) -> Any:
+        """The column of this attribute."""
+        return self._kept(key, lambda: self.table.corresponding_column(self.mapper.columns[key]))
+
+    def instant(self, key: str) -> Any:
+        return self._kept((key, "bare"), lambda: self._spelling.bare_instant(self.column(key)))
+
+    def names(self, statement: Any) -> Any:
+        return self._kept(statement, lambda: self._spelling.gathered(statement([self.column("id")]), self.table))
+
+    def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        found = self._expressions.get(key)
+        if found is None:
+            found = self._expressions[key] = make()
+        return found
+
+
+_NAMED: dict[tuple[type, int, str], Named] = {}
+
+
+def _named(row: type, number: int, spelling: Spelling) -> Named:
+    key = (row, number, spelling.dialect.name)
+    if key not in _NAMED:
+        _NAMED[key] = Named(row, number, spelling)
+    return _NAMED[key]
+
+
 class Wanted:
     """What one statement selects, growing while an operation is compiled. `root` is the table whose rows it gives."""
 
@@ -25,12 +62,18 @@ class Wanted:
         self.spelling = spelling
         self.items: list[Any] = []
         self._joins: list[tuple[Any, Any]] = []
+        self._numbers: Counter[type] = Counter()
         self.root = Source(self, row)
 
     def add(self, expression: Any) -> int:
         """The place of a value in the statement's rows."""
-        self.items.append(expression.label(f"c{len(self.items)}"))
+        self.items.append(expression)
         return len(self.items) - 1
+
+    def named(self, row: type) -> Named:
+        """The table under a name that no other has in this statement."""
+        self._numbers[row] += 1
+        return _named(row, self._numbers[row], self.spelling)
 
     def joined(self, source: "Source", condition: Any) -> None:
         self._joins.append((source.table, condition))
@@ -54,15 +97,13 @@ class Source:
 
     def __init__(self, wanted: Wanted, row: Any) -> None:
         self.row = row
-        self.mapper: Mapper[Any] = inspect(row)
-        self.table: Any = row.__table__.alias()
+        self._named = wanted.named(row)
+        self.mapper = self._named.mapper
+        self.table = self._named.table
+        self.column = self._named.column
         self._wanted = wanted
         self._places: dict[Any, int] = {}
         self._joined: dict[str, Source] = {}
-
-    def column(self, key: str) -> Any:
-        """The column of this attribute."""
-        return self.table.corresponding_column(self.mapper.columns[key])
 
     def processor(self, key: str) -> Callable[[Any], Any] | None:
         """What makes the attribute's value of what the driver gives; None where it is that."""
@@ -75,19 +116,20 @@ class Source:
 
     def place(self, key: str) -> int:
         """Where the attribute stands in the statement's rows, as the driver gives it."""
-        return self._placed(key, lambda: self.column(key))
+        return self._placed(self.column(key))
 
     def instant(self, key: str) -> int:
         """Where an instant stands, as it is made most cheaply (`Spelling.bare_instant`)."""
-        return self._placed((key, "bare"), lambda: self._wanted.spelling.bare_instant(self.column(key)))
+        return self._placed(self._named.instant(key))
 
     def names(self, statement: Any) -> int:
         """Where the list of names stands that `statement(ids)` gives of this row's id."""
-        return self._placed(statement, lambda: self._wanted.spelling.gathered(statement([self.column("id")]), self.table))
+        return self._placed(self._named.names(statement))
 
-    def _placed(self, key: Any, expression: Any) -> int:
+    def _placed(self, expression: Any) -> int:
+        key = id(expression)
         if key not in self._places:
-            self._places[key] = self._wanted.add(expression())
+            self._places[key] = self._wanted.add(expression)
         return self._places[key]
 
     def join(self, key: str, target: type) -> "Source | None":

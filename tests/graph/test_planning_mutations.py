@@ -35,6 +35,8 @@ class Twins:
             return await execute(graph, *arguments)
 
         monkeypatch.setattr(Graph, "_execute", counted)
+        # Each is run once, and planned for that.
+        monkeypatch.setattr("graph.planning.keeping.OFTEN", 1)
 
     async def begin(self) -> None:
         self.owner = await self.make.user("owner")
