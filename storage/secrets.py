@@ -15,12 +15,15 @@ import secrets
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
-from cryptography.fernet import Fernet, InvalidToken
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
 
 KEY_FILE = "secret.key"
 KEY_BYTES = 32
@@ -99,9 +102,15 @@ class TokenCipher:
 
     def __init__(self, key: bytes) -> None:
         """`key` as `load_key` gives it; BadKey when it is anything else."""
-        checked = _checked(key, "the key")
-        self._fernet = Fernet(checked)
-        self._derive_from = base64.urlsafe_b64decode(checked)
+        self._key = _checked(key, "the key")
+        self._derive_from = base64.urlsafe_b64decode(self._key)
+
+    @cached_property
+    def _fernet(self) -> "Fernet":
+        # Where a token is read or made: the library takes 6 MB, which a server that does neither need not have.
+        from cryptography.fernet import Fernet
+
+        return Fernet(self._key)
 
     def encrypt(self, token: str) -> str:
         """The token as ASCII text, different at every call."""
@@ -114,6 +123,8 @@ class TokenCipher:
 
     def decrypt(self, text: str) -> str:
         """The token that `encrypt` was given; Undecipherable when the text was not made with this key."""
+        from cryptography.fernet import InvalidToken
+
         try:
             return self._fernet.decrypt(text).decode("utf-8", "surrogatepass")
         except (InvalidToken, ValueError):  # ValueError: text that is not even ASCII
@@ -131,7 +142,7 @@ def load_key(data: Path, given: str | None) -> bytes:
         return _checked(given.encode("utf-8", "surrogatepass"), "the given secret key")
     path = data / KEY_FILE
     if not path.exists():
-        write_once(path, Fernet.generate_key() + b"\n")
+        write_once(path, base64.urlsafe_b64encode(os.urandom(KEY_BYTES)) + b"\n")
     return _checked(path.read_bytes(), str(path))
 
 

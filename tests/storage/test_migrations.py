@@ -118,7 +118,7 @@ class TestRevisions:
         scripts = ScriptDirectory.from_config(migrations.configuration())
 
         assert len(scripts.get_heads()) == 1, "two revisions follow the same one: delete yours and run scripts/migration again"
-        assert scripts.get_current_head() == migrations.head()
+        assert scripts.get_current_head() == migrations.head() == migrations.newest()
         names = sorted(path.name for path in migrations.VERSIONS.glob("*.py"))
         assert [name[:4] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]
 

@@ -7,8 +7,6 @@ takes time in proportion to the text, whatever the expression, and knows no look
 from functools import lru_cache
 from typing import Any
 
-import re2
-
 LONGEST = 255
 """Characters of an expression."""
 MEMORY = 256 * 1024
@@ -23,6 +21,9 @@ def compiled(source: str, *, ignore_case: bool = False) -> Any:
     """The expression. Raises BadExpression."""
     if len(source) > LONGEST:
         raise BadExpression(f"it has more than {LONGEST} characters")
+    # Where builds are made, which takes it a megabyte and a half.
+    import re2
+
     try:
         return _compiled(source, ignore_case)
     except (re2.error, UnicodeEncodeError) as error:
@@ -33,6 +34,8 @@ def compiled(source: str, *, ignore_case: bool = False) -> Any:
 
 @lru_cache(maxsize=512)
 def _compiled(source: str, ignore_case: bool) -> Any:
+    import re2
+
     options = re2.Options()
     options.max_mem = MEMORY
     options.log_errors = False
