@@ -316,6 +316,7 @@ class Database:
         self.plans = Plans(self.engine.dialect)
         self.accounts = Touched(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
         self.inserts = Inserts(self.engine.dialect)
+        self._slow: set[str] = set()
         self.readers = Readers(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._prepare_sqlite()
@@ -357,7 +358,7 @@ class Database:
 
     async def _connect_reader(self) -> Reader:
         if self.dialect == "sqlite":
-            return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS)
+            return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._slow)
         connection = await self.connect_alone(default_transaction_read_only="on")
         # As SQLAlchemy's dialect does on its own connections.
         for name in ("json", "jsonb"):

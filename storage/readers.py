@@ -1,4 +1,5 @@
-"""Connections of a driver that only read, one session at a time: on SQLite in threads of their own, on PostgreSQL past SQLAlchemy."""
+"""Connections of a driver that only read, one session at a time: on SQLite at once or in threads of their own, on PostgreSQL past
+SQLAlchemy."""
 
 import asyncio
 import sqlite3
@@ -13,6 +14,11 @@ from sqlalchemy.exc import InvalidRequestError
 Values = Sequence[Any]
 
 CLOSED = "this session is closed"
+
+STEPS, LOOKS = 1_000, 6
+"""A statement on SQLite is stopped at so manieth look, one after so many steps of its machine: about half a millisecond of work."""
+MOST_SLOW = 2_000
+"""Texts that are remembered to be slow."""
 
 
 class Reader(Protocol):
@@ -30,24 +36,30 @@ class Reader(Protocol):
 
 
 class SqliteReader:
-    """Its statements run in a thread of its own, all of one session on one snapshot.
+    """All statements of one session see one snapshot.
 
-    What is asked while the thread works, or before it has begun, it does in the same turn: going there and back costs more than most
-    statements do.
+    Most take less time than going to a thread and back does, so a statement is run at once as far as that is short; what takes longer is
+    begun anew in the thread of the connection, and all later ones of its text, which `slow` holds. What is asked while the thread works, or
+    before it has begun, it does in the same turn.
     """
 
     takes_many = True
 
-    def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float) -> None:
+    def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, slow: set[str]) -> None:
         self._connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False, cached_statements=256)
-        for pragma in (*pragmas, "query_only = ON"):
+        for pragma in (*pragmas, "query_only = ON", "busy_timeout = 0"):
             self._connection.execute(f"PRAGMA {pragma}")
-        self._asked: deque[tuple[str, Values, asyncio.Future[list[Values]]]] = deque()
+        self._slow = slow
+        self._looks = 0
+        self._asked: deque[_Asked] = deque()
         self._works = False
         self._turns: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
-        Thread(target=_serve, args=(self._connection, self._asked, self._turns, self._answer), name="sqlite", daemon=True).start()
+        serving = (self._connection, int(wait_seconds * 1000), self._asked, self._turns, self._answer)
+        Thread(target=_serve, args=serving, name="sqlite", daemon=True).start()
 
     async def fetch(self, text: str, parameters: Values) -> Sequence[Values]:
+        if not self._works and text not in self._slow and (found := self._at_once(text, parameters)) is not None:
+            return found
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[list[Values]] = loop.create_future()
         self._asked.append((text, parameters, waiting))
@@ -55,6 +67,28 @@ class SqliteReader:
             self._works = True
             self._turns.put(loop)
         return await waiting
+
+    def _at_once(self, text: str, parameters: Values) -> list[Values] | None:
+        """None when it takes too long, or another process keeps the file for the moment."""
+        connection = self._connection
+        self._looks = 0
+        connection.set_progress_handler(self._look, STEPS)
+        try:
+            return _run(connection, text, parameters)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                if len(self._slow) >= MOST_SLOW:
+                    self._slow.clear()
+                self._slow.add(text)
+            elif not _is_busy(error):
+                raise
+            return None
+        finally:
+            connection.set_progress_handler(None, STEPS)
+
+    def _look(self) -> bool:
+        self._looks += 1
+        return self._looks >= LOOKS
 
     def _answer(self, found: list["_Found"]) -> None:
         self._works = False
@@ -88,12 +122,14 @@ class SqliteReader:
         self._turns.put(None)
 
 
+_Asked = tuple[str, Values, "asyncio.Future[list[Values]]"]
 _Found = tuple["asyncio.Future[list[Values]]", list[Values], BaseException | None]
 
 
 def _serve(
     connection: sqlite3.Connection,
-    asked: deque[tuple[str, Values, "asyncio.Future[list[Values]]"]],
+    wait_milliseconds: int,
+    asked: deque[_Asked],
     turns: "SimpleQueue[asyncio.AbstractEventLoop | None]",
     answer: Callable[[list[_Found]], None],
 ) -> None:
@@ -107,9 +143,7 @@ def _serve(
                 # The session has ended meanwhile.
                 break
             try:
-                if not connection.in_transaction:
-                    connection.execute("BEGIN")
-                found.append((waiting, connection.execute(text, parameters).fetchall(), None))
+                found.append((waiting, _patiently(connection, wait_milliseconds, text, parameters), None))
             except BaseException as error:
                 found.append((waiting, [], error))
         try:
@@ -118,6 +152,29 @@ def _serve(
             # The loop is closed, and nobody waits.
             break
     connection.close()
+
+
+def _run(connection: sqlite3.Connection, text: str, parameters: Values) -> list[Values]:
+    if not connection.in_transaction:
+        connection.execute("BEGIN")
+    return connection.execute(text, parameters).fetchall()
+
+
+def _patiently(connection: sqlite3.Connection, wait_milliseconds: int, text: str, parameters: Values) -> list[Values]:
+    try:
+        return _run(connection, text, parameters)
+    except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
+    connection.execute(f"PRAGMA busy_timeout = {wait_milliseconds}")
+    try:
+        return _run(connection, text, parameters)
+    finally:
+        connection.execute("PRAGMA busy_timeout = 0")
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class PostgresReader:

@@ -117,6 +117,26 @@ class TestQuery:
             assert await session.read(select(tables.User)) == []
             assert session._reader is not before
 
+    async def test_what_takes_long_lets_others_go_on_and_comes_to_the_same(self, database: Database) -> None:
+        long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT count(*), sum(i) FROM n"
+        async with database.reading() as session:
+            for _ in range(2):
+                told = [asyncio.ensure_future(session.fetch(text, ())) for text in (long, "SELECT 1", long)]
+                seen = 0
+                while not all(each.done() for each in told):
+                    seen += 1
+                    await asyncio.sleep(0.001)
+                assert seen > 1
+                assert [tuple(each.result()[0]) for each in told] == [(200_000, 20_000_100_000), (1,), (200_000, 20_000_100_000)]
+
+    async def test_what_is_still_asked_at_the_end_of_a_session_is_refused(self, database: Database) -> None:
+        long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT count(*) FROM n"
+        async with database.reading() as session:
+            told = [asyncio.ensure_future(session.fetch(long, ())) for _ in range(2)]
+            await asyncio.sleep(0.001)
+        found = await asyncio.gather(*told, return_exceptions=True)
+        assert isinstance(found[1], InvalidRequestError)
+
     async def test_waits_for_a_free_connection_for_a_bounded_time(self) -> None:
         class Idle:
             def rest(self) -> bool:
