@@ -337,7 +337,11 @@ class Database:
         """Runs INSERTs that give an id each as one transaction, past SQLAlchemy; gives the ids. Raises IntegrityError, Busy."""
         for text, parameters in statements:
             self.tell(text, parameters)
-        return await self.writer.write(statements)
+        ids = await self.writer.write(statements)
+        if any(self.accounts.changes(text) for text, _ in statements):
+            # New ones change nothing of those that are remembered; this is for others beside.
+            self.accounts.forget()
+        return ids
 
     @cached_property
     def writer(self) -> Writer:

@@ -48,14 +48,18 @@ class Touched:
         """Something was changed elsewhere."""
         self.version += 1
 
-    def ran(self, info: dict[Any, Any] | None, text: str) -> None:
-        """A statement was run on a connection, whose `record_info` is given."""
-        changes = self._changes.get(text)
-        if changes is None:
+    def changes(self, text: str) -> bool:
+        """Whether a statement changes such rows."""
+        found = self._changes.get(text)
+        if found is None:
             if len(self._changes) >= MOST_TEXTS:
                 self._changes.clear()
-            changes = self._changes[text] = self._names.search(text) is not None and text.lstrip()[:6].upper() != "SELECT"
-        if changes and info is not None and self._key not in info:
+            found = self._changes[text] = self._names.search(text) is not None and text.lstrip()[:6].upper() != "SELECT"
+        return found
+
+    def ran(self, info: dict[Any, Any] | None, text: str) -> None:
+        """A statement was run on a connection, whose `record_info` is given."""
+        if self.changes(text) and info is not None and self._key not in info:
             info[self._key] = CHANGED
             self._open += 1
 
