@@ -79,7 +79,7 @@ class Plans:
 def _keep(plans: Plans) -> None:
     _TRIED[plans] = None
     _TRIED.move_to_end(plans)
-    if len(_TRIED) > MOST_TRIED:
+    while len(_TRIED) > MOST_TRIED:
         _TRIED.popitem(last=False)[0].drop()
 
 

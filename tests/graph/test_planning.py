@@ -105,7 +105,8 @@ class TestWhatIsPlanned:
         return found.prepared
 
     async def test_a_text_that_is_run_again(self, graph: Graph, ask: Ask, make: Make) -> None:
-        viewer, text = await make.user(), "{ viewer { username } }"
+        # Texts of other tests are remembered.
+        viewer, text = await make.user(), f"query {graph.services.database.dialect} {{ viewer {{ username }} }}"
         plans = plans_of(await self.prepared(graph, text))
         assert plans is not None
         for run in range(1, OFTEN + 1):
@@ -115,7 +116,7 @@ class TestWhatIsPlanned:
 
     async def test_not_more_texts_than_have_room(self, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("graph.planning.keeping.MOST_TRIED", 2)
-        texts = [f"{{ viewer {{ a{number}: username }} }}" for number in range(4)]
+        texts = [f"query {graph.services.database.dialect} {{ viewer {{ a{number}: username }} }}" for number in range(4)]
         kept = []
         for text in texts:
             plans = plans_of(await self.prepared(graph, text))
