@@ -6,13 +6,13 @@ writers wait for each other instead of failing with "database is locked"; writer
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from sqlalchemy import URL, DateTime, Dialect, MetaData, event, make_url
+from sqlalchemy import URL, DateTime, Dialect, MetaData, Select, event, make_url
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, InvalidRequestError, OperationalError
@@ -166,6 +166,17 @@ class Session(AsyncSession):
     async def read_beside(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """As `read`, for what does not hang on rows that wait to be written: they go on waiting, where they can."""
         return await self.read(statement, values)
+
+    async def when(self, question: Select[Any], then: Callable[[], Awaitable[None]]) -> None:
+        """Awaits `then` within the transaction, where the answer to a question is yes.
+
+        That is now, or at the commit, where a row is left for it: both are one statement then. A question is a constant without
+        parameters that selects one truth.
+        """
+        ((answer,),) = await self.read_beside(question)
+        if answer:
+            await self.flush()
+            await then()
 
     def leave(self, row: Any) -> None:
         """Writes a new row at the end of the transaction, or before the next statement in it; its id is known then."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Dialect, bindparam, insert
+from sqlalchemy import Dialect, Select, bindparam, insert, not_, select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
@@ -39,21 +39,28 @@ class Inserts:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._kept: dict[type, Insert] = {}
+        self._kept: dict[tuple[type, int], Insert] = {}
 
-    def bind(self, row: Any) -> tuple[str, list[Any]] | None:
-        """The text that writes the row and gives its id, and its parameters; None: leave it to the ORM."""
-        table = type(row)
-        found = self._kept.get(table)
+    def bind(self, row: Any, unless: Select[Any] | None = None) -> tuple[str, list[Any]] | None:
+        """The text that writes the row and gives its id, and its parameters; None: leave it to the ORM.
+
+        Where `unless`, a constant without parameters that selects one truth, is true, nothing is written and no id given.
+        """
+        key = (type(row), id(unless))
+        found = self._kept.get(key)
         if found is None:
-            found = self._kept[table] = self._compile(table)
+            found = self._kept[key] = self._compile(type(row), unless)
         values = found.values(row) if row.id is None else None
         return None if values is None else (found.text, values)
 
-    def _compile(self, table: type) -> Insert:
+    def _compile(self, table: type, unless: Select[Any] | None) -> Insert:
         mapper: Mapper[Any] = inspect(table)
         written = {column.key: column for column in mapper.columns if not column.primary_key}
-        statement = insert(table).values({key: bindparam(key, type_=column.type) for key, column in written.items()})
+        given: dict[str, Any] = {key: bindparam(key, type_=column.type) for key, column in written.items()}
+        if unless is None:
+            statement = insert(table).values(given)
+        else:
+            statement = insert(table).from_select(list(given), select(*given.values()).where(not_(unless.scalar_subquery())), False)
         compiled: Any = statement.returning(*mapper.primary_key).compile(dialect=self._dialect)
         parameters: list[tuple[str, Process | None, bool]] = []
         for name in compiled.positiontup:

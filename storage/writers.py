@@ -1,7 +1,7 @@
 """Connections of a driver that write whole transactions by themselves, past SQLAlchemy: on SQLite in a thread, on PostgreSQL one statement.
 
-`write` takes INSERTs that give an id each. It gives the ids, or raises IntegrityError as SQLAlchemy spells it, Busy, and whatever else the
-driver raises; nothing was kept then.
+`write` takes INSERTs that give an id each, or none where a condition of theirs does not hold. It gives the ids, or raises IntegrityError
+as SQLAlchemy spells it, Busy, and whatever else the driver raises; nothing was kept then.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class PostgresWriter:
                 # A cancelled call leaves an answer behind that nobody waits for; the pool opens another connection then.
                 pooled.driver_connection.terminate()
             pooled.close()
-        return [row[0]]
+        return [] if row is None else [row[0]]
 
     def _spelled(self, text: str, error: Exception) -> IntegrityError:
         module: Any = self._dialect.dbapi

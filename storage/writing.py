@@ -6,10 +6,11 @@ nobody needs before the end is written by the commit itself, which is one statem
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from sqlalchemy import Select
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.inspection import inspect
@@ -40,6 +41,7 @@ class WritingSession(Session):
         self._ended = False
         self._rows: dict[Any, Any] = {}
         self._left: list[Any] = []
+        self._question: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
 
     @property
     def _begun(self) -> bool:
@@ -134,30 +136,47 @@ class WritingSession(Session):
     def _is_changed(self) -> bool:
         return any(instance_state(row).modified for row in self._rows.values())
 
+    async def when(self, question: Select[Any], then: Callable[[], Awaitable[None]]) -> None:
+        if self._begun or self._question is not None or len(self._left) != 1 or self._database.writer.most != 1:
+            await super().when(question, then)
+        else:
+            self._question = question, then
+
     async def commit(self) -> None:
         if self._begun or self._is_changed() or not await self._written_alone():
+            if self._question is not None:
+                asked, self._question = self._question, None
+                await super().when(*asked)
             await super().commit()
 
     async def _written_alone(self) -> bool:
         """Writes the rows that were left, past the ORM. False: it is the ORM that can."""
-        most = self._database.writer.most
-        statements = [statement for row in self._left if (statement := self._database.inserts.bind(row)) is not None]
-        if len(statements) != len(self._left) or (most is not None and len(statements) > most):
+        most, unless = self._database.writer.most, self._question[0] if self._question is not None else None
+        if most is not None and len(self._left) > most:
+            return False
+        statements = [statement for row in self._left if (statement := self._database.inserts.bind(row, unless)) is not None]
+        if len(statements) != len(self._left):
             return False
         self._give_back()
         if statements:
             rows, self._left = self._left, []
-            for row, id in zip(rows, await self._database.write(statements), strict=True):
+            ids = await self._database.write(statements)
+            if not ids:
+                # The answer was yes.
+                self._left = rows
+                return False
+            for row, id in zip(rows, ids, strict=True):
                 row.__dict__["id"] = id
+        self._question = None
         return True
 
     async def rollback(self) -> None:
-        self._left = []
+        self._left, self._question = [], None
         if self._begun:
             await super().rollback()
 
     async def close(self) -> None:
-        self._rows, self._left = {}, []
+        self._rows, self._left, self._question = {}, [], None
         self._give_back()
         if self._begun:
             await super().close()

@@ -21,10 +21,16 @@ async def publish(context: Context, kind: "type[Event]", *subjects: Any) -> None
     `await publish(context, payloads.ProjectCreated, project)`: the payload is gathered from `subjects` (`ProjectCreated.of`) only when
     there is a hook that wants it, from rows as they are now; so what is being deleted is published before its row goes.
     """
-    if await _wanted(context, kind):
+
+    async def tell() -> None:
+        await _write(context, [await kind.of(context, *subjects)])
+
+    if not _is_alone(context):
+        await context.session.when(hooks.any_wants(kind.switch), tell)
+    elif await _wanted(context, kind):
         # What is told of has its id by then.
         await context.session.flush()
-        await _write(context, [await kind.of(context, *subjects)])
+        await tell()
 
 
 async def publish_each(context: Context, kind: "type[Event]", rows: Select[Any]) -> None:
@@ -48,9 +54,7 @@ async def publish_all(context: Context, kind: "type[Event]", happened: "Sequence
 
 async def _wanted(context: Context, kind: "type[Event]") -> bool:
     outbox = context.services.outbox
-    # Those who write to an SQLite database are this process, which knows when it makes a hook, and now and then a command. On PostgreSQL
-    # another server process may have made one since.
-    alone = context.services.database.dialect == "sqlite"
+    alone = _is_alone(context)
     if alone and outbox.unheard(kind.switch):
         return False
     changes = outbox.hook_changes
@@ -58,6 +62,12 @@ async def _wanted(context: Context, kind: "type[Event]") -> bool:
     if alone and not wanted:
         outbox.nobody_wants(kind.switch, changes)
     return bool(wanted)
+
+
+def _is_alone(context: Context) -> bool:
+    """Whether this process knows when a hook is made: beside it, only commands write to an SQLite database, and they may be heard a
+    second later. On PostgreSQL another server process may have made one since."""
+    return context.services.database.dialect == "sqlite"
 
 
 async def _write(context: Context, happened: "Sequence[Event]") -> None:

@@ -14,10 +14,14 @@ from sqlmodel import col
 
 from storage import database as module
 from storage.database import Database, Session, is_conflict, is_unavailable, taken_column
+from storage.reading import constant
 from storage.tables import Namespace, NamespaceKind
+from storage.tables.base import any_row
 from storage.writers import Busy
 from tests.statements import Statements
 from tests.test_databases import group
+
+ANY = constant(select(any_row(Namespace)))
 
 
 async def write(database: Database, path: str) -> None:
@@ -81,6 +85,25 @@ class TestRowsThatAreLeft:
             session.leave(group("left"))
             assert await session.read_beside(select(Namespace)) == []
             await session.commit()
+
+    async def test_are_written_with_a_question_of_the_same_moment(self, database: Database, statements: Statements) -> None:
+        told: list[int] = []
+        for path in ("first", "second"):
+            with statements.counted() as seen:
+                async with database.writing() as session:
+                    session.leave(row := group(path))
+
+                    async def tell(row: Namespace = row) -> None:
+                        told.append(row.id)
+
+                    await session.when(ANY, tell)
+                    await session.commit()
+            if path == "first":
+                assert len(seen) == (1 if database.dialect == "postgresql" else 2)
+
+        # Of the second one only, when there was one already.
+        async with database.reading() as reading:
+            assert [told] == [(await reading.scalars(select(col(Namespace.id)).where(col(Namespace.path) == "second"))).all()]
 
     async def test_are_kept_together_or_not_at_all(self, database: Database) -> None:
         for path in ("first", "second"):
