@@ -6,8 +6,9 @@ schema its resolver, all from one mechanism, so the mapping (field → column, r
 
 import base64
 import binascii
+import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
@@ -57,12 +58,21 @@ class ToMany:
     seen: Callable[[Context, list[Any]], Awaitable[list[Any]]] | None = None
     default: Callable[[], Any] | None = None
     of: str = "id"
+    more: Mapping[str, Callable[[Any], list[Any]]] = dataclasses.field(default_factory=dict, hash=False)
 
     def narrowed(self, arguments: dict[str, Any]) -> Listing:
         """The listing as the arguments want it."""
         if self.default is not None and arguments.get("filter") is None:
             arguments = {**arguments, "filter": self.default()}
-        return narrowed(self.listing, arguments)
+        listing = narrowed(self.listing, arguments)
+        for name, conditions in self.more.items():
+            if arguments[name] is not None:
+                listing = listing.where(*conditions(arguments[name]))
+        return listing
+
+    def narrowing(self, arguments: dict[str, Any]) -> tuple[str, ...]:
+        """What tells apart arguments that narrow the listing differently."""
+        return repr(arguments.get("filter")), *(repr(arguments[name]) for name in self.more)
 
     async def require(self, context: Context, arguments: dict[str, Any], parents: Sequence[Any]) -> None:
         """Raises Forbidden unless the viewer may ask this of the parents."""
@@ -126,6 +136,7 @@ def to_many(
     seen: Callable[[Context, list[Any]], Awaitable[list[Any]]] | None = None,
     default: Callable[[], Any] | None = None,
     of: str = "id",
+    more: dict[str, tuple[Any, Callable[[Any], list[Any]]]] | None = None,
 ) -> Any:
     """The rows whose foreign key names this one, as a keyset connection.
 
@@ -134,12 +145,14 @@ def to_many(
     `filter` is an input type whose `conditions()` gives SQL conditions, and whose `needs`, where it has them, are further actions required
     of the viewer on each parent; `ordering` an input type whose `order()` gives an Order, and
     whose `conditions()`, where it has one, leaves out rows that have no place in that order;
-    `default` makes the filter that holds where none is given;
+    `default` makes the filter that holds where none is given; `more` are further arguments, each with its type, whose null is no
+    condition, and what gives the SQL conditions of any other value;
     `action` is required of the viewer on each parent; `seen` gives those rows of all pages of a level that the viewer may see, and the
     others are left out of their pages.
     """
     table = (key[0] if isinstance(key, tuple) else key).class_
-    declared = ToMany(Listing(table=table, order=order_by, conditions=where, parent=key), action, seen, default, of)
+    conditions = {name: conditions_of for name, (_, conditions_of) in (more or {}).items()}
+    declared = ToMany(Listing(table=table, order=order_by, conditions=where, parent=key), action, seen, default, of, conditions)
 
     async def resolve(root: Any, info: strawberry.Info, **arguments: Any) -> Any:
         context: Context = info.context
@@ -153,7 +166,8 @@ def to_many(
 
         return await context.loader((declared, repr(arguments)), fetch).get(getattr(root, of))
 
-    return connection_field(resolve, description=description, filter=filter, ordering=ordering, declared=declared)
+    own = {name: (kind, None) for name, (kind, _) in (more or {}).items()}
+    return connection_field(resolve, description=description, filter=filter, ordering=ordering, more=own, declared=declared)
 
 
 def computed(*needs: Any, description: str, together: Callable[..., Awaitable[Sequence[Any]]] | None = None, **settings: Any) -> Any:

@@ -171,7 +171,7 @@ class Pages:
             if listing.order.first is not None:
                 # How such a list goes on depends on the value.
                 cursors = (window.after, window.before)
-        key = (many, repr(arguments.get("filter")), repr(order), window.size, window.backward, window.offset > 0, cursors)
+        key = (many, self._declared.narrowing(arguments), repr(order), window.size, window.backward, window.offset > 0, cursors)
         found = self._statements.get(key)
         if found is None:
             found = self._statements[key] = self._made(listing or self._declared.narrowed(arguments), window, many)

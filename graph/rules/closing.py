@@ -10,7 +10,7 @@ stands in a commit is whatever its writer likes.
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from graph.events.payloads import existing, full_path
 from graph.events.publish import publish_all
 from graph.rules import finding, issues, mentions, system_notes
 from graph.rules.mentions import ISSUE, LONGEST_READ, MOST_MENTIONS, NAME, Mention, Target, mentioned
-from graph.rules.policy import Action, acting, may, seen_projects
+from graph.rules.policy import Action, acting, may, projects_where
 from graph.rules.states import IssueEvent
 from graph.rules.system_notes import Source
 from storage import tables
@@ -104,16 +104,14 @@ async def record_description(context: Context, merge_request: tables.MergeReques
 async def issues_of(context: Context, merge_request: tables.MergeRequest) -> list[tables.Issue]:
     """The issues that merging would close, of those that the viewer may see, by their ids; of one that is merged, those that it named.
 
-    A few statements for all merge requests of a level.
+    One statement for all merge requests of a level.
     """
 
     async def fetch(ids: list[int]) -> dict[int, list[tables.Issue]]:
-        rows = [tuple(row) for row in await context.tuples(closings.issues_of(ids))]
-        shown = await _shown(context, Action.READ_ISSUE, {issue.project_id for _, issue in rows})
+        seen = projects_where(context, Action.READ_ISSUE)
         found: dict[int, dict[int, tables.Issue]] = {}
-        for key, issue in rows:
-            if issue.project_id in shown:
-                found.setdefault(key, {})[issue.id] = issue
+        for key, issue in await context.tuples(closings.issues_of(ids, *seen)):
+            found.setdefault(key, {})[issue.id] = issue
         return {key: list(named.values()) for key, named in found.items()}
 
     return await context.loader(closings.issues_of, fetch).get(merge_request.id) or []
@@ -121,25 +119,16 @@ async def issues_of(context: Context, merge_request: tables.MergeRequest) -> lis
 
 async def merge_requests_of(context: Context, issue: tables.Issue) -> list[tables.MergeRequest]:
     """The open merge requests that would close the issue, and the merged ones that named it, of those that the viewer may see: of the
-    newest MOST_SHOWN, the newest first. A few statements for all issues of a level."""
+    newest MOST_SHOWN, the newest first. One statement for all issues of a level."""
 
     async def fetch(ids: list[int]) -> dict[int, list[tables.MergeRequest]]:
-        rows = [tuple(row) for row in await context.tuples(closings.merge_requests_of(ids, MOST_SHOWN))]
-        shown = await _shown(context, Action.READ_MERGE_REQUEST, {row.project_id for _, row in rows})
+        seen = projects_where(context, Action.READ_MERGE_REQUEST)
         found: dict[int, list[tables.MergeRequest]] = {}
-        for key, row in rows:
-            if row.project_id in shown:
-                found.setdefault(key, []).append(row)
+        for key, row in await context.tuples(closings.merge_requests_of(ids, MOST_SHOWN, *seen)):
+            found.setdefault(key, []).append(row)
         return found
 
     return await context.loader(closings.merge_requests_of, fetch).get(issue.id) or []
-
-
-async def _shown(context: Context, action: Action, project_ids: Collection[int]) -> set[int]:
-    """Those of the projects where the viewer may do this."""
-    seen = await seen_projects(context, list(project_ids))
-    rows = await context.rows_by_id(tables.Project).get_many(seen)
-    return {key for key, project in rows.items() if await may(context, action, project)}
 
 
 async def _record(context: Context, merge_request: tables.MergeRequest, texts: Mapping[bool, Iterable[str]]) -> None:

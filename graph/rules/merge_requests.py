@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import orjson
-from sqlmodel import col
 
 from graph.connections import Listing, Order, Page, Window
 from graph.context import Context
@@ -16,7 +15,7 @@ from graph.rules import automatic_merging, building, closing, commits, finding, 
 from graph.rules.building import ChecksState
 from graph.rules.commits import FULL_ID, ProjectCommit
 from graph.rules.mergeable import may_accept
-from graph.rules.policy import Action, may, require, visible_projects
+from graph.rules.policy import Action, may, projects_where, require
 from graph.rules.proposing import Comparison
 from graph.rules.states import MERGE_REQUEST, MergeRequestEvent, in_progress
 from storage import tables
@@ -278,17 +277,18 @@ async def commit_page(context: Context, merge_request: tables.MergeRequest, wind
 
 async def holding(context: Context, commit: ProjectCommit, window: Window) -> Page:
     """The newest merge requests that bring a commit, or that it merged, of all projects whose merge requests the viewer sees."""
-    seen = [*visible_projects(context), col(tables.Project.merge_requests_enabled)]
     listing = Listing(tables.MergeRequest, Order(tables.MergeRequest.id, descending=True))
     limit = window.offset + window.size + 1
 
     async def fetch(oids: list[str]) -> dict[str, list[tables.MergeRequest]]:
         found: dict[str, list[tables.MergeRequest]] = {}
+        seen = projects_where(context, Action.READ_MERGE_REQUEST)
         for oid, row in await context.tuples(merge_requests.holding(oids, limit, *seen)):
             found.setdefault(oid, []).append(row)
         return found
 
     async def fetch_counts(oids: list[str]) -> dict[str, int]:
+        seen = projects_where(context, Action.READ_MERGE_REQUEST)
         return dict(map(tuple, await context.tuples(merge_requests.count_holding(oids, *seen))))
 
     async def count() -> int:

@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 
+from sqlalchemy import or_
+
 from graph.context import Context
 from graph.errors import Forbidden
 from graph.loading import Loader
@@ -402,6 +404,15 @@ def listening(context: Context, listener: Listener, levels: Loader[tuple[int, in
 def visible_projects(context: Context) -> list[Any]:
     """The SQL conditions on `Project` for lists that span projects."""
     return [] if context.viewer.admin else [members.visible_projects(context.viewer.id)]
+
+
+def projects_where(context: Context, action: Action) -> list[Any]:
+    """The SQL conditions on `Project` under which the viewer may do this there, for what everybody may who sees the project."""
+    rule = RULES[action]
+    assert rule.shared and rule.least <= AccessLevel.GUEST and rule.switch is None and not rule.unarchived, action  # noqa: S101
+    features = [getattr(tables.Project, name) for name in (*((rule.feature,) if rule.feature else ()), *rule.features)]
+    switched = [or_(*features)] if features else []
+    return [*visible_projects(context), *switched]
 
 
 def visible_groups(context: Context) -> list[Any]:

@@ -1,5 +1,6 @@
 """How long the steps of a merge request took."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -9,26 +10,23 @@ from graph.context import Context, Info
 from graph.rules import courses
 from graph.rules.policy import Action, may
 from storage import tables
-from storage.tables import merge_requests as statements
-from storage.tables import notes
+from storage.tables.lead_times import FIRSTS
 
 
 def _row(merge_request: Any) -> tables.MergeRequest:
     return merge_request  # type: ignore[no-any-return]
 
 
-async def _first_authored(context: Context, row: tables.MergeRequest) -> datetime | None:
-    async def fetch(ids: list[int]) -> dict[int, datetime]:
-        return dict(map(tuple, await context.tuples(statements.first_authored(ids))))
+async def _firsts(context: Context, row: tables.MergeRequest) -> Mapping[bool, datetime]:
+    """When the first commit was written (False) and when somebody else first answered (True), as far as that has happened."""
 
-    return await context.loader("first commits of merge requests", fetch).get(row.id)
+    async def fetch(ids: list[int]) -> dict[int, dict[bool, datetime]]:
+        found: dict[int, dict[bool, datetime]] = {}
+        for key, is_answer, moment in await context.tuples(FIRSTS, ids=ids):
+            found.setdefault(key, {})[bool(is_answer)] = moment
+        return found
 
-
-async def _first_response(context: Context, row: tables.MergeRequest) -> datetime | None:
-    async def fetch(ids: list[int]) -> dict[int, datetime]:
-        return dict(map(tuple, await context.tuples(notes.first_by_others(tables.Note.merge_request_id, tables.MergeRequest, ids))))
-
-    return await context.loader("first responses", fetch).get(row.id)
+    return await context.loader("first commits and answers", fetch).get(row.id) or {}
 
 
 def _seconds(start: datetime | None, end: datetime | None) -> float | None:
@@ -41,12 +39,12 @@ class LeadTime:
     @strawberry.field(description="From when its first commit was written, as its author's date says, to when it was opened.")
     async def first_commit_to_open(self, info: Info) -> float | None:
         row = _row(self)
-        return _seconds(await _first_authored(info.context, row), row.created_at)
+        return _seconds((await _firsts(info.context, row)).get(False), row.created_at)
 
     @strawberry.field(description="From when it was opened to when somebody else than the author first wrote a note.")
     async def open_to_first_response(self, info: Info) -> float | None:
         row = _row(self)
-        return _seconds(row.created_at, await _first_response(info.context, row))
+        return _seconds(row.created_at, (await _firsts(info.context, row)).get(True))
 
     @strawberry.field(description="From when it was opened to when it was merged.")
     def open_to_merge(self) -> float | None:
@@ -66,7 +64,7 @@ class LeadTime:
     @strawberry.field(description="From when its first commit was written to when it was merged.")
     async def total(self, info: Info) -> float | None:
         row = _row(self)
-        return _seconds(await _first_authored(info.context, row), row.merged_at)
+        return _seconds((await _firsts(info.context, row)).get(False), row.merged_at)
 
 
 @strawberry.type

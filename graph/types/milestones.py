@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 from sqlmodel import col
 
-from graph.connections import Connection, Listing, Order
+from graph.connections import Connection, Order
 from graph.context import Context, Info
-from graph.declare import Node, column, connection_field, entity, narrowed, to_many, to_one, window_of
+from graph.declare import Node, column, entity, to_many, to_one
 from graph.errors import Taken
 from graph.mutations import mutation
 from graph.rules import finding, issues, milestones, naming
@@ -37,20 +37,10 @@ STATES: Any = Annotated[
     list[IssueState] | None,  # type: ignore[valid-type]
     strawberry.argument(description="Only those in one of these states."),
 ]
-ISSUES = Listing(tables.Issue, Order(tables.Issue.id, descending=True), parent=tables.Issue.milestone_id)
 
 
-async def _issues(root: Any, info: Info, **arguments: Any) -> Any:
-    context, window, states = info.context, window_of(arguments), arguments["state"]
-    await require(context, Action.READ_ISSUE, root)
-    asked = narrowed(ISSUES, arguments)
-    if states is not None:
-        asked = asked.where(col(tables.Issue.state).in_(states))
-
-    async def fetch(ids: list[int]) -> dict[int, Any]:
-        return await asked.pages(context, window, ids)
-
-    return await context.loader(("issues of milestones", repr(arguments)), fetch).get(root.id)
+def _in_states(states: list[Any]) -> list[Any]:
+    return [col(tables.Issue.state).in_(states)]
 
 
 @entity(
@@ -72,11 +62,13 @@ class Milestone(Node, MilestoneMergeRequests):
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.Milestone.project_id, description="Where it belongs."
     )
-    issues: Connection[Issue] = connection_field(
-        _issues,
+    issues: Connection[Issue] = to_many(
+        tables.Issue.milestone_id,
+        order_by=Order(tables.Issue.id, descending=True),
         filter=IssueFilter,
         ordering=IssueOrder,
-        more={"state": (STATES, None)},
+        more={"state": (STATES, _in_states)},
+        action=Action.READ_ISSUE,
         description="The issues that count to it, the newest id first.",
     )
 

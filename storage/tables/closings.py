@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Delete, Index, Select, and_, delete, func, or_, over, select
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
 from storage.tables.issues import Issue, IssueState
@@ -43,28 +44,31 @@ def write(dialect: str, merge_request_id: int, named: Collection[tuple[bool, int
     return insert(Closing).values(rows).on_conflict_do_nothing()
 
 
-def issues_of(merge_request_ids: Collection[int]) -> Select[int, Issue]:
+def issues_of(merge_request_ids: Collection[int], *seen: Any) -> Select[int, Issue]:
     """(merge request id, issue) for what merging would close, and for what was named by those that are merged: by the issue's id.
 
-    Nothing for those whose target is not the default branch. An issue that is named twice comes twice.
+    Nothing for those whose target is not the default branch. An issue that is named twice comes twice. `seen` are conditions on the
+    project of the issue.
     """
-    return (
+    target = aliased(Project)
+    statement = (
         select(col(Closing.merge_request_id), Issue)
         .join(Issue, _same())
         .join(MergeRequest, col(MergeRequest.id) == col(Closing.merge_request_id))
-        .join(Project, col(Project.id) == col(MergeRequest.project_id))
+        .join(target, col(target.id) == col(MergeRequest.project_id))
         .where(
             col(Closing.merge_request_id).in_(merge_request_ids),
-            col(Project.default_branch) == col(MergeRequest.target_branch),
+            col(target.default_branch) == col(MergeRequest.target_branch),
             or_(col(Issue.state) == IssueState.OPENED, col(MergeRequest.state) == MergeRequestState.MERGED),
         )
         .order_by(col(Issue.id))
     )
+    return statement.join(Project, col(Project.id) == col(Issue.project_id)).where(*seen) if seen else statement
 
 
-def merge_requests_of(issue_ids: Collection[int], most: int) -> Select[int, MergeRequest]:
+def merge_requests_of(issue_ids: Collection[int], most: int, *seen: Any) -> Select[int, MergeRequest]:
     """(issue id, merge request) for the open ones that would close an open issue, and the merged ones that name it; for each issue the
-    newest `most`. As `issues_of`."""
+    newest `most`. As `issues_of`, and `seen` are conditions on the project of the merge request."""
     named = (
         select(col(Issue.id).label("issue_id"), col(MergeRequest.id).label("id"))
         .distinct()
@@ -79,6 +83,7 @@ def merge_requests_of(issue_ids: Collection[int], most: int) -> Select[int, Merg
                 and_(col(Issue.state) == IssueState.OPENED, col(MergeRequest.state).in_(OPEN)),
                 col(MergeRequest.state) == MergeRequestState.MERGED,
             ),
+            *seen,
         )
         .subquery()
     )

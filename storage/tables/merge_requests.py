@@ -222,7 +222,7 @@ def with_head_state(states: Collection[str]) -> ColumnElement[bool]:
     return found
 
 
-def first_authored(merge_request_ids: list[int]) -> Select[int, datetime]:
+def first_authored(merge_request_ids: Any) -> Select[int, datetime]:
     """(merge request id, when the first of its commits was written) for those whose commits the index has."""
     link = MergeRequestCommit
     joined = select(col(link.merge_request_id), func.min(col(Commit.authored_at))).select_from(link)

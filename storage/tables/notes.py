@@ -58,7 +58,7 @@ def written_under(key: Any, ids: list[int]) -> Select[int, int]:
     return select(col(key), func.count()).where(col(key).in_(ids), ~col(Note.system)).group_by(col(key))
 
 
-def first_by_others(key: Any, table: Any, ids: list[int]) -> Select[int, datetime]:
+def first_by_others(key: Any, table: Any, ids: Any) -> Select[int, datetime]:
     """(id, when somebody else than the author first wrote a note) for those of a table that `key` names."""
     joined = select(col(key), func.min(col(Note.created_at))).join(table, col(table.id) == col(key))
     others = col(Note.author_id) != col(table.author_id)
