@@ -8,9 +8,19 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import NotFound
-from graph.rules.policy import ENTERED, Action, entered, entered_with, may, project_of, require, sees_group, sees_project
+from graph.rules.policy import (
+    ENTERED,
+    Action,
+    entered,
+    entered_group,
+    entered_with,
+    may,
+    project_of,
+    require,
+    sees_group,
+    sees_project,
+)
 from storage import tables
-from storage.tables import namespaces
 from storage.tables.base import Row, row_within
 from storage.tables.namespaces import NamespaceKind
 
@@ -62,11 +72,10 @@ def _key_of(path: str) -> int | tuple[str, str] | None:
 
 async def group(context: Context, path: str) -> tables.Namespace:
     """The group of a path, without case, or of an id in digits. Raises NotFound."""
-    number = as_id(path)
-    if number is not None:
-        found = await context.rows_by_id(tables.Namespace).get(number)
-    else:
-        found = await context.first(namespaces.of_path(path)) if "\0" not in path else None
+    key: int | str | None = as_id(path)
+    if key is None and "\0" not in path:
+        key = path.lower()
+    found = await entered_group(context, key) if key is not None else None
     if found is None or found.kind is not NamespaceKind.GROUP or not await sees_group(context, found):
         raise NotFound("Group")
     return found

@@ -1,16 +1,14 @@
 """What a group may be called, and how it is kept from changing under a change."""
 
+import asyncio
 from collections.abc import Collection
-
-from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import NotFound, Taken
 from graph.rules import naming
-from graph.rules.policy import Action, may, seen_projects
+from graph.rules.policy import Action, may, projects_in_group
 from storage import tables
 from storage.tables import namespaces
-from storage.tables import projects as project_statements
 
 LONGEST_DESCRIPTION = 255
 
@@ -41,18 +39,15 @@ async def hold(context: Context, group: tables.Namespace) -> tables.Namespace:
 
 
 async def projects_where(context: Context, group: tables.Namespace, actions: Collection[Action]) -> list[int]:
-    """The ids of the group's projects in which the viewer may do all of this, without archived ones. A few statements, whatever their
+    """The ids of the group's projects in which the viewer may do all of this, without archived ones. One statement, whatever their
     number."""
     return (await projects_of(context, [group.id], actions))[group.id]
 
 
 async def projects_of(context: Context, group_ids: list[int], actions: Collection[Action]) -> dict[int, list[int]]:
     """As `projects_where`, by group."""
-    kept = project_statements.ids_in_namespaces(group_ids).where(~col(tables.Project.archived))
-    seen = await seen_projects(context, await context.all(kept))
-    projects = await context.rows_by_id(tables.Project).get_many(sorted(seen))
-    found: dict[int, list[int]] = {key: [] for key in group_ids}
-    for key, project in projects.items():
-        if project is not None and all([await may(context, action, project) for action in actions]):
-            found[project.namespace_id].append(key)
-    return found
+    of_groups = await asyncio.gather(*(projects_in_group(context, key) for key in group_ids))
+    return {
+        key: [project.id for project in projects if all([await may(context, action, project) for action in actions])]
+        for key, projects in zip(group_ids, of_groups, strict=True)
+    }

@@ -32,7 +32,11 @@ async def _projects(root: Any, info: Info, **arguments: Any) -> Any:
     listing = listing_of(context, arguments, tables.Project.namespace_id)
 
     async def fetch(ids: list[int]) -> dict[int, Any]:
-        return await listing.pages(context, window, ids)
+        pages = await listing.pages(context, window, ids)
+        for page in pages.values():
+            for row in page.nodes:
+                context.rows_by_id(tables.Project).offer(row.id, row)
+        return pages
 
     return await context.loader(("projects of groups", repr(arguments)), fetch).get(root.id)
 

@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, now
+from storage.reading import constant
 from storage.tables.base import Row, refers
 
 
@@ -66,7 +67,7 @@ def _some_and_count() -> Select[Any]:
     some = select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(in_projects, named)
     counts = select(col(Branch.project_id), null(), cast(func.count(), String(64))).where(in_projects).group_by(col(Branch.project_id))
     found: Select[Any] = select(*union_all(some, counts).subquery().c)
-    return found
+    return constant(found)
 
 
 SOME_AND_COUNT = _some_and_count()

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Integer, Select, and_, bindparam, func, literal, select, union_all
 from sqlmodel import col
 
+from storage.reading import constant
 from storage.tables.builds import Build
 from storage.tables.commit_statuses import CommitStatus
 from storage.tables.commits import Keys, among, keys_of
@@ -41,7 +42,7 @@ def _newest(in_one: bool) -> Select[Any]:
     found = union_all(*ids).subquery()
     statement: Any = select(Build, CommitStatus).select_from(found)
     statement = statement.outerjoin(Build, and_(found.c.kind == 0, col(Build.id) == found.c.id))
-    return statement.outerjoin(CommitStatus, and_(found.c.kind == 1, col(CommitStatus.id) == found.c.id))  # type: ignore[no-any-return]
+    return constant(statement.outerjoin(CommitStatus, and_(found.c.kind == 1, col(CommitStatus.id) == found.c.id)))
 
 
 @cache
@@ -59,4 +60,4 @@ def _runs(in_one: bool) -> Select[Any]:
             for kind, (table, kept, attempt) in enumerate(tables)
         )
     ).subquery()
-    return select(*found.c).limit(bindparam("most", type_=Integer))
+    return constant(select(*found.c).limit(bindparam("most", type_=Integer)))

@@ -28,6 +28,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, metadata
+from storage.reading import constant
 from storage.tables.base import Row, long_text, refers
 
 Commits = Mapping[int, Collection[str]]
@@ -110,7 +111,7 @@ def facts(commits: Keys) -> tuple[Select[Any], dict[str, Any]]:
 def _facts(in_one: bool) -> Select[Any]:
     columns: list[Any] = [col(each) for each in FACTS]
     found: Select[Any] = select(*columns).where(among(Commit.project_id, Commit.oid, in_one))
-    return found
+    return constant(found)
 
 
 def known(project_id: int, oids: Collection[str]) -> Select[str]:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col
 
 from storage.database import Timestamp
+from storage.reading import constant
 from storage.tables import rolled as states
 from storage.tables.commits import FACTS, Commit, Keys, among, keys_of
 
@@ -76,7 +77,7 @@ def _rolled(in_one: bool, dated: bool, named: bool) -> Select[Any]:
     facts: Any = aliased(Commit)
     told: list[Any] = [walk.c.start, walk.c.project_id, walk.c.oid, walk.c.state, type_coerce(ended, Timestamp)]
     found: Select[Any] = select(*told, *(getattr(facts, each.key) for each in FACTS[2:])).select_from(walk)
-    return found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.place)
+    return constant(found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.place))
 
 
 def committed(starts: Keys, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:

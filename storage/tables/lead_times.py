@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import Select, bindparam, literal, select, union_all
 
+from storage.reading import constant
 from storage.tables.merge_requests import MergeRequest, first_authored
 from storage.tables.notes import Note, first_by_others
 
@@ -13,7 +14,7 @@ def _firsts() -> Select[Any]:
     authored, answered = first_authored(ids).subquery(), first_by_others(Note.merge_request_id, MergeRequest, ids).subquery()
     parts = [select(each.c[0], literal(kind), each.c[1]) for kind, each in enumerate((authored, answered))]
     found: Select[Any] = select(*union_all(*parts).subquery().c)
-    return found
+    return constant(found)
 
 
 FIRSTS = _firsts()

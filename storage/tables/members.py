@@ -11,6 +11,7 @@ from sqlalchemy import (
     SmallInteger,
     UniqueConstraint,
     bindparam,
+    case,
     exists,
     func,
     literal,
@@ -110,6 +111,8 @@ ENTERED_BY_ID = _entered(*BY_ID)
 personal namespace that it lies in, null where it is none. The highest one counts. Made once, since nearly every operation enters one."""
 ENTERED_BY_PATH = _entered(*BY_PATH)
 """The same of the project of this path and that of its namespace, both in lower case."""
+ENTERED_IN_GROUPS = _entered(col(Project.namespace_id).in_(bindparam("group_ids", expanding=True)), ~col(Project.archived))
+"""The same of the projects of these groups that are not archived."""
 
 
 @cache
@@ -230,6 +233,17 @@ def visible_groups(user_id: int) -> ColumnElement[bool]:
         exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id),
         exists().where(col(Project.namespace_id) == col(Namespace.id), visible_projects(user_id)),
     )
+
+
+def _entered_group(condition: Any) -> Select[Namespace, int]:
+    user_id: Any = bindparam("user_id", type_=Integer)
+    return constant(select(Namespace, case((visible_groups(user_id), 1), else_=0)).where(condition))
+
+
+GROUP_BY_ID = _entered_group(col(Namespace.id) == bindparam("id"))
+"""(namespace, 1 if the user `user_id`, who is signed in, may see it as a group, else 0) of the namespace `id`."""
+GROUP_BY_PATH = _entered_group(col(Namespace.path_key) == bindparam("path"))
+"""The same of the namespace of this path, in lower case."""
 
 
 def seen_groups(user_id: int, group_ids: list[int]) -> Select[int]:
