@@ -11,6 +11,8 @@ AT_ONCE = 4
 MOST_NOTED = 10_000
 GRACE_SECONDS = 30.0
 """A difference that is younger may be a push that another process is recording."""
+AGREED_SECONDS = 30.0
+"""Where a branch is where the index has it, nobody looks again for so long."""
 REST_SECONDS = 600.0
 """A repository that cannot be read is not looked at again for so long."""
 
@@ -26,6 +28,17 @@ class Noticed:
         self._recording: Counter[int] = Counter()
         self._differs: dict[int, tuple[Hashable, float]] = {}
         self._resting: dict[int, float] = {}
+        self._agreed: dict[Hashable, float] = {}
+
+    def agree(self, seen: Hashable) -> None:
+        """Says that the index has just been found to be as this."""
+        if len(self._agreed) >= MOST_NOTED:
+            self._agreed.clear()
+        self._agreed[seen] = time.monotonic() + AGREED_SECONDS
+
+    def has_agreed(self, seen: Hashable) -> bool:
+        """Whether it was found so a moment ago; what is read differently from then is another `seen`."""
+        return self._agreed.get(seen, 0.0) > time.monotonic()
 
     def note(self, project_id: int) -> bool:
         """Says that the project's index seems to differ; whether that is worth a look."""

@@ -39,11 +39,11 @@ def asks_only(info: Info, shape: Shape) -> bool:
     if len(nodes) > 1:
         return all(_is_only(node.selection_set, shape, raw.fragments) for node in nodes)
     # Past the frozen attributes of a node; what stands beside them takes no part in what it is.
-    kept = nodes[0].__dict__
-    known = kept.get("asks_only")
-    if known is None or known[0] is not shape:
-        known = kept["asks_only"] = (shape, _is_only(nodes[0].selection_set, shape, raw.fragments))
-    return bool(known[1])
+    known: dict[int, bool] = nodes[0].__dict__.setdefault("asks_only", {})
+    answer = known.get(id(shape))
+    if answer is None:
+        answer = known[id(shape)] = _is_only(nodes[0].selection_set, shape, raw.fragments)
+    return answer
 
 
 def _is_only(selections: SelectionSetNode | None, shape: Shape | None, fragments: Mapping[str, Any]) -> bool:

@@ -16,6 +16,10 @@ Check = tables.Build | tables.CommitStatus
 """Anything that says of a commit whether it is good."""
 
 
+Pair = tuple[tables.Build | None, tables.CommitStatus | None]
+"""One of them, as a statement of both tables gives it."""
+
+
 class ChecksState(StrEnum):
     """One word for all newest checks of a commit."""
 
@@ -33,14 +37,25 @@ async def newest_checks(context: Context, commits: Iterable[Key]) -> dict[Key, l
     One statement, whatever the number of commits; a commit without checks is left out.
     """
     wanted = list(commits)
+    if not wanted:
+        return {}
+    statement, values = checks.newest(wanted)
+    return _by_commit([(build, status) for build, status in await context.tuples(statement, **values)])
+
+
+def keep(context: Context, commits: Iterable[Key], rows: Sequence[Pair]) -> None:
+    """Keeps for `checks_of` what a statement has brought beside something else: all newest checks of these commits."""
+    found, loader = _by_commit(rows), _loader(context)
+    for key in commits:
+        loader.prime(key, found.get(key, []))
+
+
+def _by_commit(rows: Sequence[Pair]) -> dict[Key, list[Check]]:
+    built: list[Check] = sorted((build for build, _ in rows if build is not None), key=lambda build: (build.created_at, build.id))
+    said: list[Check] = sorted((status for _, status in rows if status is not None), key=lambda status: status.id)
     found: dict[Key, list[Check]] = {}
-    if wanted:
-        statement, values = checks.newest(wanted)
-        rows = [tuple(row) for row in await context.tuples(statement, **values)]
-        built = sorted((build for build, _ in rows if build is not None), key=lambda build: (build.created_at, build.id))
-        said = sorted((status for _, status in rows if status is not None), key=lambda status: status.id)
-        for check in merge(built, said, key=lambda check: check.created_at):
-            found.setdefault((check.project_id, check.sha), []).append(check)
+    for check in merge(built, said, key=lambda check: check.created_at):
+        found.setdefault((check.project_id, check.sha), []).append(check)
     return found
 
 

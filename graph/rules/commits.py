@@ -85,10 +85,10 @@ async def by_oid(context: Context, key: Key) -> ProjectCommit | None:
     return _found(await _loader(context).get(key))
 
 
-async def told(context: Context, key: Key) -> ProjectCommit | IndexedCommit | None:
+async def told(context: Context, key: Key, *, checked: bool = False) -> ProjectCommit | IndexedCommit | None:
     """As `by_oid`, of a commit of which nothing is asked but what the index tells: one statement for all of a level, and nothing of git
-    but for what the index does not have. Raises Unavailable."""
-    found: Any = await _index(context).get(key)
+    but for what the index does not have. `checked`: the statement brings the commit's checks as well. Raises Unavailable."""
+    found: Any = await _index(context, checked=checked).get(key)
     return _found(found)
 
 
@@ -107,7 +107,8 @@ def tell(context: Context, project_id: int, oid: str, *facts: Any) -> None:
     """Keeps for `told` what a statement has brought beside something else: the FACTS of a commit in the index."""
     commit = indexed_commits.of_facts(project_id, oid, *facts)
     if commit is not None:
-        _index(context).offer((project_id, oid), commit)
+        for checked in (False, True):
+            _index(context, checked=checked).offer((project_id, oid), commit)
 
 
 async def all_by_oid(context: Context, project_id: int, oids: Sequence[str], *, told: bool) -> list[ProjectCommit | IndexedCommit]:
@@ -277,7 +278,8 @@ class _Diffs:
 def share(context: Context) -> None:
     """Has the context read a commit once for all who are given its loaders: it is the same for everybody."""
     _loader(context)
-    _index(context)
+    for checked in (False, True):
+        _index(context, checked=checked)
 
 
 def _loader(context: Context) -> Loader[Key, ProjectCommit | OperationError]:
@@ -301,16 +303,16 @@ def _loader(context: Context) -> Loader[Key, ProjectCommit | OperationError]:
     return context.loader("commits", fetch)
 
 
-def _index(context: Context) -> Loader[Key, ProjectCommit | IndexedCommit | OperationError]:
+def _index(context: Context, *, checked: bool = False) -> Loader[Key, ProjectCommit | IndexedCommit | OperationError]:
     """Commits by key, as `_loader`, of which `told` tells."""
 
     async def fetch(keys: list[Key]) -> Mapping[Key, ProjectCommit | IndexedCommit | OperationError]:
-        found: dict[Key, Any] = dict(await indexed_commits.of_keys(context, keys))
+        found: dict[Key, Any] = dict(await indexed_commits.of_keys(context, keys, checked=checked))
         if missing := [key for key in keys if key not in found]:
             found |= {key: commit for key, commit in (await _loader(context).get_many(missing)).items() if commit is not None}
         return found
 
-    return context.loader("indexed commits", fetch)
+    return context.loader("indexed commits and checks" if checked else "indexed commits", fetch)
 
 
 def _reader(oids: list[str]) -> Callable[[Repository], dict[str, Commit | DamagedRepository]]:

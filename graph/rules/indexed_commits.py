@@ -13,10 +13,11 @@ from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context, Services
 from graph.errors import NotFound
+from graph.rules import building
 from graph.rules.building import Key
 from graph.transaction import kept
 from storage.git.commits import Commit
-from storage.tables import commits
+from storage.tables import checks, commits
 
 LONGEST_TEXT = 1_000
 """Characters of a name, an address or a title in the index."""
@@ -52,10 +53,14 @@ class IndexedCommit:
         return self.project_id, self.oid
 
 
-async def of_keys(context: Context, keys: Collection[Key]) -> Mapping[Key, IndexedCommit]:
-    """Those of these commits of which the index tells: one statement for all."""
-    statement, values = commits.facts(keys)
-    found = (of_facts(*row) for row in await context.tuples(statement, **values))
+async def of_keys(context: Context, keys: Collection[Key], *, checked: bool) -> Mapping[Key, IndexedCommit]:
+    """Those of these commits of which the index tells: one statement for all, `checked` with the checks of all of them."""
+    statement, values = checks.newest_and_facts(keys) if checked else commits.facts(keys)
+    rows = await context.tuples(statement, **values)
+    if checked:
+        building.keep(context, keys, [(build, status) for *_, build, status in rows])
+        rows = [facts for *facts, _, _ in rows if facts[0] is not None]
+    found = (of_facts(*row) for row in rows)
     return {(commit.project_id, commit.oid): commit for commit in found if commit is not None}
 
 

@@ -243,8 +243,11 @@ def notice(services: Services, project_id: int) -> None:
 async def compare(context: Context, project_id: int, seen: Sequence[tuple[str, str]], total: int | None = None) -> None:
     """Notices where the index differs from (name, id) of branches that were read; `total` says how many there are, if they were counted.
 
-    One statement for all that is read side by side.
+    One statement for all that is read side by side, and none for a single branch that was where it is a moment ago.
     """
+    noticed, single = context.services.noticed, (project_id, seen[0]) if len(seen) == 1 and total is None else None
+    if single is not None and noticed.has_agreed(single):
+        return
 
     async def fetch(keys: list[tuple[int, tuple[str, ...]]]) -> dict[tuple[int, tuple[str, ...]], dict[str | None, str]]:
         found: dict[int, dict[str | None, str]] = {project_id: {} for project_id, _ in keys}
@@ -258,6 +261,8 @@ async def compare(context: Context, project_id: int, seen: Sequence[tuple[str, s
     counted = total is not None and len(wanted) == len(seen)
     if any(found.get(name) != oid for name, oid in wanted.items()) or (counted and found.get(None, "0") != str(total)):
         notice(context.services, project_id)
+    elif single is not None:
+        noticed.agree(single)
 
 
 class _TooMany(Exception):

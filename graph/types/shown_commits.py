@@ -39,6 +39,8 @@ INDEXED: Shape = dict.fromkeys(
     )
 )
 """The fields of a commit that need nothing of its repository."""
+UNCHECKED: Shape = {name: None for name in INDEXED if name not in ("status", "allowFailure", "rollup")}
+"""Those of them that need nothing of its checks."""
 WHOLE = frozenset(("message", "parentOids", "diff"))
 """Those that git tells."""
 
@@ -55,8 +57,10 @@ async def commit_of(info: Info, project_id: int, oid: str | None) -> "Commit | N
     """The commit of a field, among others of its level; None without one, and where neither has it. Raises Unavailable."""
     if oid is None:
         return None
-    read = commits.told if asks_only(info, INDEXED) else commits.by_oid
-    return await read(info.context, (project_id, oid))  # type: ignore[return-value]
+    key = project_id, oid
+    if not asks_only(info, INDEXED):
+        return await commits.by_oid(info.context, key)  # type: ignore[return-value]
+    return await commits.told(info.context, key, checked=not asks_only(info, UNCHECKED))  # type: ignore[return-value]
 
 
 async def commits_of(info: Info, keys: Sequence[tuple[int, str | None]]) -> "list[Commit | None]":

@@ -9,7 +9,7 @@ from sqlmodel import col
 from storage.reading import constant
 from storage.tables.builds import Build
 from storage.tables.commit_statuses import CommitStatus
-from storage.tables.commits import Keys, among, keys_of
+from storage.tables.commits import FACTS, Commit, Keys, among, keys_of
 
 Asked = tuple[Select[Any], dict[str, Any]]
 """A statement, and the values of its parameters: statements are made once, since making one costs more than running it."""
@@ -23,6 +23,12 @@ def newest(commits: Keys) -> Asked:
     return _newest("project_id" in values), values
 
 
+def newest_and_facts(commits: Keys) -> Asked:
+    """The same, with the FACTS of those of these commits that the index has: (FACTS, build, commit status), of which one is there."""
+    values = keys_of(commits)
+    return _newest_and_facts("project_id" in values), values
+
+
 def runs(commits: Keys, most: int) -> Asked:
     """(RUN, the id under which a build's attempts are one check, attempt, 0 of a build and 1 of a commit status) for every attempt of
     every build and for every commit status of these commits; at most so many, of whichever."""
@@ -32,17 +38,32 @@ def runs(commits: Keys, most: int) -> Asked:
 
 @cache
 def _newest(in_one: bool) -> Select[Any]:
+    found = union_all(*_newest_ids(in_one)).subquery()
+    return constant(_joined(select(Build, CommitStatus).select_from(found), found))
+
+
+@cache
+def _newest_and_facts(in_one: bool) -> Select[Any]:
+    there: Any = select(literal(2).label("kind"), col(Commit.id).label("id")).where(among(Commit.project_id, Commit.oid, in_one))
+    found = union_all(there, *_newest_ids(in_one)).subquery()
+    statement: Any = select(*map(col, FACTS), Build, CommitStatus).select_from(found)
+    return constant(_joined(statement.outerjoin(Commit, and_(found.c.kind == 2, col(Commit.id) == found.c.id)), found))
+
+
+def _newest_ids(in_one: bool) -> list[Any]:
+    """(0 of a build and 1 of a commit status, its id)."""
     tables: list[tuple[Any, Any]] = [(Build, [col(Build.current_id).is_(None)]), (CommitStatus, [])]
-    ids = [
+    return [
         select(literal(kind).label("kind"), func.max(col(table.id)).label("id"))
         .where(among(table.project_id, table.sha, in_one), *conditions)
         .group_by(col(table.project_id), col(table.sha), col(table.name), col(table.ref))
         for kind, (table, conditions) in enumerate(tables)
     ]
-    found = union_all(*ids).subquery()
-    statement: Any = select(Build, CommitStatus).select_from(found)
+
+
+def _joined(statement: Any, found: Any) -> Any:
     statement = statement.outerjoin(Build, and_(found.c.kind == 0, col(Build.id) == found.c.id))
-    return constant(statement.outerjoin(CommitStatus, and_(found.c.kind == 1, col(CommitStatus.id) == found.c.id)))
+    return statement.outerjoin(CommitStatus, and_(found.c.kind == 1, col(CommitStatus.id) == found.c.id))
 
 
 @cache
