@@ -225,9 +225,12 @@ class Listing:
         rows = await context.all(statement)
 
         async def count() -> int:
-            if not window.backward and window.after is None and window.before is None and rows and len(rows) <= window.size:
-                return window.offset + len(rows)
-            return await context.value(select(func.count()).select_from(self.table).where(*self.conditions)) or 0
+            known = _known_count(window, rows)
+            return (
+                known
+                if known is not None
+                else await context.value(select(func.count()).select_from(self.table).where(*self.conditions)) or 0
+            )
 
         return paged(rows, window, self.cursor, count)
 
@@ -258,7 +261,8 @@ class Listing:
 
         def counter(key: Any) -> Callable[[], Awaitable[int]]:
             async def count() -> int:
-                return await counts.get(key) or 0
+                known = _known_count(window, rows[key])
+                return known if known is not None else await counts.get(key) or 0
 
             return count
 
@@ -301,6 +305,12 @@ async def shown(pages: dict[int, Page], seen: Callable[[list[Any]], Awaitable[li
     """The pages with those of their rows that `seen` gives, which is asked once for the rows of all; the counts stay."""
     left = {row.id for row in await seen([row for page in pages.values() for row in page.nodes])}
     return {key: page.showing([row for row in page.nodes if row.id in left]) for key, page in pages.items()}
+
+
+def _known_count(window: Window, rows: Sequence[Any]) -> int | None:
+    """How many rows a whole list has, where a page that begins with it, of one row more than asked for, tells."""
+    tells = not window.backward and window.after is None and window.before is None and rows and len(rows) <= window.size
+    return window.offset + len(rows) if tells else None
 
 
 def _key(values: list[Any]) -> Any:
