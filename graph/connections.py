@@ -309,7 +309,9 @@ async def shown(pages: dict[int, Page], seen: Callable[[list[Any]], Awaitable[li
 
 def _known_count(window: Window, rows: Sequence[Any]) -> int | None:
     """How many rows a whole list has, where a page that begins with it, of one row more than asked for, tells."""
-    tells = not window.backward and window.after is None and window.before is None and rows and len(rows) <= window.size
+    tells = (
+        not window.backward and window.after is None and window.before is None and len(rows) <= window.size and (rows or not window.offset)
+    )
     return window.offset + len(rows) if tells else None
 
 

@@ -80,16 +80,20 @@ async def named(context: Context, project: tables.Project, rev: str) -> ProjectC
     return commit
 
 
-async def by_oid(context: Context, key: Key) -> ProjectCommit | None:
-    """A commit among others of its level; None when the repository has none of this id. Raises Unavailable."""
-    return _found(await _loader(context).get(key))
+def loader_of(context: Context, *, told: bool, checked: bool) -> Loader[Key, Any]:
+    """Commits by key, among others of their level; what it loads passes through `or_raise`.
+
+    `told`: nothing is asked of them but what the index tells, so they are one statement, and git is asked for those alone that the index
+    does not have. `checked`: that statement brings their checks as well.
+    """
+    return _index(context, checked=checked) if told else _loader(context)
 
 
-async def told(context: Context, key: Key, *, checked: bool = False) -> ProjectCommit | IndexedCommit | None:
-    """As `by_oid`, of a commit of which nothing is asked but what the index tells: one statement for all of a level, and nothing of git
-    but for what the index does not have. `checked`: the statement brings the commit's checks as well. Raises Unavailable."""
-    found: Any = await _index(context, checked=checked).get(key)
-    return _found(found)
+def or_raise(value: T | OperationError | None) -> T | None:
+    """None where the repository has no such commit. Raises Unavailable."""
+    if isinstance(value, OperationError):
+        raise value
+    return value
 
 
 async def all_of(context: Context, keys: Collection[Key]) -> dict[Key, ProjectCommit | None]:
@@ -104,7 +108,7 @@ async def all_told(context: Context, keys: Collection[Key]) -> Mapping[Key, Proj
 
 
 def tell(context: Context, project_id: int, oid: str, *facts: Any) -> None:
-    """Keeps for `told` what a statement has brought beside something else: the FACTS of a commit in the index."""
+    """Keeps for `loader_of` what a statement has brought beside something else: the FACTS of a commit in the index."""
     commit = indexed_commits.of_facts(project_id, oid, *facts)
     if commit is not None:
         for checked in (False, True):
@@ -117,10 +121,10 @@ async def all_by_oid(context: Context, project_id: int, oids: Sequence[str], *, 
     Raises Unavailable, also where one is missing.
     """
     loader: Loader[Key, Any] = _index(context) if told else _loader(context)
-    found: list[Any] = [_found(commit) for commit in await asyncio.gather(*(loader.get((project_id, oid)) for oid in oids))]
-    if None in found:
+    read: list[Any] = [or_raise(commit) for commit in await asyncio.gather(*(loader.get((project_id, oid)) for oid in oids))]
+    if None in read:
         raise Unavailable("The repository cannot be read right now.")
-    return [commit for commit in found if commit is not None]
+    return read
 
 
 async def of_nodes(context: Context, ids: list[str]) -> dict[str, Any]:
@@ -179,12 +183,12 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
 
 async def diff_of(context: Context, commit: ProjectCommit) -> list[DiffEntry] | None:
     """What the commit changed. Raises Unavailable, and LimitExceeded where the operation asked for too much already."""
-    return _found(await _diffs(context).get(commit.key))
+    return or_raise(await _diffs(context).get(commit.key))
 
 
 async def diff_between(context: Context, project_id: int, old: str | None, oid: str) -> list[DiffEntry] | None:
     """What differs between two commits, `old` None being no files at all. Raises as `diff_of`, from the same allowance."""
-    return _found(await _diffs(context).get((project_id, oid, old)))
+    return or_raise(await _diffs(context).get((project_id, oid, old)))
 
 
 async def author_of(context: Context, commit: ProjectCommit) -> tables.User | None:
@@ -304,7 +308,7 @@ def _loader(context: Context) -> Loader[Key, ProjectCommit | OperationError]:
 
 
 def _index(context: Context, *, checked: bool = False) -> Loader[Key, ProjectCommit | IndexedCommit | OperationError]:
-    """Commits by key, as `_loader`, of which `told` tells."""
+    """Commits by key, as `_loader`, of which the index tells, as far as it does."""
 
     async def fetch(keys: list[Key]) -> Mapping[Key, ProjectCommit | IndexedCommit | OperationError]:
         found: dict[Key, Any] = dict(await indexed_commits.of_keys(context, keys, checked=checked))
@@ -336,12 +340,6 @@ def head_of_default(repository: Repository, name: str | None) -> str | None:
         return oid
     own = repository.default_branch()
     return repository.resolve(own) if own else None
-
-
-def _found(value: T | OperationError | None) -> T | None:
-    if isinstance(value, OperationError):
-        raise value
-    return value
 
 
 def _by_project(keys: list[Key]) -> dict[int, list[str]]:

@@ -194,8 +194,8 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
         together=lambda info, rows: commits_of(info, [(row.project_id, row.head_oid) for row in rows]),
         description="The newest commit of the source branch, as last seen; null without one or when it cannot be read.",
     )
-    async def head_commit(self, info: Info) -> Commit | None:
-        return await commit_of(info, _row(self).project_id, _row(self).head_oid)
+    def head_commit(self, info: Info) -> Commit | None:
+        return commit_of(info, self.project_id, _row(self).head_oid)  # type: ignore[return-value]
 
     @computed(
         tables.MergeRequest.project_id,
@@ -203,8 +203,8 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
         together=lambda info, rows: commits_of(info, [(row.project_id, row.merge_commit_oid) for row in rows]),
         description="The commit that merged it; null when it is not merged, when none is known, or when it cannot be read.",
     )
-    async def merge_commit(self, info: Info) -> Commit | None:
-        return await commit_of(info, _row(self).project_id, _row(self).merge_commit_oid)
+    def merge_commit(self, info: Info) -> Commit | None:
+        return commit_of(info, self.project_id, _row(self).merge_commit_oid)  # type: ignore[return-value]
 
     @strawberry.field(description="How much it changes; null where that is not known, as without one of the branches.")
     def diff_stat(self) -> DiffStat | None:

@@ -57,10 +57,8 @@ async def commit_of(info: Info, project_id: int, oid: str | None) -> "Commit | N
     """The commit of a field, among others of its level; None without one, and where neither has it. Raises Unavailable."""
     if oid is None:
         return None
-    key = project_id, oid
-    if not asks_only(info, INDEXED):
-        return await commits.by_oid(info.context, key)  # type: ignore[return-value]
-    return await commits.told(info.context, key, checked=not asks_only(info, UNCHECKED))  # type: ignore[return-value]
+    loader = commits.loader_of(info.context, told=asks_only(info, INDEXED), checked=not asks_only(info, UNCHECKED))
+    return commits.or_raise(await loader.get((project_id, oid)))
 
 
 async def commits_of(info: Info, keys: Sequence[tuple[int, str | None]]) -> "list[Commit | None]":
