@@ -58,7 +58,8 @@ class Loader(Generic[K, V]):
             return self._known[key]
         if not self._waiting:
             self._gathers = False
-            return await self._fetch_alone(key)
+            await self._fetch_here([key])
+            return self._known[key]
         found = self._waiting.get(key) or self._waiting.setdefault(key, asyncio.get_running_loop().create_future())
         self._hand_over()
         return await asyncio.shield(found)
@@ -73,8 +74,26 @@ class Loader(Generic[K, V]):
     async def get_many(self, keys: Iterable[K]) -> dict[K, V | None]:
         wanted = list(dict.fromkeys(keys))
         missing = [key for key in wanted if key not in self._known]
-        if missing:
-            self._keep(missing, await self._fetch(missing))
+        if missing and not self._gathers and self._fetching.keys().isdisjoint(missing):
+            # As `get`, with all of them.
+            self._gathers = True
+            try:
+                await asyncio.sleep(0)
+            except BaseException:
+                self._hand_over()
+                raise
+            missing = [key for key in missing if key not in self._known]
+            if missing and not self._waiting:
+                self._gathers = False
+                await self._fetch_here(missing)
+                missing = []
+            found = [self.load(key) for key in missing]
+            self._hand_over()
+        else:
+            found = [self.load(key) for key in missing]
+        for each in found:
+            if isinstance(each, asyncio.Future):
+                await asyncio.shield(each)
         return {key: self._known[key] for key in wanted}
 
     def knows(self, key: K) -> bool:
@@ -99,23 +118,28 @@ class Loader(Generic[K, V]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fetch_alone(self, key: K) -> V | None:
-        self._fetching[key] = None
+    async def _fetch_here(self, keys: list[K]) -> None:
+        """Fetches what nobody else fetches; whoever asks for it meanwhile waits for this."""
+        self._fetching.update(dict.fromkeys(keys))
         try:
-            self._known[key] = (await self._fetch([key])).get(key)
+            self._keep(keys, await self._fetch(keys))
         except BaseException as error:
-            others = self._fetching.pop(key)
-            if others is not None:
-                if isinstance(error, Exception):
-                    _fail(others, error)
-                else:
-                    # Who asked was called off; the others still wait.
-                    self._begin(self._fetch_for({key: others}))
+            others = self._handed_back(keys)
+            if isinstance(error, Exception):
+                for future in others.values():
+                    _fail(future, error)
+            elif others:
+                # Who asked was called off; the others still wait.
+                self._begin(self._fetch_for(others))
             raise
-        others = self._fetching.pop(key)
-        if others is not None and not others.done():
-            others.set_result(self._known[key])
-        return self._known[key]
+        for key, future in self._handed_back(keys).items():
+            if not future.done():
+                future.set_result(self._known[key])
+
+    def _handed_back(self, keys: list[K]) -> dict[K, "asyncio.Future[V | None]"]:
+        """Those that others wait for by now."""
+        waiting = ((key, self._fetching.pop(key)) for key in keys)
+        return {key: future for key, future in waiting if future is not None}
 
     async def _fetch_gathered(self) -> None:
         self._gathers = False

@@ -6,7 +6,7 @@ diff of very large files.
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -94,17 +94,6 @@ def or_raise(value: T | OperationError | None) -> T | None:
     if isinstance(value, OperationError):
         raise value
     return value
-
-
-async def all_of(context: Context, keys: Collection[Key]) -> dict[Key, ProjectCommit | None]:
-    """`by_oid` each of these."""
-    return {key: _found(commit) for key, commit in (await _loader(context).get_many(keys)).items()}
-
-
-async def all_told(context: Context, keys: Collection[Key]) -> Mapping[Key, ProjectCommit | IndexedCommit | None]:
-    """`told` of each of these."""
-    found: Any = await _index(context).get_many(keys)
-    return {key: _found(commit) for key, commit in found.items()}
 
 
 def tell(context: Context, project_id: int, oid: str, *facts: Any) -> None:

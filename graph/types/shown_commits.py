@@ -1,9 +1,10 @@
 """Commits as fields show them: from the index where it tells all that is asked, else from git."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graph.context import Info
+from graph.loading import Loader
 from graph.rules import commits
 from graph.selecting import Shape, asks_only
 
@@ -55,17 +56,17 @@ PAGE: Shape = {
 
 async def commit_of(info: Info, project_id: int, oid: str | None) -> "Commit | None":
     """The commit of a field, among others of its level; None without one, and where neither has it. Raises Unavailable."""
-    if oid is None:
-        return None
-    loader = commits.loader_of(info.context, told=asks_only(info, INDEXED), checked=not asks_only(info, UNCHECKED))
-    return commits.or_raise(await loader.get((project_id, oid)))
+    return commits.or_raise(await _loader(info).get((project_id, oid))) if oid is not None else None
 
 
 async def commits_of(info: Info, keys: Sequence[tuple[int, str | None]]) -> "list[Commit | None]":
     """`commit_of` each of these (project id, id of the commit)."""
-    read = commits.all_told if asks_only(info, INDEXED) else commits.all_of
-    found: Mapping[Any, Any] = await read(info.context, {(project_id, oid) for project_id, oid in keys if oid is not None})
-    return [found.get(key) for key in keys]
+    read = await _loader(info).get_many({key for key in keys if key[1] is not None})
+    return [commits.or_raise(read.get(key)) for key in keys]
+
+
+def _loader(info: Info) -> Loader[Any, Any]:
+    return commits.loader_of(info.context, told=asks_only(info, INDEXED), checked=not asks_only(info, UNCHECKED))
 
 
 def is_told(info: Info) -> bool:
