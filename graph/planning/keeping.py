@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Literal
+from weakref import ref
 
 from graphql import FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, VariableNode
 from sqlalchemy import Dialect
@@ -20,13 +21,13 @@ MOST_TRIED = 300
 OFTEN = 2
 """An operation sent as a text is planned when it is run for the second time: most of those that somebody tries out never are."""
 
-_TRIED: OrderedDict["Plans", None] = OrderedDict()
+_TRIED: OrderedDict["ref[Plans]", None] = OrderedDict()
 
 
 class Plans:
     """The plans of one operation."""
 
-    __slots__ = ("_made", "_operation", "_prepared", "_runs", "_switches", "_variables")
+    __slots__ = ("__weakref__", "_made", "_operation", "_prepared", "_runs", "_switches", "_variables", "name")
 
     def __init__(self, prepared: Prepared, operation: OperationDefinitionNode) -> None:
         self._prepared = prepared
@@ -34,6 +35,7 @@ class Plans:
         self._switches = sorted(_switches(prepared))
         self._made: dict[tuple[Any, ...], Plan | None] = {}
         self._runs = 0
+        self.name = ref(self, _forget)
         self._variables: Variables | Literal[False] | None = None
 
     def find(self, variables: Mapping[str, Any], dialect: Dialect) -> tuple[Plan, Any] | None:
@@ -77,10 +79,17 @@ class Plans:
 
 
 def _keep(plans: Plans) -> None:
-    _TRIED[plans] = None
-    _TRIED.move_to_end(plans)
+    """They go with their texts; of those that stay the ones that were run last have room."""
+    _TRIED[plans.name] = None
+    _TRIED.move_to_end(plans.name)
     while len(_TRIED) > MOST_TRIED:
-        _TRIED.popitem(last=False)[0].drop()
+        dropped = _TRIED.popitem(last=False)[0]()
+        if dropped is not None:
+            dropped.drop()
+
+
+def _forget(name: "ref[Plans]") -> None:
+    _TRIED.pop(name, None)
 
 
 def plans_of(prepared: Prepared) -> Plans | None:
