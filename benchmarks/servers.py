@@ -122,6 +122,8 @@ def running(name: str, command: list[str], given: Mapping[str, str], port: int, 
     pin = ["taskset", "--cpu-list", str(SERVER_CORE)] if pinned else []
     # Nothing of the caller's configuration, so that two runs are alike.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FORGEFRONT_")}
+    # The code beside the benchmark, wherever the environment's own is.
+    environment["PYTHONPATH"] = str(ROOT)
     with (
         log.open("wb") as lines,
         subprocess.Popen([*pin, *command], cwd=ROOT, env=environment | dict(given), stdout=lines, stderr=lines) as process,
