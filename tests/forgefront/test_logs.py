@@ -125,3 +125,27 @@ class TestRedaction:
         started = time.perf_counter()
         logs.redact_text(part * 20_000 + " token")
         assert time.perf_counter() - started < 0.5
+
+
+class TestLinesPastTheChain:
+    def test_have_the_form_of_all_others(self, lines: Callable[[], list[dict[str, object]]]) -> None:
+        logs.unredacted("access")({"request_id": "abc", "status": 200, "event": "request"})
+        structlog.get_logger().bind(logger="access").info("request", request_id="abc", status=200)
+
+        quick, usual = lines()
+        assert {**quick, "time": ""} == {**usual, "time": ""}
+        assert str(quick["time"]).endswith("Z")
+
+    def test_are_not_written_below_the_level(self) -> None:
+        stream = io.StringIO()
+        logs.configure("json", "warning", stream)
+        logs.unredacted("access")({"event": "request"})
+        assert stream.getvalue() == ""
+        structlog.reset_defaults()
+
+    def test_are_written_as_text_too(self) -> None:
+        stream = io.StringIO()
+        logs.configure("text", "info", stream)
+        logs.unredacted("access")({"path": "/x", "event": "request"})
+        assert "request" in stream.getvalue() and "path=/x" in stream.getvalue()
+        structlog.reset_defaults()
