@@ -137,7 +137,7 @@ class Graph:
         unavailable_when_late: bool = False,
     ) -> Outcome:
         outcome = await self._in_time(prepared, variables, credential, request_id, seconds, bill, unavailable_when_late)
-        return outcome if bill is None or bill.charge is None else replace(outcome, charge=bill.charge)
+        return outcome if bill is None or bill.charge is outcome.charge else replace(outcome, charge=bill.charge)
 
     async def _in_time(
         self,
@@ -252,7 +252,8 @@ class Graph:
 
     def _outcome(self, result: ExecutionResult, context: Context, *, formed: bool = False) -> Outcome:
         problems = [of_graphql(error, context.request_id) for error in result.errors or ()]
-        return Outcome(result.data, problems, context.viewer_or_none.id if context.viewer_or_none else None, context.files, formed=formed)
+        viewer_id = context.viewer_or_none.id if context.viewer_or_none else None
+        return Outcome(result.data, problems, viewer_id, context.files, charge=context.charge, formed=formed)
 
 
 async def authenticate(session: Session, credential: str | None) -> tables.User | None:

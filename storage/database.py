@@ -263,7 +263,11 @@ class ReadingSession(Session):
         return shape.plain(await self.fetch(text, parameters))
 
     async def fetch(self, text: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
-        reader = self._reader or await self._take()
+        reader = self._reader
+        if reader is None:
+            if not self._closed and not self._turn.locked():
+                reader = self._reader = self._database.readers.ready()
+            reader = reader or await self._take()
         if reader.takes_many:
             self._database.tell(text, parameters)
             return await reader.fetch(text, parameters)

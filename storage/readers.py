@@ -212,32 +212,65 @@ class Readers:
 
     def __init__(self, connect: Callable[[], Awaitable[Reader]], size: int, wait_seconds: float) -> None:
         self._connect = connect
-        self._free = asyncio.Semaphore(size)
+        self._free = size
         self._wait_seconds = wait_seconds
         self._idle: list[Reader] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def ready(self) -> Reader | None:
+        """One that rests and that nobody waits for, taken; None: `take` is to be awaited."""
+        if self._free and (connection := self._rested()) is not None:
+            self._free -= 1
+            return connection
+        return None
 
     async def take(self) -> Reader:
-        if self._free.locked():
-            async with asyncio.timeout(self._wait_seconds):
-                await self._free.acquire()
-        else:
-            await self._free.acquire()
+        await self._enter()
         try:
-            # The one that rested last; what broke while it rested is dropped.
-            while self._idle:
-                if (connection := self._idle.pop()).rest():
-                    return connection
-            return await self._connect()
+            return self._rested() or await self._connect()
         except BaseException:
-            self._free.release()
+            self._leave()
             raise
+
+    def _rested(self) -> Reader | None:
+        """The one that rested last; what broke while it rested is dropped."""
+        while self._idle:
+            if (connection := self._idle.pop()).rest():
+                return connection
+        return None
+
+    async def _enter(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await waiting
+        except BaseException:
+            if waiting.done() and not waiting.cancelled():
+                # It was given a place too late.
+                self._leave()
+            elif waiting in self._waiting:
+                self._waiting.remove(waiting)
+            raise
+
+    def _leave(self) -> None:
+        """Gives the place to who waits longest: there is a free one only where nobody waits."""
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+        self._free += 1
 
     def give_back(self, connection: Reader) -> None:
         try:
             if connection.rest():
                 self._idle.append(connection)
         finally:
-            self._free.release()
+            self._leave()
 
     async def close(self) -> None:
         while self._idle:

@@ -149,6 +149,15 @@ class TestQuery:
         taken = await readers.take()
         with pytest.raises(TimeoutError):
             await readers.take()
+        # Who was called off, before or after it was given the place, takes none along.
+        late, later = asyncio.ensure_future(readers.take()), asyncio.ensure_future(readers.take())
+        await asyncio.sleep(0)
+        later.cancel()
+        readers.give_back(taken)
+        late.cancel()
+        await asyncio.gather(late, later, return_exceptions=True)
+        assert readers.ready() is taken
+        assert readers.ready() is None
         readers.give_back(taken)
         assert await readers.take() is taken
 
