@@ -205,8 +205,12 @@ class Graph:
                     plan, values = found
                     try:
                         return self._outcome(ExecutionResult(await plan.run(context, values)), context, formed=prepared.form is not None)
-                    except Exception:  # noqa: S110 - graphql-core raises it again, where it belongs
-                        pass
+                    except Exception as error:
+                        # graphql-core says what is wrong, and where, of what the mutation gave.
+                        outcome = self._outcome(await self._execute(prepared, variables, context), context)
+                        if not outcome.errors:
+                            log.error("a plan failed", operation=prepared.name, request_id=request_id, exc_info=error)
+                        return outcome
                 return self._outcome(await self._execute(prepared, variables, context), context)
         finally:
             await take_back(undo)

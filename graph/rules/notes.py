@@ -87,10 +87,16 @@ def body(text: str) -> str:
     return cleaned
 
 
+async def written(context: Context, project_id: int, text: str) -> dict[str, Any]:
+    """The columns of a note that hang on its text: itself, and the attachment that it links to. Raises Required, Invalid."""
+    cleaned = body(text)
+    return {"body": cleaned, "attachment": await uploads.linked(context, project_id, cleaned)}
+
+
 async def write(context: Context, note: tables.Note, text: str) -> None:
-    """Gives the note its text, and the attachment that the text links to. Raises Required, Invalid."""
-    note.body = body(text)
-    note.attachment = await uploads.linked(context, note.project_id, note.body)
+    """Gives the note another text. Raises Required, Invalid."""
+    for name, value in (await written(context, note.project_id, text)).items():
+        setattr(note, name, value)
 
 
 async def vote(context: Context, note: tables.Note) -> None:

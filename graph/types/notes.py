@@ -1,5 +1,6 @@
 """Notes."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -214,24 +215,27 @@ class UpdateNoteInput(InProject):
     body: str = strawberry.field(description="The new text.")
 
 
+PARENTS = [
+    (kind, {name: field for name in ("id", "database_id", "iid") if hasattr(CreateNoteInput, field := f"{kind.noun}_{name}")})
+    for kind in notes.NOTEABLES
+]
+"""The kinds of things to write under, and the fields that name one."""
+
+
 async def _parent(context: Context, input: CreateNoteInput) -> tuple[notes.Noteable, Any]:
     """The one thing to write under, which the viewer sees. Raises Invalid where none or several are named, NotFound, Forbidden."""
 
-    def named(kind: notes.Noteable) -> NumberedInProject:
-        fields = {name: getattr(input, f"{kind.noun}_{name}", strawberry.UNSET) for name in ("id", "database_id", "iid")}
-        return NumberedInProject(project_path=input.project_path, **fields)
+    def is_named(fields: Iterable[str]) -> bool:
+        return any(value_or(getattr(input, field), None) is not None for field in fields)
 
-    asked = [(kind, parent) for kind in notes.NOTEABLES if _is_named(parent := named(kind))]
+    asked = [(kind, fields) for kind, fields in PARENTS if is_named(fields.values())]
     if len(asked) != 1:
         raise Invalid(None, "Name one thing to write under.")
-    ((kind, parent),) = asked
+    ((kind, fields),) = asked
+    parent = NumberedInProject(project_path=input.project_path, **{name: getattr(input, field) for name, field in fields.items()})
     _, row = await find(context, kind.table, parent, action=kind.read)
     await finding.require_seen(context, kind.read, row)
     return kind, row
-
-
-def _is_named(input: NumberedInProject) -> bool:
-    return any(value_or(each, None) is not None for each in (input.id, input.database_id, input.iid))
 
 
 @mutation(
@@ -246,9 +250,13 @@ async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
     await require(context, Action.CREATE_NOTE, parent)
     moment = context.now()
     note = tables.Note(
-        project_id=parent.project_id, author_id=context.viewer.id, created_at=moment, updated_at=moment, **{kind.key: parent.id}
+        project_id=parent.project_id,
+        author_id=context.viewer.id,
+        created_at=moment,
+        updated_at=moment,
+        **{kind.key: parent.id},
+        **await notes.written(context, parent.project_id, input.body),
     )
-    await notes.write(context, note, input.body)
     await notes.vote(context, note)
     context.leave(note)
     await notes.mention(context, note, parent)
