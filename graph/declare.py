@@ -20,7 +20,8 @@ from strawberry.types.arguments import convert_arguments
 from graph.connections import Listing, Order, OrderDirection, Window, shown
 from graph.context import Context
 from graph.loading import Loader
-from graph.rules.policy import Action, require_each
+from graph.rules import finding
+from graph.rules.policy import Action, require, require_each
 
 ResolveInfo = GraphQLResolveInfo[Any]
 C = TypeVar("C", bound=type)
@@ -80,6 +81,14 @@ class ToMany:
             await require_each(context, self.action, parents)
         for more in getattr(arguments.get("filter"), "needs", ()):
             await require_each(context, more, parents)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered:
+    """A field that is one row of the project that this row is, by its number there or by its id. `action` is required on the project."""
+
+    table: Any
+    action: Action
 
 
 @dataclass(frozen=True)
@@ -168,6 +177,22 @@ def to_many(
 
     own = {name: (kind, None) for name, (kind, _) in (more or {}).items()}
     return connection_field(resolve, description=description, filter=filter, ordering=ordering, more=own, declared=declared)
+
+
+def numbered(table: Any, *, action: Action, description: str) -> Any:
+    """A row of the project that this row is, by its number in the project or by its v3 id; an error where there is none."""
+
+    async def resolver(root: Any, info: strawberry.Info, iid: Any = None, database_id: Any = None) -> Any:
+        await require(info.context, action, root)
+        return await finding.within(info.context, table, root, iid=iid, database_id=database_id)
+
+    described = strawberry.argument
+    arguments: dict[str, tuple[Any, Any]] = {
+        "iid": (Annotated[int | None, described(description="The number within the project.")], None),
+        "database_id": (Annotated[int | None, described(description="The v3 id.")], None),
+    }
+    signed(resolver, {"root": Any, "info": strawberry.Info}, arguments)
+    return strawberry.field(resolver=resolver, description=description, metadata={"declared": Numbered(table, action)})
 
 
 def computed(*needs: Any, description: str, together: Callable[..., Awaitable[Sequence[Any]]] | None = None, **settings: Any) -> Any:
@@ -360,10 +385,10 @@ FILLING = "filling"
 """The extension of a finished field, or of a type of rows, that says how it is filled."""
 
 
-def declared_of(field: Any) -> Column | ToOne | NamesOf | ToMany | Identity | None:
+def declared_of(field: Any) -> Column | ToOne | NamesOf | ToMany | Numbered | Identity | None:
     """How the field of a finished schema was declared; None for one with a resolver."""
     definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
-    declared: Column | ToOne | NamesOf | ToMany | Identity | None = getattr(definition, "metadata", {}).get("declared")
+    declared: Column | ToOne | NamesOf | ToMany | Numbered | Identity | None = getattr(definition, "metadata", {}).get("declared")
     return declared
 
 

@@ -8,9 +8,10 @@ from sqlalchemy import BigInteger, Boolean
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
-from graph.declare import ENTITIES, Identity, Loading, NamesOf, ToMany, ToOne, declared_of, filling_of, global_id, is_filled
+from graph.declare import ENTITIES, Identity, Loading, NamesOf, Numbered, ToMany, ToOne, declared_of, filling_of, global_id, is_filled
 from graph.declare import Reading as Column
 from graph.planning.leaves import instant_of
+from graph.planning.numbered import One
 from graph.planning.paging import Connected, Edges, Pages
 from graph.planning.relations import Relations
 from graph.planning.running import Calling, Loaded, Reading, Together, Way
@@ -67,8 +68,8 @@ class Builder:
                 found[key] = Value(source.place("id"), lambda value: global_id(kind.name, value), True, False)
             elif (part := self._part(asked, way, source, wanted)) is not None:
                 found[key] = part
-            elif (pages := self.pages(asked, way)) is not None:
-                fills.append(pages)
+            elif (below := self.below(asked, way)) is not None:
+                fills.append(below)
             else:
                 place_step(self._compiler.step(kind, asked, way), steps, fills)
         needs = _needs([*steps, *fills], source)
@@ -136,9 +137,19 @@ class Builder:
 
     # Of lists
 
-    def pages(self, asked: Asked, way: Way) -> Pages | None:
-        """The pages of a declared connection; None for what is no such thing."""
+    def _one(self, asked: Asked, declared: Numbered, way: Way) -> One | None:
+        inner = opened(asked.field.type)[1]
+        if row_of(inner) is not declared.table:
+            return None
+        wanted = Wanted(declared.table, self._spells)
+        view = self.view(inner, sets_of(asked.nodes), way, wanted.root, wanted)
+        return One(asked.key, declared, self._compiler.argued(asked.field, asked.nodes[0]), wanted, view)
+
+    def below(self, asked: Asked, way: Way) -> Pages | One | None:
+        """What a statement reads of the rows that hang on a level's objects, as declared; None for what is no such thing."""
         declared = declared_of(asked.field)
+        if isinstance(declared, Numbered):
+            return self._one(asked, declared, way)
         if not isinstance(declared, ToMany) or declared.seen is not None:
             return None
         connection: Any = opened(asked.field.type)[1]
@@ -198,6 +209,8 @@ def _needs(steps: list[Any], source: Source) -> set[str]:
             needs = step.definition.metadata.get("needs")
         elif isinstance(step, Pages):
             needs = step.needs
+        elif isinstance(step, One):
+            needs = None
         elif isinstance(step, Loaded):
             needs = (step.loading.key,)
         else:

@@ -115,8 +115,8 @@ class Compiler:
                 continue
             if is_relation(asked.field):
                 related.append(asked)
-            elif (pages := self._build.pages(asked, way)) is not None:
-                fills.append(pages)
+            elif (below := self._build.below(asked, way)) is not None:
+                fills.append(below)
             else:
                 place_step(self.step(kind, asked, way), steps, fills)
         relations = self._build.relations(kind, related, way)

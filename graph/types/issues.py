@@ -9,7 +9,20 @@ from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order, OrderDirection
 from graph.context import Info
-from graph.declare import Node, column, computed, connection_field, entity, names_of, narrowed, order_of, to_many, to_one, window_of
+from graph.declare import (
+    Node,
+    column,
+    computed,
+    connection_field,
+    entity,
+    names_of,
+    narrowed,
+    numbered,
+    order_of,
+    to_many,
+    to_one,
+    window_of,
+)
 from graph.events import object_payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
@@ -135,16 +148,9 @@ class ProjectIssues:
         description="The project's issues, newest first.",
     )
 
-    @strawberry.field(description="An issue of the project, by its number or by its v3 id.")
-    async def issue(
-        self,
-        info: Info,
-        iid: Annotated[int | None, strawberry.argument(description="The number within the project.")] = None,
-        database_id: Annotated[int | None, strawberry.argument(description="The v3 id.")] = None,
-    ) -> Issue | None:
-        project: Any = self
-        await require(info.context, Action.READ_ISSUE, project)
-        return await finding.within(info.context, tables.Issue, project, iid=iid, database_id=database_id)  # type: ignore[return-value]
+    issue: Issue | None = numbered(
+        tables.Issue, action=Action.READ_ISSUE, description="An issue of the project, by its number or by its v3 id."
+    )
 
 
 async def _issues_of_viewer(root: Any, info: Info, **arguments: Any) -> Any:

@@ -9,10 +9,23 @@ from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order, OrderDirection, Page, UncountedConnection, Window
 from graph.context import Info
-from graph.declare import Node, column, computed, connection_field, entity, names_of, narrowed, order_of, to_many, to_one, window_of
-from graph.rules import finding, groups, merge_requests, proposing
+from graph.declare import (
+    Node,
+    column,
+    computed,
+    connection_field,
+    entity,
+    names_of,
+    narrowed,
+    numbered,
+    order_of,
+    to_many,
+    to_one,
+    window_of,
+)
+from graph.rules import groups, merge_requests, proposing
 from graph.rules.merge_requests import Blocker
-from graph.rules.policy import Action, may, require, seen_projects
+from graph.rules.policy import Action, may, seen_projects
 from graph.rules.states import in_progress
 from graph.types.closing import MergeRequestClosing
 from graph.types.commits import Commit, DiffEntry
@@ -263,16 +276,11 @@ class ProjectMergeRequests:
         description="The merge requests into the project, newest first.",
     )
 
-    @strawberry.field(description="A merge request into the project, by its number or by its v3 id.")
-    async def merge_request(
-        self,
-        info: Info,
-        iid: Annotated[int | None, strawberry.argument(description="The number within the project.")] = None,
-        database_id: Annotated[int | None, strawberry.argument(description="The v3 id.")] = None,
-    ) -> MergeRequest | None:
-        project: Any = self
-        await require(info.context, Action.READ_MERGE_REQUEST, project)
-        return await finding.within(info.context, tables.MergeRequest, project, iid=iid, database_id=database_id)  # type: ignore[return-value]
+    merge_request: MergeRequest | None = numbered(
+        tables.MergeRequest,
+        action=Action.READ_MERGE_REQUEST,
+        description="A merge request into the project, by its number or by its v3 id.",
+    )
 
 
 async def _of_group(root: Any, info: Info, **arguments: Any) -> Page:

@@ -63,6 +63,14 @@ class TestComputedFields:
                 asked += 1
         assert oracle.compared.total() == asked > 10
 
+    async def test_one_row_of_each_project(self, oracle: Oracle, story: Story) -> None:
+        one = "issue(iid: 1) { iid title author { username } labels project { id } }"
+        await oracle.compare(prepared(parse(f'{{ project(path: "acme/web") {{ {one} }} }}')), {}, story.ann)
+        await oracle.compare(prepared(parse(f"{{ projects {{ nodes {{ name {one} }} }} }}")), {}, story.ann)
+        await oracle.compare(prepared(parse('{ project(path: "acme/web") { issue(iid: 99) { title } } }')), {}, story.ann)
+        await oracle.compare(prepared(parse('{ project(path: "acme/web") { issue { title } } }')), {}, story.ann)
+        assert oracle.compared.total() == 4
+
     async def test_a_page_of_which_nothing_is_wanted(self, oracle: Oracle, story: Story) -> None:
         query = 'query ($no: Boolean!) { project(path: "acme/web") { issues { nodes @include(if: $no) { title } } } }'
         await oracle.compare(prepared(parse(query)), {"no": False}, story.ann)
