@@ -8,7 +8,7 @@ nobody needs before the end is written by the commit itself, which is one statem
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select
 from sqlalchemy.exc import InvalidRequestError
@@ -17,8 +17,11 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 from sqlalchemy.orm.attributes import instance_state
 
-from storage.database import Database, Session
 from storage.readers import CLOSED, Reader
+from storage.sessions import Session
+
+if TYPE_CHECKING:
+    from storage.database import Database
 
 SELECTS = ("SELECT", "WITH")
 """How texts begin that change nothing; a reader refuses one that does all the same."""
@@ -31,7 +34,7 @@ class WritingSession(Session):
     is the ORM's, within one transaction.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: "Database") -> None:
         self._database = database
         self._turn = asyncio.Lock()
         self._driver = None
