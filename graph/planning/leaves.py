@@ -110,3 +110,7 @@ def _of_naive(value: datetime) -> str:
 
 def _of_utc(value: datetime) -> str:
     return value.isoformat("T", "microseconds")[:26] + "Z"
+
+
+INLINE: dict[Any, str] = {_of_naive: '{}.isoformat("T", "microseconds") + "Z"', _of_utc: '{}.isoformat("T", "microseconds")[:26] + "Z"'}
+"""The text of what generated code does a hundred times for an answer, where a call would cost as much as the work."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph.planning.leaves import Anomaly
+from graph.planning.leaves import INLINE, Anomaly
 from graph.planning.running import Run, drop, finish, together
 from storage.reading import plain_row
 
@@ -155,10 +155,9 @@ def _value(value: Value, scope: dict[str, Any]) -> str:
         text = f"needed({text})"
     if value.spell is None:
         return text
-    spell = _named(scope, value.spell)
-    if value.empty and not value.needed:
-        return f"None if {text} is None else {spell}({text})"
-    return f"{spell}({text})"
+    inline = INLINE.get(value.spell)
+    spelled = f"{_named(scope, value.spell)}({text})" if inline is None else inline.format(text)
+    return f"None if {text} is None else {spelled}" if value.empty and not value.needed else spelled
 
 
 def _named(scope: dict[str, Any], value: Any) -> str:
