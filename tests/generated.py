@@ -105,28 +105,22 @@ class Generator:
     _bare: dict[str, tuple[str, str]] = field(default_factory=dict)
     """What fields without an alias are, so that one name is one thing wherever it stands."""
 
-    def query(self, seed: int, root: Any = None, name: str | None = None) -> tuple[str, dict[str, Any]]:
-        """A query, or another operation of this root type with this field alone; and its variables."""
+    def query(self, seed: int) -> tuple[str, dict[str, Any]]:
+        """A query and its variables."""
         self._begin(seed)
-        if root is None:
-            root = self.schema.query_type
-            names = [each for each in root.fields if each not in NEVER | self.never]
-            chosen = self._pick(names, [ROOTS.get(each, 1) for each in names], self._random.choice((1, 1, 1, 2, 3)))
-            parts = [self._field(root, each, 1) for each in chosen]
-        else:
-            assert name is not None
-            parts = [self._field(root, name, 1)]
-        return self._operation("query", parts), self._values
+        root: Any = self.schema.query_type
+        names = [each for each in root.fields if each not in NEVER | self.never]
+        chosen = self._pick(names, [ROOTS.get(each, 1) for each in names], self._random.choice((1, 1, 1, 2, 3)))
+        return self._operation("query", [self._field(root, each, 1) for each in chosen]), self._values
 
-    def payload(self, seed: int, kind: GraphQLObjectType) -> tuple[str, dict[str, str], dict[str, Any]]:
-        """A selection on a type with the fragments it needs, the types of its variables, and their values."""
+    def mutation(self, seed: int, name: str, given: Any) -> tuple[str, dict[str, Any]]:
+        """A mutation that takes this as its input, with a selection of what it gives; and its variables."""
         self._begin(seed)
-        selection = self._selection(kind, 2) or "__typename"
-        return (
-            f"{{ {selection} }} @@ {' '.join(self._fragments.values())}",
-            dict(each[1:].split(": ", 1) for each in self._declared),
-            self._values,
-        )  # type: ignore[return-value]
+        root: Any = self.schema.mutation_type
+        found = root.fields[name]
+        taken = self._variable(str(found.args["input"].type), given)
+        inner = self._selection(get_named_type(found.type), 2) or "__typename"
+        return self._operation("mutation", [f"{name}(input: {taken}) {{ {inner} }}"]), self._values
 
     def _begin(self, seed: int) -> None:
         self._random = random.Random(seed)

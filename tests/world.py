@@ -107,6 +107,10 @@ class World:
 
 @pytest.fixture
 async def world(make: Make) -> World:
+    return await made(make)
+
+
+async def made(make: Make) -> World:
     users: dict[str, tables.User | None] = {role: await make.user() for role in ("OU", "GU", "RE", "DE", "MA", "OW")}
     blocked = await make.user(state=UserState.BLOCKED)
     users |= {"AN": None, "AD": await make.admin(), "BL": blocked, "PU": users["OU"]}
