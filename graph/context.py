@@ -125,7 +125,7 @@ class Context:
 
     `charge` is what the operation cost its viewer; None where nothing is counted.
 
-    `arguments` are those of the connections that were asked for so far (`graph/declare.py`).
+    `arguments` are those of the connections that were asked for so far (`graph/installing.py`).
 
     `made` is what the operation's mutation gave, if a plan ran it (`graph/planning/mutating.py`).
     """

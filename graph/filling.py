@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from graphql import Executor, GraphQLNonNull, GraphQLObjectType, Undefined, is_leaf_type
 from graphql.pyutils import AwaitableOrValue
 
-from graph.declare import Loading, Reading, filling_of, is_filled
+from graph.installing import Loading, Reading, filling_of, is_filled
 
 Read = Callable[[Any], Any]
 Fields = dict[str, Any]

@@ -3,7 +3,7 @@
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 
-from graph.declare import install
+from graph.installing import install
 from graph.scalars import SCALARS
 from graph.types.artifacts import ArtifactMutations
 from graph.types.branches import BranchMutations

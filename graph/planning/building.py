@@ -8,8 +8,9 @@ from sqlalchemy import BigInteger, Boolean
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
-from graph.declare import ENTITIES, Identity, Loading, NamesOf, Numbered, ToMany, ToOne, declared_of, filling_of, global_id, is_filled
-from graph.declare import Reading as Column
+from graph.declare import ENTITIES, Identity, NamesOf, Numbered, ToMany, ToOne, global_id
+from graph.installing import Loading, declared_of, filling_of, is_filled
+from graph.installing import Reading as Column
 from graph.planning.leaves import instant_of
 from graph.planning.numbered import One
 from graph.planning.paging import Connected, Edges, Pages

@@ -30,9 +30,10 @@ from sqlalchemy import BigInteger, Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import Context
-from graph.declare import ENTITIES, Loading, filling_of, is_filled
-from graph.declare import Reading as Column
+from graph.declare import ENTITIES
 from graph.forms import Form
+from graph.installing import Loading, filling_of, is_filled
+from graph.installing import Reading as Column
 from graph.planning.arguments import Arguments
 from graph.planning.building import Asked, Builder, is_relation, opened, place_step, sets_of
 from graph.planning.leaves import Leaf, shell, spelling

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import strawberry
 
 from graph.context import Context
-from graph.declare import Loading
 from graph.filling import may_wait
+from graph.installing import Loading
 from graph.planning.leaves import Anomaly, Shell
 
 Values = list[Any]

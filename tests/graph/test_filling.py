@@ -6,7 +6,8 @@ import pytest
 from graphql import Executor
 
 from graph import execute
-from graph.execute import Outcome
+from graph.context import Services
+from graph.execute import Graph, Outcome
 from graph.filling import Filler
 from graph.schema import graphql_schema
 from storage import tables
@@ -51,6 +52,12 @@ async def project(make: Make) -> tables.Project:
         )
         await make.note(issue)
     return project
+
+
+@pytest.fixture
+def ask(services: Services) -> Ask:
+    """What plans answer asks no executor."""
+    return Ask(Graph(services, planner=False))
 
 
 @pytest.fixture

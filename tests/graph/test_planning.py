@@ -17,8 +17,8 @@ from sqlalchemy.dialects import sqlite
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import Services
-from graph.declare import is_filled
 from graph.execute import Graph
+from graph.installing import is_filled
 from graph.planning.compiling import Compiler, Plan, Unplannable
 from graph.planning.keeping import MOST_PLANS, OFTEN, plans_of
 from graph.remembering import LEAST, Remembered
@@ -93,13 +93,14 @@ class TestThroughTheGraph:
 
     async def test_what_goes_wrong_is_told_the_same(self, services: Services, story: Story) -> None:
         planned, plain = Ask(Graph(services, planner=True)), Ask(Graph(services, planner=False))
-        for query, variables in [
+        asked: list[tuple[str, dict[str, Any]]] = [
             (self.LIST, {"path": "acme/none"}),
             (self.LIST, {"path": None}),
             ("{ project(path: \"acme/web\") { a: issues(first: 2) { totalCount } b: issues(after: \"x\") { totalCount } } }", {}),
             ("{ a: project(path: \"acme/web\") { name } b: project(path: \"acme/none\") { name } }", {}),
             ("{ user(username: \"ann\") { email } settings { signupEnabled } }", {}),
-        ]:  # fmt: skip
+        ]  # fmt: skip
+        for query, variables in asked:
             answers = [await ask(query, story.bob, **variables) for ask in (planned, planned, planned, plain)]
             assert answers[-1].errors
             # What each call cost differs with the time at which it was made.
