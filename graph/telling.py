@@ -23,8 +23,8 @@ from graph.filling import Filler, may_wait
 from graph.loading import Loader
 from graph.operations import Prepared
 from graph.outcomes import Outcome, of_graphql
-from graph.rules import following, policy
-from graph.rules.policy import Listener
+from graph.rules import acting, following
+from graph.rules.acting import Listener
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.settled import Change
 from graph.transaction import session_for
@@ -86,7 +86,7 @@ class Round:
         briefly: Any = _Briefly(services.database)
         self._ground = Context(services, briefly, None, "live")
         self._listeners = Loader(self._admit)
-        self._levels = policy.levels_of_many(self._ground)
+        self._levels = acting.levels_of_many(self._ground)
         self._answers: dict[tuple[int, int, bytes], _Answers] = {}
         following.share(self._ground)
 
@@ -110,9 +110,9 @@ class Round:
 
     async def _admit(self, digests: Sequence[str]) -> Mapping[str, Context]:
         found: dict[str, Context] = {}
-        for start in range(0, len(digests), policy.USERS_AT_ONCE):
-            rows = await self._ground.tuples(users.by_digests(list(digests[start : start + policy.USERS_AT_ONCE])))
-            found.update({digest: policy.listening(self._ground, Listener(*user), self._levels) for digest, *user in rows})
+        for start in range(0, len(digests), acting.USERS_AT_ONCE):
+            rows = await self._ground.tuples(users.by_digests(list(digests[start : start + acting.USERS_AT_ONCE])))
+            found.update({digest: acting.listening(self._ground, Listener(*user), self._levels) for digest, *user in rows})
         return found
 
 

@@ -19,8 +19,9 @@ from graph.events import object_payloads
 from graph.events.payloads import existing, full_path
 from graph.events.publish import publish_all
 from graph.rules import finding, issues, mentions, system_notes
+from graph.rules.acting import acting
 from graph.rules.mentions import ISSUE, LONGEST_READ, MOST_MENTIONS, NAME, Mention, Target, mentioned
-from graph.rules.policy import Action, acting, may, projects_where
+from graph.rules.policy import Action, may, projects_where
 from graph.rules.states import IssueEvent
 from graph.rules.system_notes import Source
 from storage import tables

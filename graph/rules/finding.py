@@ -8,12 +8,9 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import NotFound
+from graph.rules.entering import ENTERED, entered, entered_group, entered_with
 from graph.rules.policy import (
-    ENTERED,
     Action,
-    entered,
-    entered_group,
-    entered_with,
     may,
     project_of,
     require,

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from graph.context import Context
 from graph.errors import NotFound, Taken
 from graph.rules import naming
-from graph.rules.policy import Action, may, projects_in_group
+from graph.rules.entering import projects_in_group
+from graph.rules.policy import Action, may
 from storage import tables
 from storage.tables import namespaces
 

@@ -4,10 +4,9 @@ The table follows the interface document's section Authentication and, where tha
 A project that the viewer may not see is not found; one that is seen without the right is forbidden.
 """
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import or_
@@ -17,8 +16,7 @@ from graph.errors import Forbidden
 from graph.loading import Loader
 from storage import tables
 from storage.tables import AccessLevel, members, snippets
-from storage.tables.base import Row, row_within
-from storage.tables.projects import of_path_keys
+from storage.tables.base import Row
 
 R = TypeVar("R", bound=Row)
 
@@ -95,10 +93,8 @@ class Rule:
     switch: str | None = None
 
 
-ENTERED = "entered projects"
 PROJECT_LEVELS = "project levels"
-"""The names of loaders."""
-USERS_AT_ONCE = 500
+"""The name of the loader."""
 
 TRACKING = ("issues_enabled", "merge_requests_enabled")
 """What labels and milestones are for: they go only where both are switched off."""
@@ -243,7 +239,7 @@ async def project_level(context: Context, project: tables.Project) -> int:
     """The viewer's level in a project: the highest of project and group membership, the owner's for administrators, 0 for none."""
     if context.viewer.admin:
         return AccessLevel.OWNER
-    return await _project_levels(context).get(project.id) or 0
+    return await project_levels(context).get(project.id) or 0
 
 
 async def group_level(context: Context, group: tables.Namespace) -> int:
@@ -260,172 +256,24 @@ async def sees_project(context: Context, project: tables.Project) -> bool:
     return _is_shared(project) or await project_level(context, project) > 0
 
 
-async def entered(context: Context, keys: list[int | tuple[str, str]]) -> Mapping[int | tuple[str, str], tables.Project]:
-    """The projects of these ids, and of these paths: that of the namespace and their own, in lower case. What the viewer may see of them
-    is known afterwards: all in one statement for one project, in three for any number."""
-    viewer = context.viewer_or_none
-    known, levels = context.rows_by_id(tables.Project), _project_levels(context)
-    if viewer is not None and not viewer.admin and len(keys) == 1:
-        (key,) = keys
-        statement = members.ENTERED_BY_ID if isinstance(key, int) else members.ENTERED_BY_PATH
-        found = await _entered(context, statement, _named(key))
-        return {key: found[0]} if found else {}
-    projects: dict[int | tuple[str, str], tables.Project] = {}
-    paths = [key for key in keys if not isinstance(key, int)]
-    if paths:
-        wanted = set(paths)
-        for namespace, project in await context.tuples(of_path_keys(paths)):
-            if (namespace, project.path_key) in wanted:
-                projects[namespace, project.path_key] = project
-                known.prime(project.id, project)
-    ids = [key for key in keys if isinstance(key, int)]
-    projects.update({key: project for key, project in (await known.get_many(ids)).items() if project is not None} if ids else {})
-    if viewer is not None and not viewer.admin:
-        await levels.get_many([project.id for project in projects.values()])
-    return projects
-
-
-async def entered_with(
-    context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int
-) -> tuple[tables.Project | None, R | None]:
-    """As `entered` for one project, with the row of it whose `id` or `iid`, the `name`, is the value: one statement where that can be."""
-    projects = context.loader(ENTERED, partial(entered, context))
-    if context.viewer_or_none is None or context.viewer.admin or projects.knows(key):
-        project = await projects.get(key)
-        rows = await context.tuples(*row_within(table, project.id, name, value)) if project is not None else []
-        return project, rows[0][0] if rows else None
-    found = await _entered(context, members.entered_with(table, name, by_path=not isinstance(key, int)), {**_named(key), "value": value})
-    projects.prime(key, found[0] if found else None)
-    return (found[0], found[-1]) if found else (None, None)
-
-
-async def _entered(context: Context, statement: Any, named: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The one row that such a statement gives; what it tells of the viewer is known afterwards."""
-    for row in await context.tuples(statement, named | {"user_id": context.viewer.id}):
-        project = row[0]
-        _project_levels(context).prime(project.id, max(row[1] or 0, row[2] or 0, row[3] or 0))
-        context.rows_by_id(tables.Project).prime(project.id, project)
-        return row  # type: ignore[no-any-return]
-    return None
-
-
-def _named(key: int | tuple[str, str]) -> dict[str, Any]:
-    return {"id": key} if isinstance(key, int) else {"namespace": key[0], "path": key[1]}
-
-
-async def entered_group(context: Context, key: int | str) -> tables.Namespace | None:
-    """The namespace of this id, or of this path in lower case; whether the viewer may see it as a group is known afterwards."""
-    by = (members.GROUP_BY_ID, {"id": key}) if isinstance(key, int) else (members.GROUP_BY_PATH, {"path": key})
-    rows = await context.tuples(by[0], user_id=context.viewer.id, **by[1])
-    for group, seen in rows:
-        context.rows_by_id(tables.Namespace).prime(group.id, group)
-        _seen_groups(context).prime(group.id, bool(seen))
-    return rows[0][0] if rows else None
-
-
-async def projects_in_group(context: Context, group_id: int) -> Sequence[tables.Project]:
-    """The projects of the group that the viewer may see, without archived ones, by id: one statement for all groups of a level, and
-    afterwards it is known what the viewer is in them."""
-
-    async def fetch(ids: list[int]) -> Mapping[int, list[tables.Project]]:
-        known, levels = context.rows_by_id(tables.Project), _project_levels(context)
-        found: dict[int, list[tables.Project]] = {key: [] for key in ids}
-        for project, *of_viewer in await context.tuples(members.ENTERED_IN_GROUPS, group_ids=ids, user_id=context.viewer.id):
-            levels.prime(project.id, max(level or 0 for level in of_viewer))
-            known.prime(project.id, project)
-            if await sees_project(context, project):
-                found[project.namespace_id].append(project)
-        return {key: sorted(some, key=lambda project: project.id) for key, some in found.items()}
-
-    return await context.loader("projects in groups", fetch).get(group_id) or ()
-
-
 async def sees_group(context: Context, group: tables.Namespace) -> bool:
     """Whether the viewer is a member of the group, or may see a project in it."""
-    return context.viewer.admin or bool(await _seen_groups(context).get(group.id))
+    return context.viewer.admin or bool(await groups_seen(context).get(group.id))
 
 
 async def seen_groups(context: Context, ids: list[int]) -> set[int]:
     """Which of these groups the viewer may see: one statement whatever their number."""
     if context.viewer.admin:
         return set(ids)
-    return {key for key, seen in (await _seen_groups(context).get_many(ids)).items() if seen}
+    return {key for key, seen in (await groups_seen(context).get_many(ids)).items() if seen}
 
 
 async def seen_projects(context: Context, ids: list[int]) -> set[int]:
     """Which of these projects the viewer may see: two statements whatever their number."""
     projects = await context.rows_by_id(tables.Project).get_many(ids)
     if not context.viewer.admin:
-        await _project_levels(context).get_many(ids)
+        await project_levels(context).get_many(ids)
     return {key for key, project in projects.items() if project is not None and await sees_project(context, project)}
-
-
-async def acting(context: Context, users: Collection[tables.User], project_ids: Collection[int]) -> dict[int, Context]:
-    """For each of these users (by id) the context as it would be theirs: to ask what they may in these projects, and to write as them.
-
-    One statement, whatever their number; what is changed and what waits for the commit stays the one operation's.
-    """
-    ids = {user.id for user in users}
-    levels: dict[int, dict[int, int]] = {key: dict.fromkeys(project_ids, 0) for key in ids}
-    if ids and project_ids:
-        for user_id, project_id, level in await context.tuples(members.levels_of_users(sorted(ids), sorted(project_ids))):
-            levels[user_id][project_id] = level
-    # Rows are the same for everybody; what other loaders know may depend on the viewer.
-    for table in (tables.Project, tables.Namespace, tables.User, tables.Settings):
-        context.rows_by_id(table)
-    rows: dict[Hashable, Loader[Any, Any]] = {name: loader for name, loader in context.loaders.items() if isinstance(name, type)}
-    contexts = {user.id: replace(context, viewer_or_none=user, loaders=dict(rows)) for user in users}
-    for user_id, own in contexts.items():
-        for project_id, level in levels[user_id].items():
-            _project_levels(own).prime(project_id, level)
-    return contexts
-
-
-class _LevelsOf:
-    """The levels of one user, of a loader that has those of many, by (user id, project id)."""
-
-    __slots__ = ("_levels", "_user_id")
-
-    def __init__(self, user_id: int, levels: Loader[tuple[int, int], int]) -> None:
-        self._user_id = user_id
-        self._levels = levels
-
-    async def get(self, project_id: int) -> int | None:
-        return await self._levels.get((self._user_id, project_id))
-
-    async def get_many(self, project_ids: Collection[int]) -> dict[int, int | None]:
-        found = await self._levels.get_many([(self._user_id, key) for key in project_ids])
-        return {key: level for (_, key), level in found.items()}
-
-
-def levels_of_many(context: Context) -> Loader[tuple[int, int], int]:
-    """The loader of the levels that users have in projects, by (user id, project id): a statement for USERS_AT_ONCE of them."""
-
-    async def fetch(keys: list[tuple[int, int]]) -> dict[tuple[int, int], int]:
-        user_ids, project_ids = sorted({key for key, _ in keys}), sorted({key for _, key in keys})
-        found: dict[tuple[int, int], int] = {}
-        for start in range(0, len(user_ids), USERS_AT_ONCE):
-            rows = await context.tuples(members.levels_of_users(user_ids[start : start + USERS_AT_ONCE], project_ids))
-            found.update({(user_id, project_id): level for user_id, project_id, level in rows})
-        return found
-
-    return Loader(fetch)
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """As much of a user as the rules look at."""
-
-    id: int
-    admin: bool
-    can_create_group: bool
-
-
-def listening(context: Context, listener: Listener, levels: Loader[tuple[int, int], int]) -> Context:
-    """The context as it would be this user's, one of many who ask what they may: what it has loaded by now is theirs as well."""
-    loaders: dict[Hashable, Any] = {**context.loaders, PROJECT_LEVELS: _LevelsOf(listener.id, levels)}
-    viewer: Any = listener
-    return replace(context, viewer_or_none=viewer, loaders=loaders)
 
 
 def visible_projects(context: Context) -> list[Any]:
@@ -457,14 +305,18 @@ def _is_shared(thing: Any) -> bool:
     return getattr(thing, "visibility_level", tables.Visibility.INTERNAL) >= tables.Visibility.INTERNAL
 
 
-def _project_levels(context: Context) -> Loader[int, int]:
+def project_levels(context: Context) -> Loader[int, int]:
+    """The loader of the viewer's levels in projects, by the project's id; None for none."""
+
     async def fetch(ids: list[int]) -> Mapping[int, int]:
         return dict(map(tuple, await context.tuples(members.LEVELS_IN_PROJECTS, user_id=context.viewer.id, project_ids=ids)))
 
     return context.loader(PROJECT_LEVELS, fetch)
 
 
-def _seen_groups(context: Context) -> Loader[int, bool]:
+def groups_seen(context: Context) -> Loader[int, bool]:
+    """The loader of which groups the viewer may see, by their id; None for those that are hidden."""
+
     async def fetch(ids: list[int]) -> Mapping[int, bool]:
         seen = await context.tuples(members.seen_groups(context.viewer.id, ids))
         return dict.fromkeys((row[0] for row in seen), True)

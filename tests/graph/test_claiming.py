@@ -426,7 +426,7 @@ class TestTheLease:
         build = await make.waiting_build(await make.project())
         await calls(await make.runner()).id()
         async with make.services.database.writing() as session:
-            await session.execute(text("UPDATE builds SET lease_until = '2100-01-01 00:00:00+00:00'"))
+            await session.execute(text("UPDATE builds SET lease_until = '2100-01-01 00:00:00.000000'"))
             await session.commit()
 
         await rules.look_after(await self.later(services, 3650))
