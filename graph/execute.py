@@ -208,7 +208,7 @@ class Graph:
                     except Exception as error:
                         # graphql-core says what is wrong, and where, of what the mutation gave.
                         outcome = self._outcome(await self._execute(prepared, variables, context), context)
-                        if not outcome.errors:
+                        if not outcome.errors and not isinstance(error, Anomaly):
                             log.error("a plan failed", operation=prepared.name, request_id=request_id, exc_info=error)
                         return outcome
                 return self._outcome(await self._execute(prepared, variables, context), context)
