@@ -78,6 +78,9 @@ class Touched:
             await_only(driver.execute(f"NOTIFY {self.channel}"))
 
     def _rollback(self, connection: Connection) -> None:
+        if connection.invalidated:
+            # It broke, and was given back to the pool by that.
+            return
         info = connection.connection.record_info
         if info is not None and info.get(self._key) == CHANGED:
             del info[self._key]

@@ -106,6 +106,9 @@ class TestAttacks:
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
     async def test_what_takes_too_long_is_given_up(self, graph: Graph, make: Make) -> None:
-        outcome = await graph.run_text("{ viewer { id } }", None, None, token_of(await make.user()), request_id="r", seconds=0.0)
+        project = await make.project(owner=(owner := await make.user()), history={"commits": 2})
+        # What never waits is done before anything could end it.
+        query = f'{{ project(path: "{project.id}") {{ commits {{ nodes {{ message }} }} }} }}'
+        outcome = await graph.run_text(query, None, None, token_of(owner), request_id="r", seconds=0.0)
         assert [problem.code for problem in outcome.errors] == ["LIMIT_EXCEEDED"]
         assert outcome.errors[0].message.endswith("Ask for smaller pages, fewer lists inside lists, or a shorter span of time.")

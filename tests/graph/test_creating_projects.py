@@ -12,7 +12,7 @@ import pytest
 
 from graph.context import Context, Services
 from graph.execute import Graph, Outcome
-from graph.transaction import keep
+from graph.transaction import save
 from storage import tables
 from storage.git.repository import NotARepository, Repository
 from storage.tables import AccessLevel, Visibility
@@ -284,7 +284,7 @@ class TestCommit:
             seen.append(folders(services))
             raise ConnectionError("the database is gone")
 
-        monkeypatch.setattr("graph.mutations.keep", fails)
+        monkeypatch.setattr("graph.mutations.save", fails)
 
         assert await ask.codes(CREATE, user, input={"name": "App"}) == ["UNAVAILABLE"]
         assert seen == [["1.git"]]
@@ -297,11 +297,11 @@ class TestCommit:
 
         async def lost(context: Context) -> None:
             undo = list(context.undo)
-            await keep(context)
+            await save(context)
             context.undo.extend(undo)
             raise ConnectionError("the answer did not come")
 
-        monkeypatch.setattr("graph.mutations.keep", lost)
+        monkeypatch.setattr("graph.mutations.save", lost)
 
         assert await ask.codes(CREATE, user, input={"name": "App"}) == ["UNAVAILABLE"]
         assert (await make.count(tables.Project), folders(services)) == (1, ["1.git"])

@@ -226,7 +226,7 @@ class TestCopy:
         async def fails(context: Context) -> None:
             raise ConnectionError("the database is gone")
 
-        monkeypatch.setattr("graph.mutations.keep", fails)
+        monkeypatch.setattr("graph.mutations.save", fails)
 
         assert await ask.codes(FORK, await make.user(), input={"projectPath": str(source.id)}) == ["UNAVAILABLE"]
         assert (await make.count(tables.Project), folders(services)) == (1, [f"{source.id}.git"])
