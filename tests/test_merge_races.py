@@ -128,8 +128,11 @@ async def test_a_pusher_meanwhile_loses_nothing(merges: Merges, user: tables.Use
             await asyncio.sleep(0.1)
 
     pusher = asyncio.create_task(push())
-    outcomes = await asyncio.gather(*(accept(merges, proposal, user, elsewhere=True) for proposal in proposals))
-    done.set()
+    try:
+        async with asyncio.timeout(60):
+            outcomes = await asyncio.gather(*(accept(merges, proposal, user, elsewhere=True) for proposal in proposals))
+    finally:
+        done.set()
     await pusher
     assert set(outcomes) <= {"merged", "Conflict"}
     assert [await merges.holds(oid) for oid in pushed] == [True] * len(pushed)
@@ -148,8 +151,9 @@ async def test_no_writer_waits_while_git_works(merges: Merges, user: tables.User
         whole(self, name, new, old)
 
     monkeypatch.setattr(Repository, "move_ref", slowly)
-    task = asyncio.create_task(accept(merges, proposal, user))
-    await reached.wait()
+    task, reaching = asyncio.create_task(accept(merges, proposal, user)), asyncio.create_task(reached.wait())
+    await asyncio.wait((task, reaching), timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    assert reaching.done(), task
     await asyncio.wait_for(make.user(), 2)
     go_on.set()
-    assert await task == "merged"
+    assert await asyncio.wait_for(task, 20) == "merged"
