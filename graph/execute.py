@@ -184,7 +184,8 @@ class Graph:
                     return self._outcome(ExecutionResult(await plan.run(context, values)), context, formed=prepared.form is not None)
                 except Exception as error:
                     if isinstance(error, OperationError | GraphQLError | Anomaly) or is_unavailable(error):
-                        # graphql-core says what is wrong, and where; what was loaded is not loaded again.
+                        # graphql-core says what is wrong, and where; what was loaded is not loaded again. It names its files itself.
+                        context.files.clear()
                         return self._outcome(await self._execute(prepared, variables, context), context)
                     log.exception("a plan failed", operation=prepared.name, request_id=request_id)
             # The session may be of no use any more.
