@@ -190,18 +190,9 @@ class Plans:
             sources = [(name, parameter.key, places.get(parameter)) for parameter, name in names.items()]
         return _Plan(compiled, sorted(lists), sorted(arrays), sorted(literals), processors, shape, fixed, sources)
 
-    def _processor(self, kind: Any) -> Any:
-        if isinstance(kind, Float) and not kind.asdecimal:
-            # Both drivers give floats, and asyncpg's dialect would ask which kind of number came.
-            return None
-        processor = kind.dialect_impl(self._dialect).result_processor(self._dialect, None)
-        if processor is not None and isinstance(kind, Enum):
-            return _Members(processor, kind.enums).__getitem__
-        return processor
-
     def _shape(self, statement: Select[Any], compiled: Any) -> Shape | None:
         entries = compiled._result_columns
-        processors = [self._processor(entry.type) for entry in entries]
+        processors = [processor_of(entry.type, self._dialect) for entry in entries]
         parts: list[Part] = []
         place = 0
         for description in statement.column_descriptions:
@@ -269,3 +260,14 @@ def plain_row(table: type, columns: dict[str, Any]) -> Any:
     row: Any = object.__new__(table)
     row.__dict__.update(columns)
     return row
+
+
+def processor_of(kind: Any, dialect: Dialect) -> Any:
+    """What makes a column's value of what the driver gives; None where it is that."""
+    if isinstance(kind, Float) and not kind.asdecimal:
+        # Both drivers give floats, and asyncpg's dialect would ask which kind of number came.
+        return None
+    processor = kind.dialect_impl(dialect).result_processor(dialect, None)
+    if processor is not None and isinstance(kind, Enum):
+        return _Members(processor, kind.enums).__getitem__
+    return processor

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from graphql import GraphQLField, GraphQLList, GraphQLObjectType, SelectionSetNode, is_leaf_type
-from sqlalchemy import BigInteger, Boolean
+from sqlalchemy import Boolean
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
 from graph.declare import ENTITIES, Identity, NamesOf, Numbered, ToMany, ToOne, global_id
 from graph.installing import Loading, declared_of, filling_of, is_filled
 from graph.installing import Reading as Column
-from graph.planning.leaves import instant_of
+from graph.planning.leaves import instant_of, is_plain
 from graph.planning.numbered import One
 from graph.planning.paging import Connected, Edges, Pages
 from graph.planning.relations import Relations
@@ -22,8 +22,6 @@ from storage.compiled import Spelling
 
 ROWS = {entity.name: row for row, entity in ENTITIES.items() if is_table(row)}
 """The name of a type → the table of its rows."""
-PLAIN = {"String": str, "Int": int, "Boolean": bool}
-"""Scalars of which every value of that Python type, as a column gives it, is its own spelling."""
 
 
 def row_of(kind: Any) -> Any:
@@ -115,8 +113,7 @@ class Builder:
         if isinstance(kind, EnumType) and kind.enum_class is not None:
             words = {str(member.value): spell(member) for member in kind.enum_class}
             return Value(place, words.__getitem__, needed, empty)
-        wanted = PLAIN.get(leaf.name)
-        if wanted is not None and not isinstance(kind, BigInteger) and getattr(kind, "impl", kind).python_type is wanted:
+        if is_plain(column, leaf):
             return Value(place, bool if process is not None and isinstance(kind, Boolean) else process, needed, empty)
         return Value(place, spell if process is None else lambda value: spell(process(value)), needed, empty)
 

@@ -26,17 +26,16 @@ from graphql import (
     is_leaf_type,
 )
 from graphql.execution.values import VariableValues
-from sqlalchemy import BigInteger, Dialect
+from sqlalchemy import Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import Context
-from graph.declare import ENTITIES
 from graph.forms import Form
 from graph.installing import Loading, filling_of, is_filled
 from graph.installing import Reading as Column
 from graph.planning.arguments import Arguments
-from graph.planning.building import Asked, Builder, is_relation, opened, place_step, sets_of
-from graph.planning.leaves import Leaf, shell, spelling
+from graph.planning.building import Asked, Builder, is_relation, opened, place_step, row_of, sets_of
+from graph.planning.leaves import Leaf, is_plain, shell, spelling
 from graph.planning.mutating import once
 from graph.planning.running import Abstract, Calling, Leaves, Lists, Loaded, Objects, Part, Reading, Run, Selection, Way
 from storage.compiled import Spelling
@@ -202,7 +201,9 @@ class Compiler:
         filling = filling_of(field)
         needed, inner = opened(field.type)
         if isinstance(filling, Column) and is_filled(kind) and is_leaf_type(inner):
-            return Leaf(key, filling.key, inner, needed, _is_plain(kind, filling.key, inner), self._form_here())
+            columns = getattr(getattr(row_of(kind), "__table__", None), "columns", {})
+            plain = filling.key in columns and is_plain(columns[filling.key], inner)
+            return Leaf(key, filling.key, inner, needed, plain, self._form_here())
         return None
 
     def step(self, kind: GraphQLObjectType, asked: Asked, way: Way) -> Any:
@@ -281,20 +282,3 @@ class Compiler:
             return Abstract(selections, lambda value: resolve_type(value, None, inner), needed)
         leaf: GraphQLLeafType = inner
         return Leaves(self.spelling(leaf, needed))
-
-
-PLAIN: Mapping[str, type] = {"String": str, "Int": int, "Boolean": bool}
-"""Scalars of which every value of that Python type, as a column gives it, is its own spelling."""
-
-
-def _is_plain(kind: GraphQLObjectType, key: str, leaf: GraphQLLeafType) -> bool:
-    """Whether the column gives nothing but what the answer has. (An Int of the database is one of GraphQL: both have 32 bits.)"""
-    table = next((row for row, entity in ENTITIES.items() if entity.name == kind.name), None)
-    column = getattr(getattr(table, "__table__", None), "columns", {}).get(key)
-    wanted = PLAIN.get(leaf.name)
-    return (
-        column is not None
-        and wanted is not None
-        and not isinstance(column.type, BigInteger)
-        and getattr(column.type, "impl", column.type).python_type is wanted
-    )

@@ -1,14 +1,18 @@
 """Generated code: a function that makes the answer's dictionary of each object of a level, in the order of the selection."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from graphql import GraphQLLeafType, Undefined, is_enum_type
+from sqlalchemy import BigInteger
 
 from graph.filling import spelling_of
 from graph.forms import Form
+
+PLAIN: Mapping[str, type] = {"String": str, "Int": int, "Boolean": bool}
+"""Scalars of which every value of that Python type, as a column gives it, is its own spelling."""
 
 Shell = Callable[[Sequence[Any]], list[dict[str, Any]]]
 
@@ -82,6 +86,12 @@ def spelling(kind: GraphQLLeafType, needed: bool, form: Form | None = None) -> C
         return found if change is None else change(found)
 
     return spelled
+
+
+def is_plain(column: Any, leaf: GraphQLLeafType) -> bool:
+    """Whether a column gives nothing but what the answer has. (An Int of the database is one of GraphQL: both have 32 bits.)"""
+    wanted, kind = PLAIN.get(leaf.name), column.type
+    return wanted is not None and not isinstance(kind, BigInteger) and getattr(kind, "impl", kind).python_type is wanted
 
 
 def changed_by(form: Form, kind: GraphQLLeafType) -> Callable[[str], str] | None:

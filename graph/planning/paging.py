@@ -14,7 +14,7 @@ from sqlmodel import col
 
 from graph.connections import Listing, Window, paged
 from graph.declare import ToMany, window_of
-from graph.planning.running import Run
+from graph.planning.running import Run, split
 from graph.planning.sources import Wanted
 from graph.planning.views import Constant, View
 from storage.compiled import Compiled, Spelling, literal_number, parameter
@@ -242,13 +242,7 @@ class Pages:
 
 async def _nodes(run: Run, view: View, pages: list[Any]) -> list[list[dict[str, Any]]]:
     flat = await view.fill(run, [row for page, _ in pages for row in page.nodes])
-    if len(pages) == 1:
-        return [flat]
-    found, start = [], 0
-    for page, _ in pages:
-        found.append(flat[start : start + len(page.nodes)])
-        start += len(page.nodes)
-    return found
+    return split(flat, [len(page.nodes) for page, _ in pages])
 
 
 async def _edges(run: Run, edges: Edges, pages: list[Any]) -> list[list[dict[str, Any]]]:

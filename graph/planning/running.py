@@ -5,7 +5,7 @@ all objects of a level, and all fields that ask the same loader.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -137,7 +137,7 @@ class Calling:
                 else:
                     values.append(self.resolve(**given, **({self.root: each} if self.root else {})))
         except BaseException:
-            drop(values)
+            _drop(values)
             raise
         return values
 
@@ -152,12 +152,7 @@ class Together:
         calling = self.calling
         together = calling.together
         assert together is not None  # noqa: S101 - else it is called for each
-        values = list(await together(calling.place(run), objects))
-        completer = calling.completer
-        found = await completer.complete(run, values) if completer.waits else completer.done(values)
-        key = calling.key
-        for answer, value in zip(answers, found, strict=True):
-            answer[key] = value
+        await _complete(calling, run, answers, list(await together(calling.place(run), objects)))
 
 
 @dataclass(slots=True)
@@ -174,29 +169,52 @@ class Selection:
 
     async def fill(self, run: Run, objects: Sequence[Any]) -> list[dict[str, Any]]:
         answers = self.shell(objects)
-        begun: list[Values] = []
-        try:
-            for step in self.steps:
-                begun.append(step.begin(run, objects))
-            work = [finish(step, run, answers, values) for step, values in zip(self.steps, begun, strict=True)]
-            await together(work + [each.fill_in(run, objects, answers) for each in self.fills])
-        except BaseException:
-            for values in begun:
-                drop(values)
-            raise
+        await fill_level(run, objects, answers, self.steps, self.fills)
         return answers
 
 
-async def finish(step: Step, run: Run, answers: list[dict[str, Any]], values: Values) -> None:
-    waiting = [number for number, value in enumerate(values) if may_wait(value)]
-    if waiting:
-        for number, value in zip(waiting, await _all([values[number] for number in waiting]), strict=True):
-            values[number] = value
+async def fill_level(
+    run: Run,
+    objects: Sequence[Any],
+    answers: list[dict[str, Any]],
+    steps: Sequence[Step],
+    fills: Sequence[Any],
+    more: Iterable[Coroutine[Any, Any, None]] = (),
+) -> None:
+    """Fills in what is more than read off the objects of a level; `more`, which is made when all have begun, goes on beside it."""
+    begun: list[Values] = []
+    try:
+        for step in steps:
+            begun.append(step.begin(run, objects))
+        work = [_finish(step, run, answers, values) for step, values in zip(steps, begun, strict=True)]
+        work += [each.fill_in(run, objects, answers) for each in fills]
+        await _together([*work, *more])
+    except BaseException:
+        for values in begun:
+            _drop(values)
+        raise
+
+
+async def _finish(step: Step, run: Run, answers: list[dict[str, Any]], values: Values) -> None:
+    await _wait(values)
+    await _complete(step, run, answers, values)
+
+
+async def _complete(step: Any, run: Run, answers: list[dict[str, Any]], values: Values) -> None:
+    """Puts the values of a field, which are all there, into the answers."""
     completer = step.completer
     found = await completer.complete(run, values) if completer.waits else completer.done(values)
     key = step.key
     for answer, value in zip(answers, found, strict=True):
         answer[key] = value
+
+
+async def _wait(values: Values) -> None:
+    """Puts what is awaited in the place of what is to be awaited."""
+    waiting = [number for number, value in enumerate(values) if may_wait(value)]
+    if waiting:
+        for number, value in zip(waiting, await _all([values[number] for number in waiting]), strict=True):
+            values[number] = value
 
 
 async def _all(waiting: list[Awaitable[Any]]) -> Values:
@@ -209,7 +227,7 @@ async def _all(waiting: list[Awaitable[Any]]) -> Values:
     return await _gathered(waiting)
 
 
-async def together(work: list[Coroutine[Any, Any, None]]) -> None:
+async def _together(work: list[Coroutine[Any, Any, None]]) -> None:
     if len(work) == 1:
         await work[0]
     elif work:
@@ -225,7 +243,7 @@ async def _gathered(work: Sequence[Awaitable[Any]]) -> Values:
     return found
 
 
-def drop(values: Values) -> None:
+def _drop(values: Values) -> None:
     """Coroutines that nobody will await."""
     for value in values:
         if isinstance(value, Coroutine):
@@ -314,7 +332,7 @@ class Abstract:
         async def fill(name: str, distinct: dict[int, Any]) -> None:
             answers.update(zip(distinct, await self.selections[name].fill(run, list(distinct.values())), strict=True))
 
-        await together([fill(name, distinct) for name, distinct in by_type.items()])
+        await _together([fill(name, distinct) for name, distinct in by_type.items()])
         return _placed(values, answers)
 
 
@@ -328,15 +346,12 @@ class Lists:
 
     def done(self, values: Values) -> Values:
         flat, lengths = self._flat(values)
-        return _split(self.items.done(flat), lengths)
+        return split(self.items.done(flat), lengths)
 
     async def complete(self, run: Run, values: Values) -> Values:
         flat, lengths = self._flat(values)
-        waiting = [number for number, value in enumerate(flat) if may_wait(value)]
-        if waiting:
-            for number, value in zip(waiting, await _all([flat[number] for number in waiting]), strict=True):
-                flat[number] = value
-        return _split(await self.items.complete(run, flat) if self.items.waits else self.items.done(flat), lengths)
+        await _wait(flat)
+        return split(await self.items.complete(run, flat) if self.items.waits else self.items.done(flat), lengths)
 
     def _flat(self, values: Values) -> tuple[Values, list[int | None]]:
         flat: Values = []
@@ -358,7 +373,8 @@ def _placed(values: Values, answers: dict[int, Any]) -> Values:
     return [None if value is None else answers[id(value)] for value in values]
 
 
-def _split(flat: Values, lengths: list[int | None]) -> Values:
+def split(flat: Values, lengths: Sequence[int | None]) -> Values:
+    """The items as lists of these lengths; None for a list that is null."""
     found: Values = []
     start = 0
     for length in lengths:

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Float, Select, select
+from sqlalchemy import Select, select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
 from storage.compiled import Spelling
 from storage.database import Timestamp
+from storage.reading import processor_of
 
 MOST_JOINED = 12
 """Tables of one statement; what is further away is loaded by itself."""
@@ -107,12 +108,7 @@ class Source:
 
     def processor(self, key: str) -> Callable[[Any], Any] | None:
         """What makes the attribute's value of what the driver gives; None where it is that."""
-        kind = self.mapper.columns[key].type
-        if isinstance(kind, Float) and not kind.asdecimal:
-            # Both drivers give floats, and asyncpg's dialect would ask which kind of number came.
-            return None
-        dialect = self._wanted.spelling.dialect
-        return kind.dialect_impl(dialect).result_processor(dialect, None)
+        return processor_of(self.mapper.columns[key].type, self._wanted.spelling.dialect)  # type: ignore[no-any-return]
 
     def place(self, key: str) -> int:
         """Where the attribute stands in the statement's rows, as the driver gives it."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph.planning.leaves import INLINE, Anomaly
-from graph.planning.running import Run, drop, finish, together
+from graph.planning.running import Run, fill_level
 from storage.reading import plain_row
 
 Values = Sequence[Any]
@@ -81,18 +81,8 @@ class View:
                 offer = run.context.rows_by_id(self.row).offer
                 for each in objects:
                     offer(each.id, each)
-        begun: list[list[Any]] = []
-        try:
-            for step in self.steps:
-                begun.append(step.begin(run, objects))
-            work = [finish(step, run, answers, values) for step, values in zip(self.steps, begun, strict=True)]
-            work += [each.fill_in(run, objects, answers) for each in self.fills]
-            work += [_relate(key, part, run, rows, answers) for key, part in self.relations]
-            await together(work)
-        except BaseException:
-            for values in begun:
-                drop(values)
-            raise
+        related = (_relate(key, part, run, rows, answers) for key, part in self.relations)
+        await fill_level(run, objects, answers, self.steps, self.fills, related)
         return answers
 
 
