@@ -89,6 +89,11 @@ class Numbered:
 
 
 @dataclass(frozen=True)
+class Entrance:
+    """A field that is the project of a path, or of an id in digits, which its one argument has."""
+
+
+@dataclass(frozen=True)
 class Identity:
     """The field that is the id of a row in the graph: it takes the row's `id` and the type's name."""
 
@@ -190,6 +195,11 @@ def numbered(table: Any, *, action: Action, description: str) -> Any:
     }
     signed(resolver, {"root": Any, "info": strawberry.Info}, arguments)
     return strawberry.field(resolver=resolver, description=description, metadata={"declared": Numbered(table, action)})
+
+
+def entrance(*, description: str) -> Any:
+    """The decorator of a resolver that finds a project by its one argument (`finding.project`)."""
+    return strawberry.field(description=description, metadata={"declared": Entrance()})
 
 
 def computed(*needs: Any, description: str, together: Callable[..., Awaitable[Sequence[Any]]] | None = None, **settings: Any) -> Any:

@@ -9,7 +9,7 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 from strawberry.types.arguments import convert_arguments
 
 from graph.context import Context
-from graph.declare import ENTITIES, Column, Identity, NamesOf, Numbered, ToMany, ToOne
+from graph.declare import ENTITIES, Column, Entrance, Identity, NamesOf, Numbered, ToMany, ToOne
 from graph.loading import Loader
 
 ResolveInfo = GraphQLResolveInfo[Any]
@@ -88,10 +88,12 @@ FILLING = "filling"
 """The extension of a finished field, or of a type of rows, that says how it is filled."""
 
 
-def declared_of(field: Any) -> Column | ToOne | NamesOf | ToMany | Numbered | Identity | None:
+def declared_of(field: Any) -> Column | ToOne | NamesOf | ToMany | Numbered | Entrance | Identity | None:
     """How the field of a finished schema was declared; None for one with a resolver."""
     definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
-    declared: Column | ToOne | NamesOf | ToMany | Numbered | Identity | None = getattr(definition, "metadata", {}).get("declared")
+    declared: Column | ToOne | NamesOf | ToMany | Numbered | Entrance | Identity | None = getattr(definition, "metadata", {}).get(
+        "declared"
+    )
     return declared
 
 

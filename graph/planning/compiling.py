@@ -4,7 +4,7 @@ The rules are those of the GraphQL specification, section 6: fields of the same 
 come first; `@skip` and `@include` are decided here, so an operation whose directives take variables has a plan for each of their values.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +30,13 @@ from sqlalchemy import Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import Context
+from graph.declare import Entrance
 from graph.forms import Form
-from graph.installing import Loading, filling_of, is_filled
+from graph.installing import Loading, declared_of, filling_of, is_filled
 from graph.installing import Reading as Column
 from graph.planning.arguments import Arguments
 from graph.planning.building import Asked, Builder, is_relation, opened, place_step, row_of, sets_of
+from graph.planning.entering import Entered
 from graph.planning.leaves import Leaf, is_plain, shell, spelling
 from graph.planning.mutating import once
 from graph.planning.running import Abstract, Calling, Leaves, Lists, Loaded, Objects, Part, Reading, Run, Selection, Way
@@ -83,7 +85,8 @@ class Compiler:
         """The response keys on the way to the field that is looked at."""
         self._arguments: list[Arguments] = []
         self._remember = True
-        self._build = Builder(self, Spelling(dialect))
+        self._spelling = Spelling(dialect)
+        self._build = Builder(self, self._spelling)
 
     def plan(self, operation: OperationDefinitionNode) -> Plan:
         """Raises Unplannable."""
@@ -99,7 +102,7 @@ class Compiler:
             self._fragments,
         )
 
-    def _selection(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode], above: Way | None) -> Selection:
+    def _selection(self, kind: GraphQLObjectType, sets: Sequence[SelectionSetNode], above: Way | None) -> Selection:
         parts: list[Leaf | tuple[str, Any]] = []
         steps: list[Any] = []
         fills: list[Any] = []
@@ -115,6 +118,8 @@ class Compiler:
                 continue
             if is_relation(asked.field):
                 related.append(asked)
+            elif (entered := self._entered(kind, sets, asked, way)) is not None:
+                fills.append(entered)
             elif (below := self._build.below(asked, way)) is not None:
                 fills.append(below)
             else:
@@ -124,6 +129,21 @@ class Compiler:
             fills.append(relations)
         steps += [self.step(kind, asked, way) for asked in related if relations is None or asked.key not in relations.keys]
         return Selection(shell(parts), steps, fills)
+
+    def _entered(self, kind: GraphQLObjectType, sets: Sequence[SelectionSetNode], asked: Asked, way: Way) -> Entered | None:
+        """The one project that is entered; None for several, which come together, and for any other field."""
+        field = asked.field
+        entrances = (each for each in self.fields(kind, sets) if each.field is not None and isinstance(declared_of(each.field), Entrance))
+        if not isinstance(declared_of(field), Entrance) or len(list(entrances)) > 1:
+            return None
+        self.enter(asked)
+        inner, below = opened(field.type)[1], sets_of(asked.nodes)
+        selection = self._selection(inner, below, way)
+        arguments = self.argued(field, asked.nodes[0])
+        assert arguments is not None  # noqa: S101 - the path is one
+        (named,) = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF].arguments
+        alone = len(list(self.fields(inner, below))) == 1
+        return Entered(asked.key, selection, arguments, named.python_name, self._spelling, alone=alone)
 
     def fields(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode]) -> Iterator[Asked]:
         """What selections ask of a type, in the order of the answer."""

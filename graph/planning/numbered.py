@@ -20,36 +20,41 @@ class One:
     """A field that is one row for each object of a level, which are projects."""
 
     def __init__(self, key: str, declared: Numbered, arguments: int | None, wanted: Wanted, view: View) -> None:
-        self._key = key
-        self._declared = declared
+        self.key = key
+        self.declared = declared
+        self.wanted = wanted
+        self.view = view
+        self.place = wanted.root.place("project_id")
         self._arguments = arguments
-        self._wanted = wanted
-        self._view = view
-        self._place = wanted.root.place("project_id")
         self._statements: dict[tuple[str, bool], Compiled] = {}
 
-    async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        """Raises what the policy raises, and Anomaly where there is no such row."""
+    def named(self, run: Run) -> tuple[str, int]:
+        """The column by which the row is named, and its value. Raises Anomaly for what names none."""
         given = run.arguments[self._arguments] if self._arguments is not None else {}
-        await require_each(run.context, self._declared.action, objects)
         name, value = ("id", given.get("database_id")) if given.get("database_id") is not None else ("iid", given.get("iid"))
         if value is None:
             raise Anomaly
+        return name, value
+
+    async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+        """Raises what the policy raises, and Anomaly where there is no such row."""
+        await require_each(run.context, self.declared.action, objects)
+        name, value = self.named(run)
         many = len(objects) > 1
         statement = self._statements.get((name, many)) or self._made(name, many)
         projects = [each.id for each in objects]
-        hanging = {"projects": self._wanted.spelling.listed(projects)} if many else {"project": projects[0]}
+        hanging = {"projects": self.wanted.spelling.listed(projects)} if many else {"project": projects[0]}
         rows = await run.context.session.fetch(statement.text, statement.values({"number": value, **hanging}))
-        found = dict(zip((row[self._place] for row in rows), await self._view.fill(run, rows), strict=True))
+        found = dict(zip((row[self.place] for row in rows), await self.view.fill(run, rows), strict=True))
         for project, answer in zip(projects, answers, strict=True):
             if project not in found:
                 raise Anomaly
-            answer[self._key] = found[project]
+            answer[self.key] = found[project]
 
     def _made(self, name: str, many: bool) -> Compiled:
-        spelling, root = self._wanted.spelling, self._wanted.root
+        spelling, root = self.wanted.spelling, self.wanted.root
         project = root.column("project_id")
         here = spelling.among(project, "projects") if many else project == parameter("project", Integer)
-        statement = self._wanted.select(root.table).where(here, root.column(name) == parameter("number", Integer))
+        statement = self.wanted.select(root.table).where(here, root.column(name) == parameter("number", Integer))
         made = self._statements[name, many] = Compiled(statement, spelling.dialect, PARAMETERS)
         return made

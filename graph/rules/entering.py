@@ -59,11 +59,23 @@ async def entered_with(
 async def _entered(context: Context, statement: Any, named: dict[str, Any]) -> tuple[Any, ...] | None:
     """The one row that such a statement gives; what it tells of the viewer is known afterwards."""
     for row in await context.tuples(statement, named | {"user_id": context.viewer.id}):
-        project = row[0]
-        project_levels(context).prime(project.id, max(row[1] or 0, row[2] or 0, row[3] or 0))
-        context.rows_by_id(tables.Project).prime(project.id, project)
+        remember(context, row[0], row[1:4])
+        context.rows_by_id(tables.Project).prime(row[0].id, row[0])
         return row  # type: ignore[no-any-return]
     return None
+
+
+def remember(context: Context, project: tables.Project, levels: Sequence[int | None], key: int | tuple[str, str] | None = None) -> None:
+    """What the viewer is in a project that was read; with the `key` by which it was asked for, the project too."""
+    project_levels(context).prime(project.id, max(level or 0 for level in levels))
+    if key is not None:
+        context.rows_by_id(tables.Project).prime(project.id, project)
+        context.loader(ENTERED, partial(entered, context)).prime(key, project)
+
+
+def was_not_found(context: Context, key: int | tuple[str, str]) -> None:
+    """That there is no such project."""
+    context.loader(ENTERED, partial(entered, context)).prime(key, None)
 
 
 def _named(key: int | tuple[str, str]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def as_id(text: str) -> int | None:
 
 async def project(context: Context, path: str) -> tables.Project:
     """The project of a full path `namespace/name`, without case, or of an id in digits. Raises NotFound."""
-    key = _key_of(path)
+    key = key_of(path)
     found: tables.Project | None = None
     if key is not None:
         found = await context.loader(ENTERED, partial(entered, context)).get(key)
@@ -49,7 +49,7 @@ async def project_with(
 ) -> tuple[tables.Project, R | None]:
     """As `project`, with what `find_within` finds in it: one statement mostly. Raises NotFound for the project alone."""
     name, value = ("id", database_id) if database_id is not None else ("iid", iid)
-    key = _key_of(path)
+    key = key_of(path)
     if key is None or value is None:
         return await project(context, path), None
     found, row = await entered_with(context, key, table, name, value)
@@ -58,7 +58,7 @@ async def project_with(
     return found, row
 
 
-def _key_of(path: str) -> int | tuple[str, str] | None:
+def key_of(path: str) -> int | tuple[str, str] | None:
     """The id, or the paths of the namespace and the project in it, in lower case; None for what names no project."""
     number = as_id(path)
     if number is not None:

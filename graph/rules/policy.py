@@ -156,6 +156,13 @@ INSTANCE_RULES: dict[Action, str] = {
 """Actions on the instance → the attribute of the user that allows them."""
 
 
+def looks_at(action: Action) -> set[str]:
+    """The attributes of a project that decide whether a viewer of known level sees it and may do this in it."""
+    rule = RULES[action]
+    named = {"id", "visibility_level", *rule.features, rule.feature, rule.switch, "archived" if rule.unarchived else None}
+    return {name for name in named if name is not None}
+
+
 ACCOUNT_ACTIONS = frozenset((Action.READ_ACCOUNT,))
 """Actions on a user: what is the user's own business, and an administrator's."""
 

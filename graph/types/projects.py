@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order, OrderDirection
 from graph.context import Context, Info
-from graph.declare import Node, column, connection_field, entity, narrowed, order_of, to_many, to_one, window_of
+from graph.declare import Node, column, connection_field, entity, entrance, narrowed, order_of, to_many, to_one, window_of
 from graph.rules import finding
 from graph.rules.policy import Action, may, project_level, visible_projects
 from graph.types.artifacts import ProjectArtifacts
@@ -289,7 +289,7 @@ class ProjectQueries:
         description="The projects that the viewer may see, newest first; without archived ones unless the filter asks for them.",
     )
 
-    @strawberry.field(description="The project of a full path, or of a v3 id in digits.")
+    @entrance(description="The project of a full path, or of a v3 id in digits.")
     async def project(
         self, info: Info, path: Annotated[str, strawberry.argument(description="`namespace/name`, or the v3 id in digits.")]
     ) -> Project | None:

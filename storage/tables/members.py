@@ -9,6 +9,7 @@ from sqlalchemy import (
     Integer,
     Select,
     SmallInteger,
+    String,
     UniqueConstraint,
     bindparam,
     case,
@@ -22,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
+from storage.compiled import parameter
 from storage.reading import constant
 from storage.tables.base import Dated, refers
 from storage.tables.namespaces import Namespace, NamespaceKind
@@ -81,8 +83,9 @@ LEVELS_IN_PROJECTS = constant(_levels_in_projects())
 personal namespace. Made once, since nearly every operation asks it and making it costs more than running it."""
 
 
-def _entered(*conditions: Any, beside: tuple[Any, str] | None = None) -> Select[Any]:
-    user_id: Any = bindparam("user_id", type_=Integer)
+def _levels_of(user_id: Any) -> list[Any]:
+    """The levels of a user in the `Project` of a statement, as its member, as one of its group, and as the owner of the personal namespace
+    that it lies in; null where the user is none."""
     personal: Any = aliased(Namespace)
     levels: list[Select[Any]] = [
         select(col(ProjectMember.access_level)).where(
@@ -95,13 +98,30 @@ def _entered(*conditions: Any, beside: tuple[Any, str] | None = None) -> Select[
             personal.id == col(Project.namespace_id), personal.owner_id == user_id, personal.kind == NamespaceKind.USER
         ),
     ]
-    entered = select(Project, *(each.correlate(Project).scalar_subquery() for each in levels)).where(*conditions)
+    return [each.correlate(Project).scalar_subquery() for each in levels]
+
+
+def _entered(*conditions: Any, beside: tuple[Any, str] | None = None) -> Select[Any]:
+    entered = select(Project, *_levels_of(bindparam("user_id", type_=Integer))).where(*conditions)
     entered = entered.join(Namespace, col(Namespace.id) == col(Project.namespace_id))
     if beside is not None:
         table, key = beside
         within = (table.project_id == col(Project.id)) & (getattr(table, key) == bindparam("value"))
         entered = entered.add_columns(table).join(table, within, isouter=True)
     return constant(entered)
+
+
+def entrance(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
+    """`ENTERED_BY_ID` or `ENTERED_BY_PATH` in parts, for a statement that selects more beside: the tables, the levels, the conditions.
+    Their parameters are `user_id`, and `entered` for the id or `namespace` and `path`."""
+    tables: Any = Project.__table__.join(Namespace.__table__, col(Namespace.id) == col(Project.namespace_id))  # type: ignore[attr-defined]
+    conditions = [col(Project.id) == parameter("entered", Integer)]
+    if by_path:
+        conditions = [
+            col(Namespace.path_key) == parameter("namespace", String),
+            col(Project.path_key) == parameter("path", String),
+        ]
+    return tables, _levels_of(parameter("user_id", Integer)), conditions
 
 
 BY_ID = (col(Project.id) == bindparam("id"),)

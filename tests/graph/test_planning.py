@@ -23,6 +23,7 @@ from graph.planning.compiling import Compiler, Plan, Unplannable
 from graph.planning.keeping import MOST_PLANS, OFTEN, plans_of
 from graph.remembering import LEAST, Remembered
 from graph.schema import graphql_schema, schema
+from storage import tables
 from tests.compared import Oracle, prepared
 from tests.forge import Ask
 from tests.make import Make, token_of
@@ -76,6 +77,40 @@ class TestComputedFields:
         await oracle.compare(prepared(parse(query)), {"no": False}, story.ann)
         await oracle.compare(prepared(parse('{ project(path: "acme/web") { issues { edges { __typename } } } }')), {}, story.ann)
         assert oracle.compared.total() == 2
+
+
+class TestTheProjectThatIsEntered:
+    """It comes with the one row of it that is asked for, by one statement."""
+
+    ISSUE = "query ($path: String!, $iid: Int) { project(path: $path) { issue(iid: $iid) { title author { webUrl } } } }"
+
+    async def test_one_statement(self, ask: Ask, story: Story, make: Make, statements: Statements) -> None:
+        chief = await make.user(admin=True)
+        for path in ("acme/web", str(story.web.id)):
+            for caller in (story.ann, chief):
+                await ask.data(self.ISSUE, caller, path=path, iid=1)
+                await ask.data(self.ISSUE, caller, path=path, iid=1)
+                with statements.at_most(1):
+                    await ask.data(self.ISSUE, caller, path=path, iid=1)
+
+    async def test_is_there_for_all_that_is_selected_of_it(self, oracle: Oracle, story: Story) -> None:
+        one = "issue(iid: 1) { title viewerCan { update } restPath project { name } }"
+        for selected in (one, f"fullPath webUrl {one}", f"{one} issues {{ totalCount }}", f"__typename {one} b: issue(iid: 2) {{ iid }}"):
+            await oracle.compare(prepared(parse(f'{{ project(path: "acme/web") {{ {selected} }} }}')), {}, story.ann)
+        two = f'a: project(path: "acme/web") {{ {one} }} b: project(path: "{story.web.id}") {{ {one} }}'
+        await oracle.compare(prepared(parse(f"{{ {two} }}")), {}, story.ann)
+        assert oracle.compared.total() == 5
+
+    async def test_what_is_not_found_or_not_allowed(self, oracle: Oracle, story: Story, make: Make) -> None:
+        hidden = await make.project()
+        without = await make.project(owner=story.ann, issues_enabled=False)
+        shared = await make.project(visibility=tables.Visibility.PUBLIC, issues_enabled=False)
+        for project in (hidden, without, shared):
+            await make.issue(project)
+        for path in ("acme/none", "no path", "0", "9" * 12, *(str(each.id) for each in (hidden, without, shared, story.web))):
+            for number in (1, 999, None):
+                await oracle.compare(prepared(parse(self.ISSUE)), {"path": path, "iid": number}, story.ann)
+        assert oracle.compared.total() == 24
 
 
 class TestThroughTheGraph:
