@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -139,7 +139,6 @@ class Context:
     undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     files: dict[str, StoredFile] = field(default_factory=dict)
     arguments: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    sessions: AsyncExitStack = field(default_factory=AsyncExitStack)
     machine_or_none: Machine | None = None
     charge: Charge | None = None
     made: Any = None

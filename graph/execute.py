@@ -5,7 +5,6 @@ One operation is one transaction; `graph/mutations.py` keeps a mutation that nei
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +24,7 @@ from graph.rates import Bill
 from graph.rules import machines
 from graph.rules.runners import LONGEST_WAIT
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
-from graph.transaction import session_for, take_back
+from graph.transaction import end, session_for, take_back
 from graph.trusted import NOTHING, Trusted
 from graph.viewers import viewer_of
 from storage import tables
@@ -196,11 +195,8 @@ class Graph:
         charge = bill.charge if bill else None
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
-            async with AsyncExitStack() as sessions:
-                session = await sessions.enter_async_context(session_for(database, writing=True))
-                context = Context(
-                    self.services, session, viewer, request_id, undo=undo, sessions=sessions, machine_or_none=machine, charge=charge
-                )
+            context = Context(self.services, database.writing(), viewer, request_id, undo=undo, machine_or_none=machine, charge=charge)
+            try:
                 found = self._plan(prepared, variables)
                 if found is not None:
                     plan, values = found
@@ -213,8 +209,11 @@ class Graph:
                             log.error("a plan failed", operation=prepared.name, request_id=request_id, exc_info=error)
                         return outcome
                 return self._outcome(await self._execute(prepared, variables, context), context)
+            finally:
+                await end(context)
         finally:
-            await take_back(undo)
+            if undo:
+                await take_back(undo)
 
     def _plan(self, prepared: Prepared, variables: dict[str, Any]) -> tuple[Plan, Any] | None:
         plans = plans_of(prepared) if self.planner else None

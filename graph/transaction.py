@@ -64,12 +64,17 @@ async def steps(context: Context) -> Steps:
 
 
 async def read_on(context: Context) -> None:
-    """Goes on in a session that only reads: what a caller selects of an answer makes no writer wait."""
-    await context.session.close()
-    context.session = await context.sessions.enter_async_context(session_for(context.services.database, writing=False))
+    """Goes on in a session that only reads: what a caller selects of an answer makes no writer wait. Who made the context ends it."""
+    await end(context)
+    context.session = context.services.database.reading()
     if context.viewer_or_none is not None:
         # Most answers show who asked as the author; a viewer who changed himself is known as changed.
         context.rows_by_id(tables.User).offer(context.viewer.id, context.viewer)
+
+
+async def end(context: Context) -> None:
+    """Ends the session that the operation is in; what it did not keep is rolled back."""
+    await context.session.__aexit__(None, None, None)
 
 
 async def take_back(undo: list[Callable[[], Awaitable[None]]]) -> None:

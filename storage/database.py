@@ -64,14 +64,26 @@ class Timestamp(TypeDecorator[datetime]):
         return datetime
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError("a timestamp needs its offset")
-        return value.astimezone(UTC)
+        return _in_utc(value)
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any]:
+        return _write_instant if dialect.name == "sqlite" else _in_utc
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
         return _read_instant if dialect.name == "sqlite" else _aware
+
+
+def _in_utc(value: datetime | None) -> datetime | None:
+    if value is None or value.tzinfo is UTC:
+        return value
+    if value.tzinfo is None:
+        raise ValueError("a timestamp needs its offset")
+    return value.astimezone(UTC)
+
+
+def _write_instant(value: datetime | None) -> str | None:
+    moment = _in_utc(value)
+    return None if moment is None else moment.isoformat(" ", "microseconds")[:26]
 
 
 def _read_instant(text: str | None) -> datetime | None:
@@ -156,6 +168,7 @@ class Database:
             settings["connect_args"] = {"async_creator_fn": _connect_to_postgresql, **POSTGRESQL}
         self.engine = create_async_engine(self.url, **settings)
         self.writing_engine = self.engine.execution_options(writing=True)
+        self._pool_size = pool_size
         self._queue = Queue(WAIT_SECONDS)
         self.plans = Plans(self.engine.dialect)
         self.accounts = Touched(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
@@ -189,7 +202,7 @@ class Database:
     def writer(self) -> Writer:
         if self.dialect == "sqlite":
             return SqliteWriter(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._queue)
-        return PostgresWriter(self.engine.sync_engine.pool, self.engine.dialect)
+        return PostgresWriter(self.engine.sync_engine.pool, self.engine.dialect, spare=self._pool_size // 3)
 
     async def close(self) -> None:
         await self.readers.close()

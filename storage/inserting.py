@@ -1,7 +1,7 @@
 """The INSERT of a row, compiled once a table and run on the driver's own connection, beside the ORM, whose unit of work costs ten times
 as much as the statement."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,29 +9,30 @@ from sqlalchemy import Dialect, Select, bindparam, insert, not_, select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
-Process = Callable[[Any], Any]
+from storage.shapes import Parameter, binder
+
+Binder = Callable[[Mapping[str, Any]], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """The text for the driver, which gives the id, and of each parameter the row's attribute, its bind processor, and whether null is
-    left to the ORM, which puts the column's default in its place."""
+    """The text for the driver, which gives the id, and what makes the parameters of a row's attributes, which are `names`. A null of those
+    that are `defaulted` is left to the ORM, which puts the column's default in its place."""
 
     text: str
-    parameters: list[tuple[str, Process | None, bool]]
+    names: frozenset[str]
+    defaulted: tuple[str, ...]
+    bind: Binder
 
     def values(self, row: Any) -> list[Any] | None:
         """The parameters; None where the ORM is to write the row."""
         columns = row.__dict__
-        values = []
-        for name, process, defaulted in self.parameters:
-            if name not in columns:
+        if not self.names <= columns.keys():
+            return None
+        for name in self.defaulted:
+            if columns[name] is None:
                 return None
-            value = columns[name]
-            if value is None and defaulted:
-                return None
-            values.append(value if process is None else process(value))
-        return values
+        return self.bind(columns)
 
 
 class Inserts:
@@ -62,9 +63,9 @@ class Inserts:
         else:
             statement = insert(table).from_select(list(given), select(*given.values()).where(not_(unless.scalar_subquery())), False)
         compiled: Any = statement.returning(*mapper.primary_key).compile(dialect=self._dialect)
-        parameters: list[tuple[str, Process | None, bool]] = []
-        for name in compiled.positiontup:
-            column = written[name]
-            process = column.type.dialect_impl(self._dialect).bind_processor(self._dialect)
-            parameters.append((mapper.get_property_by_column(column).key, process, column.default is not None))
-        return Insert(compiled.string, parameters)
+        columns = [written[name] for name in compiled.positiontup]
+        names = [mapper.get_property_by_column(column).key for column in columns]
+        processors = [column.type.dialect_impl(self._dialect).bind_processor(self._dialect) for column in columns]
+        bind = binder([Parameter(name, process) for name, process in zip(names, processors, strict=True)], {})
+        defaulted = tuple(name for name, column in zip(names, columns, strict=True) if column.default is not None)
+        return Insert(compiled.string, frozenset(names), defaulted, bind)

@@ -1,4 +1,4 @@
-"""Connections of a driver that write whole transactions by themselves, past SQLAlchemy: on SQLite in a thread, on PostgreSQL one statement.
+"""Connections of a driver that write whole transactions by themselves, past SQLAlchemy: on SQLite at once, on PostgreSQL one statement.
 
 `write` takes INSERTs that give an id each, or none where a condition of theirs does not hold. It gives the ids, or raises IntegrityError
 as SQLAlchemy spells it, Busy, and whatever else the driver raises; nothing was kept then.
@@ -16,6 +16,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.util import greenlet_spawn
 
 Statement = tuple[str, Sequence[Any]]
+
+SHORT_STATEMENTS, SHORT_TEXTS = 8, 32_000
+"""What a transaction on SQLite has at most that is run at once: statements, and characters in all of them."""
+CARRIED_OVER = 128
+"""After so many transactions at once the log is carried over, which waits for the disk. A note is about eight pages of it."""
 
 
 class Busy(Exception):
@@ -55,19 +60,39 @@ class Writer(Protocol):
 
 
 class PostgresWriter:
-    """One statement is a transaction without any word about it, so it takes one message there and back instead of three."""
+    """One statement is a transaction without any word about it, so it takes one message there and back instead of three.
+
+    The connections are the pool's, but taking one costs as much as a statement, so a few, at most `spare`, are kept from it.
+    """
 
     most: int | None = 1
 
-    def __init__(self, pool: Pool, dialect: Dialect) -> None:
+    def __init__(self, pool: Pool, dialect: Dialect, spare: int) -> None:
         self._pool = pool
         self._dialect = dialect
+        self._spare = spare
+        self._idle: list[Any] = []
+
+    def _taken(self) -> Any:
+        """A connection that is kept here; None: the pool is to give one."""
+        while self._idle:
+            pooled = self._idle.pop()
+            if not pooled.driver_connection.is_closed():
+                return pooled
+            pooled.close()
+        return None
+
+    def _give_back(self, pooled: Any) -> None:
+        if len(self._idle) < self._spare and not pooled.driver_connection.is_closed():
+            self._idle.append(pooled)
+        else:
+            pooled.close()
 
     async def write(self, statements: Sequence[Statement]) -> list[int]:
         import asyncpg
 
         ((text, parameters),) = statements
-        pooled: Any = await greenlet_spawn(self._pool.connect)
+        pooled = self._taken() or await greenlet_spawn(self._pool.connect)
         answered = False
         try:
             row = await pooled.driver_connection.fetchrow(text, *parameters)
@@ -82,7 +107,7 @@ class PostgresWriter:
             if not answered:
                 # A cancelled call leaves an answer behind that nobody waits for; the pool opens another connection then.
                 pooled.driver_connection.terminate()
-            pooled.close()
+            self._give_back(pooled)
         return [] if row is None else [row[0]]
 
     def _spelled(self, text: str, error: Exception) -> IntegrityError:
@@ -92,24 +117,48 @@ class PostgresWriter:
         return IntegrityError(text, None, original, hide_parameters=True)
 
     def close(self) -> None:
-        """The pool is the engine's."""
+        """Gives the pool its connections back, which the engine closes."""
+        self._spare = 0
+        while self._idle:
+            self._idle.pop().close()
 
 
 class SqliteWriter:
-    """A thread that begins, writes and commits in one turn. `queue` has the writers of this process wait for each other."""
+    """Begins, writes and commits in one turn. `queue` has the writers of this process wait for each other.
+
+    A short transaction takes less time than going to a thread and back does, and waits for no disk, since only what carries the log over
+    to the database does (https://sqlite.org/wal.html). So it is run at once; the thread has those that write much, those that wait for
+    another process, and one now and then that carries the log over before it begins.
+    """
 
     most: int | None = None
 
     def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, queue: Queue) -> None:
         self._queue = queue
-        connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False, cached_statements=256)
-        for pragma in pragmas:
-            connection.execute(f"PRAGMA {pragma}")
+        self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
+        for pragma in (*pragmas, "wal_autocheckpoint = 0"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._kept = 0
         self._turns: SimpleQueue[_Turn | None] = SimpleQueue()
-        Thread(target=_serve, args=(connection, self._turns), name="sqlite-writer", daemon=True).start()
+        serving = (self._connection, int(wait_seconds * 1000), self._turns)
+        Thread(target=_serve, args=serving, name="sqlite-writer", daemon=True).start()
 
     async def write(self, statements: Sequence[Statement]) -> list[int]:
         await self._queue.enter()
+        if self._kept < CARRIED_OVER and _is_short(statements):
+            try:
+                ids = _transaction(self._connection, statements)
+            except Busy:
+                # The thread waits for the other process.
+                pass
+            except BaseException:
+                self._queue.leave()
+                raise
+            else:
+                self._kept += 1
+                self._queue.leave()
+                return ids
+        self._kept = 0
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[int]] = loop.create_future()
         done.add_done_callback(lambda _: self._queue.leave())
@@ -124,13 +173,20 @@ class SqliteWriter:
 _Turn = tuple[asyncio.AbstractEventLoop, Sequence[Statement], "asyncio.Future[list[int]]"]
 
 
-def _serve(connection: sqlite3.Connection, turns: "SimpleQueue[_Turn | None]") -> None:
+def _is_short(statements: Sequence[Statement]) -> bool:
+    if len(statements) > SHORT_STATEMENTS:
+        return False
+    written = sum([len(value) for _, parameters in statements for value in parameters if isinstance(value, str | bytes)])
+    return written <= SHORT_TEXTS
+
+
+def _serve(connection: sqlite3.Connection, wait_milliseconds: int, turns: "SimpleQueue[_Turn | None]") -> None:
     while (turn := turns.get()) is not None:
         loop, statements, done = turn
         ids: list[int] = []
         failed: Exception | None = None
         try:
-            ids = _transaction(connection, statements)
+            ids = _patiently(connection, wait_milliseconds, statements)
         except Exception as error:
             failed = error
         try:
@@ -141,7 +197,18 @@ def _serve(connection: sqlite3.Connection, turns: "SimpleQueue[_Turn | None]") -
     connection.close()
 
 
+def _patiently(connection: sqlite3.Connection, wait_milliseconds: int, statements: Sequence[Statement]) -> list[int]:
+    # As far as no reader still needs the log; the next ones carry over the rest.
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    connection.execute(f"PRAGMA busy_timeout = {wait_milliseconds}")
+    try:
+        return _transaction(connection, statements)
+    finally:
+        connection.execute("PRAGMA busy_timeout = 0")
+
+
 def _transaction(connection: sqlite3.Connection, statements: Sequence[Statement]) -> list[int]:
+    """Raises Busy before it has begun, and what else there is after it has rolled back."""
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:

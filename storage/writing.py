@@ -91,7 +91,11 @@ class WritingSession(Session):
         """What a reader gives, before there is a transaction."""
         self._reading += 1
         try:
-            reader = self._reader or await self._take()
+            reader = self._reader
+            if reader is None:
+                if not self._ended and not self._turn.locked():
+                    reader = self._reader = self._database.readers.ready()
+                reader = reader or await self._take()
             if reader.takes_many:
                 self._database.tell(text, parameters)
                 return await reader.fetch(text, parameters)
@@ -119,11 +123,11 @@ class WritingSession(Session):
         """The session's row of this identity, which the ORM's own gets once there is one."""
         if self._begun:
             return self._attached(table, columns)
-        mapper, names = _identity(table)
-        key = mapper.identity_key_from_primary_key(tuple([columns[name] for name in names]))
+        new, kind, names = _identity(table)
+        key = (kind, tuple([columns[name] for name in names]), None)
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = mapper.class_manager.new_instance()
+            row = self._rows[key] = new()
             row.__dict__.update(columns)
             instance_state(row).key = key
         return row
@@ -193,7 +197,8 @@ class WritingSession(Session):
 
 
 @cache
-def _identity(table: type) -> tuple[Mapper[Any], list[str]]:
-    """The mapper of a table, and the attributes that make the identity of a row."""
+def _identity(table: type) -> tuple[Callable[[], Any], type, list[str]]:
+    """What makes an empty row of a table, and the class and the attributes that `Mapper.identity_key_from_primary_key` makes a key of."""
     mapper: Mapper[Any] = inspect(table)
-    return mapper, [mapper.get_property_by_column(column).key for column in mapper.primary_key]
+    names = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
+    return mapper.class_manager.new_instance, mapper._identity_class, names

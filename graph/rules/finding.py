@@ -118,6 +118,11 @@ async def find_within(
 async def require_seen(context: Context, action: Action, thing: Row) -> None:
     """`action` is that of seeing such things. Raises Forbidden where the project shows none, NotFound for one that is hidden."""
     await require(context, action, await project_of(context, thing))
+    await require_shown(context, action, thing)
+
+
+async def require_shown(context: Context, action: Action, thing: Row) -> None:
+    """As `require_seen` where the project is known to show such things. Raises NotFound for one that is hidden."""
     if not await may(context, action, thing):
         raise NotFound(type(thing).__name__)
 

@@ -73,6 +73,8 @@ def mentioned(text: str) -> list[Mention]:
     [Mention(project=None, iid=2, sigil='#'), Mention(project=('group', 'app'), iid=3, sigil='!')]
     """
     found: dict[Mention, None] = {}
+    if "#" not in text and "!" not in text:
+        return []
     for match in MENTION.finditer(text, 0, LONGEST_READ):
         iid = finding.as_id(match["iid"])
         if match.end() == LONGEST_READ < len(text) or len(found) == MOST_MENTIONS:

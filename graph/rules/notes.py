@@ -101,8 +101,8 @@ async def write(context: Context, note: tables.Note, text: str) -> None:
 
 async def vote(context: Context, note: tables.Note) -> None:
     """Makes the note a vote where its body is one. Raises Taken for the same vote by the same author on the same thing."""
-    kind, name = kind_of(note), VOTES.get(note.body.strip())
-    if name is None or not kind.votes:
+    name = VOTES.get(note.body.strip())
+    if name is None or not (kind := kind_of(note)).votes:
         return
     note.body, note.upvote, note.downvote = name, name == "thumbsup", name == "thumbsdown"
     # Two at once wait for each other on the thing's row, so that one of them sees the other's vote.

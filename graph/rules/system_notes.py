@@ -153,7 +153,9 @@ async def write(context: Context, rows: list[dict[str, Any]]) -> None:
 async def _mentioning(context: Context, thing: Thing, text: str | None) -> list[dict[str, Any]]:
     """The notes for what the text mentions and the viewer may see; others stay untouched, as if they were not there."""
     named = mentioned(text or "")
-    meant = await mentions.targets(context, thing.project_id, named) if named else {}
+    if not named:
+        return []
+    meant = await mentions.targets(context, thing.project_id, named)
     return await _telling(context, thing.project_id, [(Source.of(thing), named)], meant)
 
 

@@ -127,6 +127,8 @@ async def found(context: Context, project: tables.Project, secret: str, name: st
 
 async def linked(context: Context, project_id: int, text: str) -> str | None:
     """The name of the first upload of the project that a text links to, as `[x](/uploads/SECRET/NAME)`."""
+    if "/uploads/" not in text:
+        return None
     links = [match.groups() for match, _ in zip(LINK.finditer(text), range(MOST_LINKS), strict=False)]
     if not links:
         return None

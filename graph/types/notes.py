@@ -1,6 +1,5 @@
 """Notes."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -216,25 +215,25 @@ class UpdateNoteInput(InProject):
 
 
 PARENTS = [
-    (kind, {name: field for name in ("id", "database_id", "iid") if hasattr(CreateNoteInput, field := f"{kind.noun}_{name}")})
+    (field, name, kind)
     for kind in notes.NOTEABLES
+    for name in ("id", "database_id", "iid")
+    if hasattr(CreateNoteInput, field := f"{kind.noun}_{name}")
 ]
-"""The kinds of things to write under, and the fields that name one."""
+"""The fields that name a thing to write under, by what, and of which kind it is."""
 
 
 async def _parent(context: Context, input: CreateNoteInput) -> tuple[notes.Noteable, Any]:
     """The one thing to write under, which the viewer sees. Raises Invalid where none or several are named, NotFound, Forbidden."""
 
-    def is_named(fields: Iterable[str]) -> bool:
-        return any(value_or(getattr(input, field), None) is not None for field in fields)
-
-    asked = [(kind, fields) for kind, fields in PARENTS if is_named(fields.values())]
-    if len(asked) != 1:
+    given = vars(input)
+    named = [(name, value, kind) for field, name, kind in PARENTS if (value := given[field]) is not None and value is not strawberry.UNSET]
+    if len({kind.noun for _, _, kind in named}) != 1:
         raise Invalid(None, "Name one thing to write under.")
-    ((kind, fields),) = asked
-    parent = NumberedInProject(project_path=input.project_path, **{name: getattr(input, field) for name, field in fields.items()})
+    kind = named[0][-1]
+    parent = NumberedInProject(project_path=input.project_path, **{name: value for name, value, _ in named})
     _, row = await find(context, kind.table, parent, action=kind.read)
-    await finding.require_seen(context, kind.read, row)
+    await finding.require_shown(context, kind.read, row)
     return kind, row
 
 

@@ -27,19 +27,21 @@ class Row(SQLModel):
         costs ten times as much.
         """
         kind = type(self)
-        if unknown := columns.keys() - kind.model_fields.keys():
-            raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
+        names, values, makers = _columns(kind)
+        if not columns.keys() <= names:
+            raise TypeError(f"{kind.__name__} has no {', '.join(sorted(columns.keys() - names))}")
         object.__setattr__(self, "__pydantic_fields_set__", set(columns))
-        values, makers = _defaults(kind)
         for name, make in makers:
             if name not in columns:
                 columns[name] = make()
-        self.__dict__ |= values | columns
+        own = self.__dict__
+        own.update(values)
+        own.update(columns)
 
 
 @cache
-def _defaults(table: type[Row]) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    """The defaults of a table's columns: values, and what makes one."""
+def _columns(table: type[Row]) -> tuple[frozenset[str], dict[str, Any], list[tuple[str, Any]]]:
+    """The names of a table's columns, and their defaults: values, and what makes one."""
     values: dict[str, Any] = {}
     makers: list[tuple[str, Any]] = []
     for name, field in table.model_fields.items():
@@ -47,7 +49,7 @@ def _defaults(table: type[Row]) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
             makers.append((name, field.default_factory))
         elif not field.is_required():
             values[name] = field.default
-    return values, makers
+    return frozenset(table.model_fields), values, makers
 
 
 class Dated(Row):

@@ -13,11 +13,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import col
 
 from storage import database as module
+from storage import writers
 from storage.database import Database, Session, is_conflict, is_unavailable, taken_column
 from storage.reading import constant
 from storage.tables import Namespace, NamespaceKind
 from storage.tables.base import any_row
-from storage.writers import Busy
+from storage.writers import Busy, PostgresWriter
 from tests.statements import Statements
 from tests.test_databases import group
 
@@ -149,6 +150,20 @@ class TestRowsThatAreLeft:
             assert await session.scalar(select(func.count()).select_from(Namespace)) == 20
 
 
+async def test_a_connection_that_broke_while_it_rested_is_not_written_to(database: Database) -> None:
+    await left(database, "before")
+    if not isinstance(database.writer, PostgresWriter):
+        return
+    (resting,) = database.writer._idle
+    other = await database.connect_alone()
+    await other.execute("SELECT pg_terminate_backend($1, 5000)", resting.driver_connection.get_server_pid())
+    await other.close()
+    await left(database, "after")
+
+    async with database.reading() as session:
+        assert await session.scalar(select(func.count()).select_from(Namespace)) == 2
+
+
 class TestSqlite:
     """What PostgreSQL, which lets writers of different rows work side by side, does not have."""
 
@@ -185,6 +200,30 @@ class TestSqlite:
         other.rollback()
         other.close()
         await write(database, "later")
+        await database.close()
+
+    async def test_the_log_is_carried_over_now_and_then(self, hasty: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+        """By writers, which mostly wait for no disk."""
+        database, path = hasty
+        monkeypatch.setattr(writers, "CARRIED_OVER", 8)
+        log = path.with_name(f"{path.name}-wal")
+        sizes = []
+        for start in range(0, 60, 20):
+            for number in range(start, start + 20):
+                await left(database, f"group{number}")
+            sizes.append(log.stat().st_size)
+        assert sizes[-1] < 1.5 * sizes[0]
+        await database.close()
+
+    async def test_what_is_long_is_written_too(self, hasty: tuple[Database, Path]) -> None:
+        database, _ = hasty
+        async with database.writing() as session:
+            row = group("long")
+            row.name = "x" * (writers.SHORT_TEXTS + 1)
+            session.leave(row)
+            await session.commit()
+        async with database.reading() as session:
+            assert (await session.scalars(select(Namespace))).one().name == row.name
         await database.close()
 
     async def test_a_writer_that_gives_up_leaves_the_queue(self, hasty: tuple[Database, Path]) -> None:
