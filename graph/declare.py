@@ -48,6 +48,28 @@ class NamesOf:
 
 
 @dataclass(frozen=True, eq=False)
+class Told:
+    """What the rows of a table tell of objects that are in no table themselves: of commits, what their index has.
+
+    `by` are the columns that name the object, `fields` what may be asked of it then. `row` is the class of the objects that are made of
+    such rows, `attributes` how each of theirs is made of columns, `properties` what else they show and of which columns, `judged` those
+    that the policy looks at. `offsets` are the columns of instants with the columns of their offsets, in minutes; `unless` says of a
+    column when its value does not tell all.
+    """
+
+    table: Any
+    by: tuple[Any, ...]
+    fields: frozenset[str]
+    row: type
+    attributes: Mapping[str, tuple[tuple[str, ...], Callable[..., Any] | None]]
+    properties: Mapping[str, tuple[str, ...]]
+    judged: tuple[str, ...]
+    offsets: Mapping[str, str]
+    spell: Callable[[Any, int], str]
+    unless: Mapping[str, Callable[[Any], Any]]
+
+
+@dataclass(frozen=True, eq=False)
 class ToMany:
     """A field that is a connection of the rows whose foreign key names this row. See `to_many`."""
 
@@ -202,12 +224,19 @@ def entrance(*, description: str) -> Any:
     return strawberry.field(description=description, metadata={"declared": Entrance()})
 
 
-def computed(*needs: Any, description: str, together: Callable[..., Awaitable[Sequence[Any]]] | None = None, **settings: Any) -> Any:
+def computed(
+    *needs: Any,
+    description: str,
+    together: Callable[..., Awaitable[Sequence[Any]]] | None = None,
+    told: Told | None = None,
+    **settings: Any,
+) -> Any:
     """A field with a resolver that looks at nothing of the row but these columns, so that no more need be read for it.
 
-    `together(info, rows)` gives what the resolver gives of each of several rows, for less.
+    `together(info, rows)` gives what the resolver gives of each of several rows, for less. `told` says which table's row, named by these
+    columns in this order, tells the same where it is there; `together` is asked for the others.
     """
-    metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs)}
+    metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "told": told}
     if together is not None:
         metadata["together"] = together
     return strawberry.field(description=description, metadata=metadata, **settings)

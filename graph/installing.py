@@ -1,6 +1,6 @@
 """How declared fields are filled: `install` gives the declared fields of a finished schema (`graph/declare.py`) their resolvers."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,13 +88,14 @@ FILLING = "filling"
 """The extension of a finished field, or of a type of rows, that says how it is filled."""
 
 
+def metadata_of(field: Any) -> Mapping[str, Any]:
+    """What the declaration of a finished schema's field says beside its type."""
+    return getattr(field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF), "metadata", {})
+
+
 def declared_of(field: Any) -> Column | ToOne | NamesOf | ToMany | Numbered | Entrance | Identity | None:
     """How the field of a finished schema was declared; None for one with a resolver."""
-    definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
-    declared: Column | ToOne | NamesOf | ToMany | Numbered | Entrance | Identity | None = getattr(definition, "metadata", {}).get(
-        "declared"
-    )
-    return declared
+    return metadata_of(field).get("declared")
 
 
 def filling_of(field: GraphQLField) -> Reading | Loading | None:

@@ -64,13 +64,14 @@ class Spelling:
         return column == func.any(parameter(name, ARRAY(column.type)))
 
     def keys(self, names: list[str], kinds: list[Any]) -> Any:
-        """A table of keys of one or more parts, given as the lists `names` (see `listed_keys`)."""
+        """A table of keys of one or more parts, given as the lists `names` (see `listed_keys`), with the `place` of each, from 0 on."""
         if self.is_sqlite:
-            each = func.json_each(parameter(names[0], String)).table_valued("value")
+            each = func.json_each(parameter(names[0], String)).table_valued("key", "value")
             parts = [func.json_extract(each.c.value, literal_column(f"'$[{number}]'")).label(name) for number, name in enumerate(names)]
-            return select(*parts).subquery("keys")
+            return select(*parts, each.c.key.label("place")).subquery("keys")
         lists = [parameter(name, ARRAY(kind)) for name, kind in zip(names, kinds, strict=True)]
-        return func.unnest(*lists).table_valued(*names).render_derived("keys")
+        each = func.unnest(*lists).table_valued(*names, with_ordinality="ordinality").render_derived("each")
+        return select(*each.c[*names], (each.c.ordinality - literal_column("1")).label("place")).subquery("keys")
 
     def listed_keys(self, names: list[str], keys: list[Any]) -> dict[str, Any]:
         """The values of such lists, by their names."""

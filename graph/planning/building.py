@@ -8,10 +8,10 @@ from sqlalchemy import Boolean
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
-from graph.declare import ENTITIES, Identity, NamesOf, Numbered, ToMany, ToOne, global_id
-from graph.installing import Loading, declared_of, filling_of, is_filled
+from graph.declare import ENTITIES, Identity, NamesOf, Numbered, Told, ToMany, ToOne, global_id
+from graph.installing import Loading, declared_of, filling_of, is_filled, metadata_of
 from graph.installing import Reading as Column
-from graph.planning.leaves import instant_of, is_plain
+from graph.planning.leaves import instants_of, is_plain
 from graph.planning.numbered import One
 from graph.planning.paging import Connected, Edges, Pages
 from graph.planning.relations import Relations
@@ -63,9 +63,9 @@ class Builder:
             found[key] = Later()
             if isinstance(filling, Column) and filling.key in source.mapper.columns and is_leaf_type(opened(field.type)[1]):
                 columns.append((asked, filling.key))
-            elif isinstance(declared_of(field), Identity):
+            elif isinstance(declared_of(field), Identity) and "id" in source.attributes:
                 found[key] = Value(source.place("id"), lambda value: global_id(kind.name, value), True, False)
-            elif (part := self._part(asked, way, source, wanted)) is not None:
+            elif (part := self._part(asked, way, source, wanted) or self._told(kind, asked, way, source, wanted)) is not None:
                 found[key] = part
             elif (below := self.below(asked, way)) is not None:
                 fills.append(below)
@@ -74,8 +74,8 @@ class Builder:
         needs = _needs([*steps, *fills], source)
         for asked, attribute in columns:
             found[asked.key] = self._value(source, attribute, asked, bare=attribute not in needs)
-        make = Maker(source.row, [(each, source.place(each), source.processor(each)) for each in sorted(needs)]) if needs else None
-        whole = source.row if len(needs) == len(source.attributes) else None
+        make = Maker(source.row, [(each, *source.made(each)) for each in sorted(needs)]) if needs else None
+        whole = source.row if source.is_whole and len(needs) == len(source.attributes) else None
         return View(list(found.items()), steps, fills, make, whole)
 
     def _part(self, asked: Asked, way: Way, source: Source, wanted: Wanted) -> Part | None:
@@ -93,6 +93,21 @@ class Builder:
             return Value(source.names(declared.statement), self._spells.listed_names, True, False)
         return None
 
+    def _told(self, kind: GraphQLObjectType, asked: Asked, way: Way, source: Source, wanted: Wanted) -> Related | None:
+        """What a row tells of an object that is in no table; None where there is none such, or more is asked of it."""
+        told: Told | None = metadata_of(asked.field).get("told")
+        needed, inner = opened(asked.field.type)
+        sets = sets_of(asked.nodes)
+        if told is None or needed or not {each.nodes[0].name.value for each in self._compiler.fields(inner, sets)} <= told.fields:
+            return None
+        keys = metadata_of(asked.field)["needs"]
+        joined = source.told(told, keys)
+        if joined is None:
+            return None
+        make = Maker(source.row, [(key, *source.made(key)) for key in keys])
+        otherwise = Together(self._compiler.step(kind, asked, way))
+        return Related(self.view(inner, sets, way, joined, wanted), joined.place("id"), False, otherwise, make)
+
     def _is_plain_names(self, declared: NamesOf, kind: Any) -> bool:
         if not isinstance(kind, GraphQLList) or opened(kind.of_type)[1].name != "String" or declared.pick is not None:
             return False
@@ -106,7 +121,11 @@ class Builder:
         kind = column.type
         if source.is_instant(attribute) and leaf.name == "DateTime":
             place = source.instant(attribute) if bare else source.place(attribute)
-            return Value(place, self._compiler.instant(instant_of(self._spells.is_sqlite, bare)), needed, empty)
+            together = self._compiler.instants(instants_of(self._spells.is_sqlite))
+            offset = source.offset(attribute)
+            if offset is not None:
+                offset = offset[0], self._compiler.formed(offset[1])
+            return Value(place, None, needed, empty, together, offset)
         spell = self._compiler.spelling(leaf, True)
         process = source.processor(attribute)
         place = source.place(attribute)
@@ -199,24 +218,20 @@ def _needs(steps: list[Any], source: Source) -> set[str]:
     """The attributes of the objects that these take."""
     found: set[str] = set()
     for step in steps:
-        if isinstance(step, Together):
-            step = step.calling
-        if isinstance(step, Calling):
-            if step.root == "":
-                continue
-            needs = step.definition.metadata.get("needs")
-        elif isinstance(step, Pages):
-            needs = step.needs
-        elif isinstance(step, One):
-            needs = None
-        elif isinstance(step, Loaded):
-            needs = (step.loading.key,)
-        else:
-            needs = (step.attribute,) if isinstance(step, Reading) else None
-        if needs is None or not set(needs) <= set(source.attributes):
-            return set(source.attributes)
-        found |= set(needs)
+        found |= source.needed(_needed(step.calling if isinstance(step, Together) else step, source))
     return found
+
+
+def _needed(step: Any, source: Source) -> tuple[str, ...] | None:
+    """What a step looks at of its objects; None: whatever there is."""
+    if isinstance(step, Calling):
+        return () if step.root == "" else step.definition.metadata.get("needs")
+    if isinstance(step, Pages):
+        judged = source.judged if step.is_judged else ()
+        return None if judged is None else (step.of, *judged)
+    if isinstance(step, Loaded):
+        return (step.loading.key,)
+    return (step.attribute,) if isinstance(step, Reading) else None
 
 
 def _statements(related: list[Asked]) -> int:

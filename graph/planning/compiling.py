@@ -270,13 +270,21 @@ class Compiler:
         """Spells a value of the type, in the form of the field that is looked at."""
         return spelling(leaf, needed, self._form_here())
 
-    def instant(self, spell: Callable[[Any], str]) -> Callable[[Any], str]:
-        """Spells an instant in the form of the field that is looked at, by what spells it as the graph does."""
+    def instants(self, spell: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+        """Spells instants in the form of the field that is looked at, by what spells them as the graph does."""
         form = self._form_here()
         if form is None:
             return spell
         change = form.instant
-        return lambda value: change(spell(value))
+        return lambda values: [None if text is None else change(text) for text in spell(values)]
+
+    def formed(self, spell: Callable[..., str]) -> Callable[..., str]:
+        """The same of a single instant."""
+        form = self._form_here()
+        if form is None:
+            return spell
+        change = form.instant
+        return lambda *values: change(spell(*values))
 
     def shown(self, kind: GraphQLObjectType, nodes: list[FieldNode]) -> str | None:
         """What the form shows in the place of a connection."""

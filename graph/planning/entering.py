@@ -48,7 +48,9 @@ class Entered:
         start = len(one.wanted.items) if one is not None else 0
         self._levels = start + len(names)
         processors = [processor_of(column.type, self._dialect) for column in self._columns]
-        self._make = Maker(tables.Project, list(zip(names, range(start, self._levels), processors, strict=True)))
+        self._make = Maker(
+            tables.Project, [(name, (start + place,), process) for place, (name, process) in enumerate(zip(names, processors, strict=True))]
+        )
 
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises what the policy raises, and Anomaly for what is not found."""

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import orjson
 from graphql import GraphQLLeafType, Undefined, is_enum_type
 from sqlalchemy import BigInteger
 
 from graph.filling import spelling_of
 from graph.forms import Form
 
-PLAIN: Mapping[str, type] = {"String": str, "Int": int, "Boolean": bool}
+PLAIN: Mapping[str, type] = {"String": str, "GitOid": str, "Int": int, "Boolean": bool}
 """Scalars of which every value of that Python type, as a column gives it, is its own spelling."""
 
 Shell = Callable[[Sequence[Any]], list[dict[str, Any]]]
@@ -101,26 +102,29 @@ def changed_by(form: Form, kind: GraphQLLeafType) -> Callable[[str], str] | None
     return form.instant if kind.name == "DateTime" else None
 
 
-def instant_of(is_sqlite: bool, bare: bool) -> Callable[[Any], str]:
-    """Spells an instant as the driver gives it (`Spelling.bare_instant`), always in UTC, as `graph/scalars.py` does."""
-    if is_sqlite:
-        return _of_text
-    return _of_naive if bare else _of_utc
+def instants_of(is_sqlite: bool) -> Callable[[list[Any]], list[Any]]:
+    """Spells instants and nulls as the driver gives them, always in UTC, as `graph/scalars.py` does. All of a column together, which
+    costs a fifth of one by one."""
+    return _of_texts if is_sqlite else _of_datetimes
 
 
-def _of_text(value: str) -> str:
-    if len(value) != len("2016-01-19 08:40:25.934000"):
+STORED = len("2016-01-19 08:40:25.934000")
+
+
+def _of_texts(values: list[str | None]) -> list[str | None]:
+    there = [value for value in values if value is not None]
+    if not set(map(len, there)) <= {STORED}:
         raise Anomaly
-    return f"{value[:10]}T{value[11:]}Z"
+    if 0 < len(there) == len(values):
+        return ("\n".join(there) + "Z").replace(" ", "T").replace("\n", "Z\n").split("\n")  # type: ignore[return-value]
+    return [None if value is None else f"{value[:10]}T{value[11:]}Z" for value in values]
 
 
-def _of_naive(value: datetime) -> str:
-    return value.isoformat("T", "microseconds") + "Z"
+SPELLED = len("2016-01-19T08:40:25.934000Z")
 
 
-def _of_utc(value: datetime) -> str:
-    return value.isoformat("T", "microseconds")[:26] + "Z"
-
-
-INLINE: dict[Any, str] = {_of_naive: '{}.isoformat("T", "microseconds") + "Z"', _of_utc: '{}.isoformat("T", "microseconds")[:26] + "Z"'}
-"""The text of what generated code does a hundred times for an answer, where a call would cost as much as the work."""
+def _of_datetimes(values: list[datetime | None]) -> list[str | None]:
+    """Of those without an offset, or in UTC."""
+    texts = orjson.loads(orjson.dumps(values, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z))
+    # A whole second comes without its digits.
+    return [text if text is None or len(text) == SPELLED else f"{text[:-1]}.000000Z" for text in texts]

@@ -5,14 +5,14 @@ For several parents it takes a page for each, so that an index gives each of the
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Integer, and_, func, select
 from sqlmodel import col
 
-from graph.connections import Listing, Window, paged
+from graph.connections import Listing, Page, Window, paged
 from graph.declare import ToMany, window_of
 from graph.planning.running import Run, split
 from graph.planning.sources import Wanted
@@ -49,6 +49,11 @@ class Connected:
         return any(part is None for _, part in self.parts)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it is to be told that a page has rows behind it, for which one row more is read."""
+        return any(isinstance(part, list) for _, part in self.parts)
+
+    @property
     def has_cursors(self) -> bool:
         for _, part in self.parts:
             if isinstance(part, Edges) and part.has_cursors:
@@ -61,7 +66,7 @@ class Connected:
 @dataclass(slots=True)
 class Statement:
     """A statement for the pages of some arguments. `ordered` is where the values of the ordering begin, `last` where the total or, of
-    several parents, the parent stands; `count` counts for itself what the page cannot tell."""
+    several parents, the parent's place among them stands; `count` counts for itself what the page cannot tell."""
 
     listing: Listing
     page: Compiled
@@ -79,30 +84,52 @@ class Hanging:
     """How rows hang on their parents: by a column, or by a pair of them."""
 
     def __init__(self, parent: Any, spelling: Spelling) -> None:
-        self.columns: list[Any] = [col(each) for each in (parent if isinstance(parent, tuple) else (parent,))]
+        self._columns: list[Any] = [col(each) for each in (parent if isinstance(parent, tuple) else (parent,))]
         self._spelling = spelling
-        self._ones = [f"parent{number}" for number in range(len(self.columns))]
-        self._lists = [f"parents{number}" for number in range(len(self.columns))]
+        self._ones = [f"parent{number}" for number in range(len(self._columns))]
+        self._lists = [f"parents{number}" for number in range(len(self._columns))]
         self.parameters = frozenset((*self._ones, *self._lists))
 
     def values(self, parents: list[Any]) -> dict[str, Any]:
         """The values of the parameters."""
-        keys = parents if len(self.columns) > 1 else [(parent,) for parent in parents]
+        keys = parents if len(self._columns) > 1 else [(parent,) for parent in parents]
         if len(parents) == 1:
             return dict(zip(self._ones, keys[0], strict=True))
         return self._spelling.listed_keys(self._lists, keys)
 
-    def parent_of(self, row: Any, place: int) -> Any:
-        """The parent that a row names from this place on."""
-        return row[place] if len(self.columns) == 1 else tuple(row[place : place + len(self.columns)])
-
     def on_one(self) -> Any:
-        return and_(*(column == parameter(name, column.type) for column, name in zip(self.columns, self._ones, strict=True)))
+        return and_(*(column == parameter(name, column.type) for column, name in zip(self._columns, self._ones, strict=True)))
 
     def on_many(self) -> tuple[Any, Any]:
-        """The table of the parents, and the condition that a row hangs on one of them."""
-        parents = self._spelling.keys(self._lists, [column.type for column in self.columns])
-        return parents, and_(*(column == key for column, key in zip(self.columns, parents.c, strict=True)))
+        """The table of the parents, with the `place` of each, and the condition that a row hangs on one of them."""
+        parents = self._spelling.keys(self._lists, [column.type for column in self._columns])
+        return parents, and_(*(column == parents.c[name] for column, name in zip(self._columns, self._lists, strict=True)))
+
+
+@dataclass(slots=True)
+class Level:
+    """The pages of all parents: the rows on show, all in one list, and what is known of each page. `places` are the rows' parents, by
+    their places among all; None: the rows stand page by page."""
+
+    rows: Sequence[Any]
+    totals: list[int]
+    cursor: Callable[[Any], str]
+    places: list[int] | None = None
+    pages: list[Page] | None = None
+    """Known where it is asked whether there are rows behind and before them, or where they are read from their ends."""
+
+    def by_page(self, values: list[Any]) -> list[list[Any]]:
+        """What was made of the rows, page by page."""
+        if self.places is None:
+            return [values] if self.pages is None else split(values, [len(page.nodes) for page in self.pages])
+        return grouped(self.places, values, len(self.totals))
+
+
+def grouped(places: Iterable[int], values: Iterable[Any], number: int) -> list[list[Any]]:
+    found: list[list[Any]] = [[] for _ in range(number)]
+    for place, value in zip(places, values, strict=True):
+        found[place].append(value)
+    return found
 
 
 class Pages:
@@ -119,9 +146,14 @@ class Pages:
         self._statements: OrderedDict[Any, Statement] = OrderedDict()
 
     @property
-    def needs(self) -> tuple[str, ...] | None:
-        """The attributes of the objects; None: all, for the policy to look at."""
-        return (self._declared.of,) if self._declared.action is None else None
+    def of(self) -> str:
+        """The attribute of the objects on which the rows hang."""
+        return self._declared.of
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the policy looks at the objects."""
+        return self._declared.action is not None
 
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises what the policy and the arguments raise."""
@@ -129,15 +161,15 @@ class Pages:
         declared = self._declared
         await declared.require(run.context, arguments, objects)
         parents = [getattr(each, declared.of) for each in objects]
-        pages = await self._pages(run, arguments, window_of(arguments), list(dict.fromkeys(parents)))
-        filled = await self._filled(run, list(pages.values()))
-        by_parent = dict(zip(pages, filled, strict=True))
+        distinct = list(dict.fromkeys(parents))
+        filled = await self._filled(run, await self._level(run, arguments, window_of(arguments), distinct))
+        by_parent = dict(zip(distinct, filled, strict=True))
         key, shown = self._key, self._shown
         for parent, answer in zip(parents, answers, strict=True):
             found = by_parent[parent]
             answer[key] = found if shown is None else found[shown]
 
-    async def _pages(self, run: Run, arguments: dict[str, Any], window: Window, parents: list[Any]) -> dict[Any, Any]:
+    async def _level(self, run: Run, arguments: dict[str, Any], window: Window, parents: list[Any]) -> Level:
         many = len(parents) > 1
         statement = self._statement(arguments, window, many)
         values: dict[str, Any] = {"offset": window.offset, **self._hanging.values(parents)}
@@ -147,20 +179,19 @@ class Pages:
         fetch = run.context.session.fetch
         rows = await fetch(statement.page.text, statement.page.values(values))
         last = statement.last
-        if not many:
-            total = rows[0][last] if rows and self._connected.has_total else 0
-            if self._connected.has_total and not rows and (window.offset or window.after or window.before):
-                assert statement.count is not None  # noqa: S101 - it is made wherever the total is asked for
-                ((total,),) = await fetch(statement.count.text, statement.count.values(values))
-            return {parents[0]: (paged(list(rows), window, statement.cursor), total)}
-        parent_of = self._hanging.parent_of
-        counts: dict[Any, int] = {}
+        totals = [0] * len(parents)
         if statement.count is not None:
-            counts = {parent_of(row, 0): row[-1] for row in await fetch(statement.count.text, statement.count.values(values))}
-        found: dict[Any, list[Any]] = {parent: [] for parent in parents}
-        for row in rows:
-            found[parent_of(row, last)].append(row)
-        return {parent: (paged(each, window, statement.cursor), counts.get(parent, 0)) for parent, each in found.items()}
+            if not many and rows:
+                totals = [rows[0][last]]
+            elif many or not window.size or window.offset or window.after or window.before:
+                for total, place in await fetch(statement.count.text, statement.count.values(values)):
+                    totals[place] = total
+        places = [row[last] for row in rows] if many else None
+        if not self._connected.goes_on and not window.backward:
+            return Level(rows, totals, statement.cursor, places)
+        each = grouped(places, rows, len(parents)) if places is not None else [list(rows)]
+        pages = [paged(page, window, statement.cursor) for page in each]
+        return Level([row for page in pages for row in page.nodes], totals, statement.cursor, pages=pages)
 
     def _statement(self, arguments: dict[str, Any], window: Window, many: bool) -> Statement:
         order = arguments.get("order_by")
@@ -194,14 +225,16 @@ class Pages:
                 bound[0] = values[0]
             beyond.append(listing.beyond(bound, later=later))
         ids: Any = select(col(listing.table.id).label("id")).where(*listing.conditions, *beyond)
-        ids = ids.order_by(*listing.ordering(window)).limit(literal_number(window.size + 1))
+        ids = ids.order_by(*listing.ordering(window)).limit(literal_number(window.size + self._connected.goes_on))
         if window.offset:
             ids = ids.offset(parameter("offset", Integer))
-        count: Any = select(*(hanging.columns if many else ()), func.count()).where(*listing.conditions)
+        count: Any = select(func.count()).where(*listing.conditions)
+        place: Any = literal_number(0)
         if many:
             parents, on = hanging.on_many()
+            place = parents.c.place
             rows = wanted.spelling.each(parents, ids.where(on), root.table)
-            count = count.select_from(parents.join(listing.table, on)).group_by(*hanging.columns)
+            count = count.select_from(parents.join(listing.table, on)).group_by(place)
         else:
             page = ids.where(hanging.on_one()).subquery("page")
             rows = page.join(root.table, root.table.c.id == page.c.id)
@@ -212,52 +245,46 @@ class Pages:
         statement = statement.add_columns(*map(root.column, names))
         last += len(names)
         if many:
-            statement = statement.add_columns(*(root.column(column.key) for column in hanging.columns))
+            statement = statement.add_columns(place)
         elif self._connected.has_total:
             statement = statement.add_columns(count.scalar_subquery())
         statement = statement.order_by(*listing.ordering(window, root.column))
         dialect, parameters = wanted.spelling.dialect, frozenset(given)
-        counting = Compiled(count, dialect, parameters) if self._connected.has_total else None
+        counting = Compiled(count.add_columns(place), dialect, parameters) if self._connected.has_total else None
         processors = [root.processor(name) for name in names]
         return Statement(listing, Compiled(statement, dialect, parameters), counting, ordered, last, processors)
 
-    async def _filled(self, run: Run, pages: list[Any]) -> list[dict[str, Any]]:
-        answers: list[dict[str, Any]] = [{} for _ in pages]
+    async def _filled(self, run: Run, level: Level) -> list[dict[str, Any]]:
+        answers: list[dict[str, Any]] = [{} for _ in level.totals]
         for key, part in self._connected.parts:
             found: list[Any]
             if part is None:
-                found = [total for _, total in pages]
+                found = level.totals
             elif isinstance(part, Constant):
-                found = [part.value] * len(pages)
+                found = [part.value] * len(answers)
             elif isinstance(part, View):
-                found = await _nodes(run, part, pages)
+                found = level.by_page(await part.fill(run, level.rows))
             elif isinstance(part, Edges):
-                found = await _edges(run, part, pages)
+                found = level.by_page(await _edges(run, part, level))
             else:
-                found = [_info(part, page) for page, _ in pages]
+                found = [_info(part, page) for page in level.pages or ()]
             for answer, value in zip(answers, found, strict=True):
                 answer[key] = value
         return answers
 
 
-async def _nodes(run: Run, view: View, pages: list[Any]) -> list[list[dict[str, Any]]]:
-    flat = await view.fill(run, [row for page, _ in pages for row in page.nodes])
-    return split(flat, [len(page.nodes) for page, _ in pages])
-
-
-async def _edges(run: Run, edges: Edges, pages: list[Any]) -> list[list[dict[str, Any]]]:
-    found: list[list[dict[str, Any]]] = [[{} for _ in page.nodes] for page, _ in pages]
+async def _edges(run: Run, edges: Edges, level: Level) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [{} for _ in level.rows]
     for key, part in edges.parts:
-        values: list[list[Any]]
+        values: list[Any]
         if part is None:
-            values = [[page.cursor(row) for row in page.nodes] for page, _ in pages]
+            values = [level.cursor(row) for row in level.rows]
         elif isinstance(part, Constant):
-            values = [[part.value] * len(page.nodes) for page, _ in pages]
+            values = [part.value] * len(found)
         else:
-            values = await _nodes(run, part, pages)
-        for entries, given in zip(found, values, strict=True):
-            for entry, value in zip(entries, given, strict=True):
-                entry[key] = value
+            values = await part.fill(run, level.rows)
+        for entry, value in zip(found, values, strict=True):
+            entry[key] = value
     return found
 
 

@@ -5,13 +5,14 @@ itself, never mean it. What is asked of several places is selected once.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, and_, not_, select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
+from graph.declare import Told
 from storage.compiled import Spelling
 from storage.database import Timestamp
 from storage.reading import processor_of
@@ -62,7 +63,7 @@ class Wanted:
     def __init__(self, row: type, spelling: Spelling) -> None:
         self.spelling = spelling
         self.items: list[Any] = []
-        self._joins: list[tuple[Any, Any]] = []
+        self._joins: list[tuple[Source, Any]] = []
         self._numbers: Counter[type] = Counter()
         self.root = Source(self, row)
 
@@ -77,7 +78,7 @@ class Wanted:
         return _named(row, self._numbers[row], self.spelling)
 
     def joined(self, source: "Source", condition: Any) -> None:
-        self._joins.append((source.table, condition))
+        self._joins.append((source, condition))
 
     @property
     def is_full(self) -> bool:
@@ -88,8 +89,8 @@ class Wanted:
         if not self.items:
             # Nothing but the number of rows is wanted.
             self.root.place("id")
-        for table, condition in self._joins:
-            rows = rows.outerjoin(table, condition)
+        for source, condition in self._joins:
+            rows = rows.outerjoin(source.table, and_(condition, *source.conditions))
         return select(*self.items).select_from(rows)
 
 
@@ -118,6 +119,10 @@ class Source:
         """Where an instant stands, as it is made most cheaply (`Spelling.bare_instant`)."""
         return self._placed(self._named.instant(key))
 
+    def offset(self, key: str) -> tuple[int, Callable[[Any, int], str]] | None:
+        """Where the offset of an instant stands, and what spells an instant with one; None: it is in UTC."""
+        return None
+
     def names(self, statement: Any) -> int:
         """Where the list of names stands that `statement(ids)` gives of this row's id."""
         return self._placed(self._named.names(statement))
@@ -137,13 +142,110 @@ class Source:
             self._wanted.joined(joined, joined.column("id") == self.column(key))
         return self._joined[key]
 
+    def told(self, told: Told, keys: Sequence[str]) -> "ToldSource | None":
+        """The row that tells of the object which these columns name; None when the statement has joined enough."""
+        key = ".".join((told.table.__tablename__, *keys))
+        if key not in self._joined:
+            if self._wanted.is_full:
+                return None
+            joined = self._joined[key] = ToldSource(self._wanted, told)
+            named = (joined.column(column.key) == self.column(key) for column, key in zip(told.by, keys, strict=True))
+            self._wanted.joined(joined, and_(*named))
+        found: Any = self._joined[key]
+        return found  # type: ignore[no-any-return]
+
+    @property
+    def conditions(self) -> list[Any]:
+        """What else a row must fulfil to be joined."""
+        return []
+
     @property
     def attributes(self) -> list[str]:
-        """All that the table has."""
+        """All that its objects have."""
         return list(self.mapper.columns.keys())
+
+    def needed(self, names: Iterable[str] | None) -> set[str]:
+        """The attributes behind what is asked of its objects; `names` None: whatever there is."""
+        everything = set(self.attributes)
+        if names is None:
+            return everything
+        wanted = set(names)
+        return wanted if wanted <= everything else everything
+
+    @property
+    def judged(self) -> tuple[str, ...] | None:
+        """What the policy looks at of its objects; None: whatever there is."""
+        return None
+
+    def made(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
+        """Where the values stand of which an attribute of the object is made, and by what; None: it is the value."""
+        return [self.place(attribute)], self.processor(attribute)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the objects of all attributes are rows, for whoever asks for them."""
+        return True
 
     def is_instant(self, key: str) -> bool:
         return isinstance(self.mapper.columns[key].type, Timestamp)
+
+
+class ToldSource(Source):
+    """The rows that tell of objects which are in no table themselves."""
+
+    def __init__(self, wanted: Wanted, told: Told) -> None:
+        super().__init__(wanted, told.table)
+        self.row = told.row
+        self._told = told
+        self._whole: set[str] = set()
+
+    @property
+    def conditions(self) -> list[Any]:
+        unless = self._told.unless
+        return [not_(unless[key](self.column(key))) for key in sorted(self._whole & unless.keys())]
+
+    @property
+    def attributes(self) -> list[str]:
+        return list(self._told.attributes)
+
+    def needed(self, names: Iterable[str] | None) -> set[str]:
+        properties = self._told.properties
+        opened = None if names is None else [part for name in names for part in properties.get(name, (name,))]
+        return super().needed(opened)
+
+    @property
+    def judged(self) -> tuple[str, ...] | None:
+        return self._told.judged
+
+    def place(self, key: str) -> int:
+        self._whole.add(key)
+        return super().place(key)
+
+    def instant(self, key: str) -> int:
+        self._whole.add(key)
+        return super().instant(key)
+
+    def offset(self, key: str) -> tuple[int, Callable[[Any, int], str]] | None:
+        """Where the offset of an instant stands, and what spells an instant with one."""
+        offset = self._told.offsets.get(key)
+        if offset is None:
+            return None
+        process, spell = self.processor(key), self._told.spell
+        return self.place(offset), spell if process is None else lambda value, minutes: spell(process(value), minutes)
+
+    def made(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
+        columns, make = self._told.attributes[attribute]
+        places = [self.place(column) for column in columns]
+        processors = [self.processor(column) for column in columns]
+        if make is None or not any(processors):
+            return places, make or processors[0]
+        return places, lambda *values: make(
+            *(value if process is None else process(value) for value, process in zip(values, processors, strict=True))
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        return False
 
 
 def is_table(row: Any) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph.planning.leaves import INLINE, Anomaly
+from graph.planning.leaves import Anomaly
 from graph.planning.running import Run, fill_level
 from storage.reading import plain_row
 
@@ -18,12 +18,16 @@ Fill = Callable[[Sequence[Values]], list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value at a place, and how it is spelled; None: as it is. `empty` ones may be null in the database."""
+    """A value at a place, and how it is spelled; None: as it is. `empty` ones may be null in the database. `together` spells those of all
+    rows at once, nulls as null."""
 
     place: int
     spell: Callable[[Any], Any] | None
     needed: bool
     empty: bool
+    together: Callable[[list[Any]], list[Any]] | None = None
+    offset: tuple[int, Callable[[Any, int], str]] | None = None
+    """Where an instant's offset stands, and what spells it with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,20 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """The row that a foreign key names. `place` is its id's, null where there is none."""
+    """The row that a foreign key names. `place` is its id's, null where there is none.
+
+    Where a row that only tells of something is not there, `otherwise` fills in what the row's object has of it, which `make` makes.
+    """
 
     view: "View"
     place: int
     needed: bool
+    otherwise: Any = None
+    make: Callable[[Values], Any] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.view.waits or self.otherwise is not None
 
 
 Part = Value | Constant | Later | Related
@@ -62,7 +75,7 @@ class View:
     shell: Fill = field(init=False)
 
     def __post_init__(self) -> None:
-        self.relations = [(key, part) for key, part in self.parts if isinstance(part, Related) and part.view.waits]
+        self.relations = [(key, part) for key, part in self.parts if isinstance(part, Related) and part.waits]
         self.shell = _generated(self.parts)
 
     @property
@@ -91,24 +104,29 @@ async def _relate(key: str, part: Related, run: Run, rows: Sequence[Values], ans
     place = part.place
     distinct = {row[place]: row for row in rows}
     distinct.pop(None, None)
-    filled = dict(zip(distinct, await part.view.fill(run, list(distinct.values())), strict=True))
+    filled = dict(zip(distinct, await part.view.fill(run, list(distinct.values())), strict=True)) if distinct else {}
+    absent: list[tuple[Values, dict[str, Any]]] = []
     for row, answer in zip(rows, answers, strict=True):
-        found = filled.get(row[place])
-        if found is None and part.needed:
-            raise Anomaly
-        answer[key] = found
+        found = answer[key] = filled.get(row[place])
+        if found is None:
+            if part.needed:
+                raise Anomaly
+            absent.append((row, answer))
+    if absent and part.otherwise is not None and part.make is not None:
+        await part.otherwise.fill_in(run, [part.make(row) for row, _ in absent], [answer for _, answer in absent])
 
 
 class Maker:
     """Makes the object of a row, with the attributes that resolvers need."""
 
-    def __init__(self, row: type, columns: Sequence[tuple[str, int, Callable[[Any], Any] | None]]) -> None:
+    def __init__(self, row: type, columns: Sequence[tuple[str, Sequence[int], Callable[..., Any] | None]]) -> None:
+        """`columns` are the attributes, the places of the values that they are made of, and by what; None: of one as it is."""
         scope: dict[str, Any] = {}
         texts = []
-        for number, (key, place, process) in enumerate(columns):
-            scope[f"p{number}"] = process
-            value = f"r[{place}]"
-            texts.append(f"{key!r}: {value if process is None else f'p{number}({value})'}")
+        for number, (key, places, make) in enumerate(columns):
+            scope[f"p{number}"] = make
+            values = ", ".join(f"r[{place}]" for place in places)
+            texts.append(f"{key!r}: {values if make is None else f'p{number}({values})'}")
         self._columns = _compiled(f"lambda r: {{{', '.join(texts)}}}", scope)
         self._row = row
 
@@ -118,35 +136,45 @@ class Maker:
 
 def _generated(parts: list[tuple[str, Part]]) -> Fill:
     scope: dict[str, Any] = {"needed": _needed}
-    text = _text(parts, scope)
-    return _compiled(f"lambda rows: [{text} for r in rows]", scope)  # type: ignore[no-any-return]
+    columns: list[str] = []
+    text = _text(parts, scope, columns)
+    if not columns:
+        return _compiled(f"lambda rows: [{text} for r in rows]", scope)  # type: ignore[no-any-return]
+    names = ", ".join(f"c{number}" for number in range(len(columns)))
+    return _compiled(f"lambda rows: [{text} for r, {names} in zip(rows, {', '.join(columns)})]", scope)  # type: ignore[no-any-return]
 
 
-def _text(parts: list[tuple[str, Part]], scope: dict[str, Any]) -> str:
-    """The text of a dictionary over the row `r`. Names in it are numbers of ours; what callers wrote stands beside it as values."""
+def _text(parts: list[tuple[str, Part]], scope: dict[str, Any], columns: list[str]) -> str:
+    """The text of a dictionary over the row `r`, and over what stands in `columns` for it, which it adds to. Names in it are numbers of
+    ours; what callers wrote stands beside it as values."""
     texts = []
     for key, part in parts:
         name = _named(scope, key)
         if isinstance(part, Value):
-            texts.append(f"{name}: {_value(part, scope)}")
+            texts.append(f"{name}: {_value(part, scope, columns)}")
         elif isinstance(part, Constant):
             texts.append(f"{name}: {_named(scope, part.value)}")
-        elif isinstance(part, Later) or part.view.waits:
+        elif isinstance(part, Later) or part.waits:
             texts.append(f"{name}: None")
         else:
             absent = "needed(None)" if part.needed else "None"
-            texts.append(f"{name}: {absent} if r[{part.place}] is None else {_text(part.view.parts, scope)}")
+            texts.append(f"{name}: {absent} if r[{part.place}] is None else {_text(part.view.parts, scope, columns)}")
     return f"{{{', '.join(texts)}}}"
 
 
-def _value(value: Value, scope: dict[str, Any]) -> str:
+def _value(value: Value, scope: dict[str, Any], columns: list[str]) -> str:
     text = f"r[{value.place}]"
+    if value.together is not None:
+        columns.append(f"{_named(scope, value.together)}([{text} for r in rows])")
+        text = f"c{len(columns) - 1}"
+    if value.offset is not None:
+        offset, spell = value.offset
+        text = f"({_named(scope, spell)}(r[{value.place}], r[{offset}]) if r[{offset}] else {text})"
     if value.empty and value.needed:
         text = f"needed({text})"
     if value.spell is None:
         return text
-    inline = INLINE.get(value.spell)
-    spelled = f"{_named(scope, value.spell)}({text})" if inline is None else inline.format(text)
+    spelled = f"{_named(scope, value.spell)}({text})"
     return f"None if {text} is None else {spelled}" if value.empty and not value.needed else spelled
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
 
+from sqlalchemy import ColumnElement, func
 from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context, Services
@@ -26,6 +27,20 @@ MOST_PARENTS = 1_000
 
 LAST_YEAR = 9999
 """Instants of this year may have been moved to its end."""
+
+SHORT = 8
+"""Digits of the short id."""
+
+
+def may_be_cut(text: Any) -> ColumnElement[bool]:
+    """The condition that the text of this column may have been longer."""
+    return func.length(text) >= LONGEST_TEXT
+
+
+def may_be_moved(instant: Any) -> ColumnElement[bool]:
+    """The condition that the instant of this column may have been another."""
+    found: ColumnElement[bool] = instant >= datetime(LAST_YEAR, 1, 1, tzinfo=UTC)
+    return found
 
 
 class IndexedCommit:
@@ -87,16 +102,21 @@ def of_facts(
     commit.__dict__ = {
         "project_id": project_id,
         "oid": oid,
-        "short_oid": oid[:8],
+        "short_oid": oid[:SHORT],
         "title": title,
         "author_name": author_name,
         "author_email": author_email,
-        "authored_at": authored_at.astimezone(_zone(authored_offset)) if authored_offset else authored_at,
+        "authored_at": zoned(authored_at, authored_offset),
         "committer_name": committer_name,
         "committer_email": committer_email,
-        "committed_at": committed_at.astimezone(_zone(committed_offset)) if committed_offset else committed_at,
+        "committed_at": zoned(committed_at, committed_offset),
     }
     return commit
+
+
+def zoned(moment: datetime, offset: int) -> datetime:
+    """An instant as the commit records it, with its offset in minutes."""
+    return moment.astimezone(_zone(offset)) if offset else moment
 
 
 @lru_cache(maxsize=256)

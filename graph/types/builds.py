@@ -16,7 +16,7 @@ from graph.types.artifacts import BuildArtifact
 from graph.types.commit_statuses import BuildStatus
 from graph.types.inputs import DateTimeRange
 from graph.types.runners import Runner
-from graph.types.shown_commits import commit_of, commits_of
+from graph.types.shown_commits import TOLD, commit_of, commits_of
 from graph.types.traces import BuildTraces
 from graph.types.users import User
 from storage import tables
@@ -118,6 +118,7 @@ class Build(BuildArtifact, BuildTraces, Node):
         tables.Build.project_id,
         tables.Build.sha,
         together=lambda info, rows: commits_of(info, [(row.project_id, row.sha) for row in rows]),
+        told=TOLD,
         description="The commit; null when the repository cannot give it.",
     )
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.commits")] | None:

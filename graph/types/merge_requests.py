@@ -35,7 +35,7 @@ from graph.types.labels import Label
 from graph.types.lead_times import MergeRequestLeadTime
 from graph.types.notes import MergeRequestNotes
 from graph.types.rollups import RollupState
-from graph.types.shown_commits import commit_of, commits_of, is_told
+from graph.types.shown_commits import TOLD, commit_of, commits_of, is_told
 from graph.types.users import User
 from storage import tables
 from storage.tables import issues as issue_statements
@@ -205,6 +205,7 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
         tables.MergeRequest.project_id,
         tables.MergeRequest.head_oid,
         together=lambda info, rows: commits_of(info, [(row.project_id, row.head_oid) for row in rows]),
+        told=TOLD,
         description="The newest commit of the source branch, as last seen; null without one or when it cannot be read.",
     )
     def head_commit(self, info: Info) -> Commit | None:
@@ -214,6 +215,7 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
         tables.MergeRequest.project_id,
         tables.MergeRequest.merge_commit_oid,
         together=lambda info, rows: commits_of(info, [(row.project_id, row.merge_commit_oid) for row in rows]),
+        told=TOLD,
         description="The commit that merged it; null when it is not merged, when none is known, or when it cannot be read.",
     )
     def merge_commit(self, info: Info) -> Commit | None:

@@ -1,12 +1,17 @@
 """Commits as fields show them: from the index where it tells all that is asked, else from git."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from graph.context import Info
+from graph.declare import Told
 from graph.loading import Loader
 from graph.rules import commits
+from graph.rules.indexed_commits import SHORT, IndexedCommit, may_be_cut, may_be_moved, zoned
+from graph.scalars import spell_instant
 from graph.selecting import Shape, asks_only
+from storage import tables
 
 if TYPE_CHECKING:
     from graph.types.commits import Commit
@@ -44,6 +49,36 @@ UNCHECKED: Shape = {name: None for name in INDEXED if name not in ("status", "al
 """Those of them that need nothing of its checks."""
 WHOLE = frozenset(("message", "parentOids", "diff"))
 """Those that git tells."""
+
+
+def _spelled(moment: datetime, offset: int) -> str:
+    return spell_instant(zoned(moment.replace(tzinfo=UTC), offset))
+
+
+def _short(oid: str) -> str:
+    return oid[:SHORT]
+
+
+OIDS = ("project_id", "oid")
+TEXTS = ("author_name", "author_email", "committer_name", "committer_email")
+TOLD = Told(
+    table=tables.Commit,
+    by=(tables.Commit.project_id, tables.Commit.oid),
+    fields=frozenset(UNCHECKED),
+    row=IndexedCommit,
+    attributes={
+        **{name: ((name,), None) for name in (*OIDS, "title", *TEXTS)},
+        "short_oid": (("oid",), _short),
+        "authored_at": (("authored_at", "authored_offset"), zoned),
+        "committed_at": (("committed_at", "committed_offset"), zoned),
+    },
+    properties={"id": OIDS, "key": OIDS},
+    judged=("project_id",),
+    offsets={"authored_at": "authored_offset", "committed_at": "committed_offset"},
+    spell=_spelled,
+    unless={**dict.fromkeys(TEXTS, may_be_cut), **dict.fromkeys(("authored_at", "committed_at"), may_be_moved)},
+)
+"""How the index tells of commits beside the rows that name them, by their project and their id."""
 
 PAGE: Shape = {
     "__typename": None,

@@ -14,6 +14,7 @@ from tests.make import Make
 from tests.statements import Statements
 
 FIELDS = "id oid shortOid title authorName authorEmail authoredAt committerName committerEmail committedAt restPath author { username }"
+COLUMNS = "oid title authorName authorEmail authoredAt committerName committerEmail committedAt"
 HEADS = "query ($path: String!) {{ project(path: $path) {{ mergeRequests(first: 100) {{ nodes {{ iid headCommit {{ {} }} }} }} }} }}"
 
 LONG = b"x" * 1_200
@@ -64,13 +65,32 @@ async def heads(ask: Ask, viewer: tables.User, project: tables.Project, fields: 
     return [node["headCommit"] for node in data["project"]["mergeRequests"]["nodes"]]
 
 
-async def test_as_git_tells_them(ask: Ask, owner: tables.User, project: tables.Project) -> None:
-    told = await heads(ask, owner, project, FIELDS)
-    whole = await heads(ask, owner, project, f"{FIELDS} message")
+@pytest.mark.parametrize("fields", [FIELDS, COLUMNS], ids=["all", "columns"])
+async def test_as_git_tells_them(ask: Ask, owner: tables.User, project: tables.Project, fields: str) -> None:
+    told = await heads(ask, owner, project, fields)
+    whole = await heads(ask, owner, project, f"{fields} message")
 
     assert told == [commit and {key: value for key, value in commit.items() if key != "message"} for commit in whole]
     assert [commit["title"] if commit else None for commit in told[:2]] == [None, "Left out"]
-    assert {"username": "anne"} in [commit["author"] for commit in told if commit]
+    assert fields == COLUMNS or {"username": "anne"} in [commit["author"] for commit in told if commit]
+
+
+async def test_beside_the_rows_that_name_them(
+    ask: Ask, make: Make, owner: tables.User, project: tables.Project, statements: Statements
+) -> None:
+    indexed = await make.project(owner=owner)
+    for oid in await make.line(indexed, 2, oids=[f"{number:040x}" for number in (1, 2)]):
+        await make.merge_request(indexed, author=owner, head_oid=oid)
+    fields = "oid committedAt builds(first: 5) { nodes { name } }"
+    await heads(ask, owner, indexed, fields)
+
+    with statements.counted() as seen:
+        assert [commit and commit["oid"] for commit in await heads(ask, owner, indexed, fields)] == [f"{2:040x}", f"{1:040x}"]
+    assert [text.count("commits__1 ON") for text in seen] == [0, 1, 0]
+
+    with statements.counted() as seen:
+        assert len([commit for commit in await heads(ask, owner, project, fields) if commit]) == len(AUTHORS) + len(MESSAGES) + 1
+    assert len([text for text in seen if "FROM commits" in text]) == 1
 
 
 async def test_in_one_statement_and_without_git(
