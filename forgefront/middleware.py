@@ -5,6 +5,7 @@ Doors tell about a request through `scope["state"]`: they read `request_id`, and
 """
 
 import os
+import random
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ SANE_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 OURS = frozenset((b"x-content-type-options", b"x-request-id"))
 LONGEST_PATH = 512
+_RANDOM = random.Random(os.urandom(16))  # noqa: S311 - see where it is asked
 RETRY_SECONDS = 2
 CLIENT_GONE = 499
 """Logged and counted, never sent: the client closed its connection before the answer (nginx's number for it)."""
@@ -120,5 +122,6 @@ def _request_id(scope: Scope) -> tuple[str, bytes]:
             if SANE_ID.fullmatch(value):
                 return value.decode("ascii"), value
             break
-    made = os.urandom(12).hex()
-    return made, made.encode("ascii")
+    # Ids are no secrets, and the system's random numbers cost ten times as much.
+    made = b"%024x" % _RANDOM.getrandbits(96)
+    return made.decode("ascii"), made

@@ -3,15 +3,15 @@
 One operation is one transaction; `graph/mutations.py` keeps a mutation that neither a user error nor an error of its own ended.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 from graphql import ExecutionResult, GraphQLError, execute
 
 from graph.context import Context, Machine, Services
+from graph.deadlines import Deadlines
 from graph.errors import Code, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.filling import Filler, may_wait
 from graph.operations import NOT_STORABLE, Allowed, InvalidOperation, Prepared, Texts, all_storable, prepare
@@ -68,6 +68,7 @@ class Graph:
         self.planner = planner
         self.trusted: Trusted = NOTHING
         self._texts = Texts()
+        self._deadlines = Deadlines()
 
     def trust(self, trusted: Trusted, *, only: bool = False) -> None:
         """Serves these documents by their ids and by their exact text; with `only`, no other text."""
@@ -85,11 +86,11 @@ class Graph:
         seconds: float | None = SECONDS,
     ) -> Outcome:
         """Runs a prepared operation: free of limits, never of rights. `seconds` None: however long it takes."""
-        return await self._guarded(prepared, variables, credential, request_id, seconds, unavailable_when_late=True)
+        return await self._in_time(prepared, variables, credential, request_id, seconds, unavailable_when_late=True)
 
     async def run_for(self, operator: Operator, prepared: Prepared, variables: dict[str, Any], *, request_id: str = "operator") -> Outcome:
         """Runs a prepared operation for the person at the machine, however long it takes, with the rights of whom they act as."""
-        return await self._guarded(prepared, variables, operator, request_id, None)
+        return await self._in_time(prepared, variables, operator, request_id, None)
 
     async def run_text(
         self,
@@ -109,7 +110,7 @@ class Graph:
         allowed = self.allowed(query, given, operation_name, request_id)
         if isinstance(allowed, list):
             return Outcome(None, allowed)
-        return await self._guarded(allowed.prepared, given, credential, request_id, seconds, bill=allowed.bill)
+        return await self._in_time(allowed.prepared, given, credential, request_id, seconds, allowed.bill)
 
     def receive(self) -> Incoming:
         """A file that a caller sends, before an operation is given its ticket. What no operation keeps is to be discarded."""
@@ -124,20 +125,6 @@ class Graph:
         """The operation of a text that the schema and the limits allow, or what is wrong with it."""
         return self._texts.allowed(query, variables, operation_name, request_id)
 
-    async def _guarded(
-        self,
-        prepared: Prepared,
-        variables: dict[str, Any],
-        credential: str | Operator | None,
-        request_id: str,
-        seconds: float | None,
-        *,
-        bill: Bill | None = None,
-        unavailable_when_late: bool = False,
-    ) -> Outcome:
-        outcome = await self._in_time(prepared, variables, credential, request_id, seconds, bill, unavailable_when_late)
-        return outcome if bill is None or bill.charge is outcome.charge else replace(outcome, charge=bill.charge)
-
     async def _in_time(
         self,
         prepared: Prepared,
@@ -145,52 +132,60 @@ class Graph:
         credential: str | Operator | None,
         request_id: str,
         seconds: float | None,
-        bill: Bill | None,
-        unavailable_when_late: bool,
+        bill: Bill | None = None,
+        *,
+        unavailable_when_late: bool = False,
     ) -> Outcome:
         if prepared.kind == "subscription":
             return Outcome(None, [Problem(Code.BAD_REQUEST, STREAMS)], is_stream=True)
         if not all_storable(variables):
             return Outcome(None, [Problem(Code.BAD_REQUEST, NOT_STORABLE)])
-        limit = asyncio.timeout(None if seconds is None else seconds + PATIENT_FIELDS.get(prepared.root or "", 0.0))
+        limit = self._deadlines.within(None if seconds is None else seconds + PATIENT_FIELDS.get(prepared.root or "", 0.0))
+        told: OperationError
         try:
-            async with limit:
-                return await self._run(prepared, variables, credential, request_id, bill)
+            with limit:
+                if prepared.kind == "query":
+                    return await self._read(prepared, variables, credential, request_id, bill)
+                return await self._change(prepared, variables, credential, request_id, bill)
         except TimeoutError:
             # A driver that cannot connect in time raises the same error.
-            late = limit.expired() and not unavailable_when_late
-            error: OperationError = LimitExceeded(TOO_LATE.format(seconds)) if late else Unavailable()
-            return Outcome(None, [problem_of(error, None)])
+            late = limit.expired and not unavailable_when_late
+            told = LimitExceeded(TOO_LATE.format(seconds)) if late else Unavailable()
         except OperationError as error:
-            return Outcome(None, [problem_of(error, None)])
+            told = error
         except Exception as error:
-            return Outcome(None, [problem_of(known(error, request_id), None)])
+            told = known(error, request_id)
+        return Outcome(None, [problem_of(told, None)], charge=bill.charge if bill else None)
 
-    async def _run(
+    async def _read(
         self, prepared: Prepared, variables: dict[str, Any], credential: str | Operator | None, request_id: str, bill: Bill | None
     ) -> Outcome:
         database = self.services.database
-        if prepared.kind == "query":
-            viewer, machine = await self._caller(credential, prepared, bill)
-            charge = bill.charge if bill else None
-            async with session_for(database, writing=False) as session:
-                context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
-                found = self._plan(prepared, variables)
-                if found is None:
-                    return self._outcome(await self._execute(prepared, variables, context), context)
-                plan, values = found
-                try:
-                    return self._outcome(ExecutionResult(await plan.run(context, values)), context, formed=prepared.form is not None)
-                except Exception as error:
-                    if isinstance(error, OperationError | GraphQLError | Anomaly) or is_unavailable(error):
-                        # graphql-core says what is wrong, and where; what was loaded is not loaded again. It names its files itself.
-                        context.files.clear()
-                        return self._outcome(await self._execute(prepared, variables, context), context)
-                    log.exception("a plan failed", operation=prepared.name, request_id=request_id)
-            # The session may be of no use any more.
-            async with session_for(database, writing=False) as session:
-                context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
+        viewer, machine = await self._caller(credential, prepared, bill)
+        charge = bill.charge if bill else None
+        async with session_for(database, writing=False) as session:
+            context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
+            found = self._plan(prepared, variables)
+            if found is None:
                 return self._outcome(await self._execute(prepared, variables, context), context)
+            plan, values = found
+            try:
+                return self._planned(await plan.run(context, values), prepared, context)
+            except Exception as error:
+                if isinstance(error, OperationError | GraphQLError | Anomaly) or is_unavailable(error):
+                    # graphql-core says what is wrong, and where; what was loaded is not loaded again. It names its files itself.
+                    context.files.clear()
+                    return self._outcome(await self._execute(prepared, variables, context), context)
+                log.exception("a plan failed", operation=prepared.name, request_id=request_id)
+        # The session may be of no use any more.
+        async with session_for(database, writing=False) as session:
+            context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
+            return self._outcome(await self._execute(prepared, variables, context), context)
+
+    async def _change(
+        self, prepared: Prepared, variables: dict[str, Any], credential: str | Operator | None, request_id: str, bill: Bill | None
+    ) -> Outcome:
+        database = self.services.database
         viewer, machine = await self._caller(credential, prepared, bill)
         charge = bill.charge if bill else None
         undo: list[Callable[[], Awaitable[None]]] = []
@@ -201,7 +196,7 @@ class Graph:
                 if found is not None:
                     plan, values = found
                     try:
-                        return self._outcome(ExecutionResult(await plan.run(context, values)), context, formed=prepared.form is not None)
+                        return self._planned(await plan.run(context, values), prepared, context)
                     except Exception as error:
                         # graphql-core says what is wrong, and where, of what the mutation gave.
                         outcome = self._outcome(await self._execute(prepared, variables, context), context)
@@ -254,10 +249,15 @@ class Graph:
         )
         return result if isinstance(result, ExecutionResult) else await result
 
-    def _outcome(self, result: ExecutionResult, context: Context, *, formed: bool = False) -> Outcome:
+    def _planned(self, data: dict[str, Any], prepared: Prepared, context: Context) -> Outcome:
+        viewer = context.viewer_or_none
+        viewer_id = viewer.id if viewer is not None else None
+        return Outcome(data, [], viewer_id, context.files, charge=context.charge, formed=prepared.form is not None)
+
+    def _outcome(self, result: ExecutionResult, context: Context) -> Outcome:
         problems = [of_graphql(error, context.request_id) for error in result.errors or ()]
         viewer_id = context.viewer_or_none.id if context.viewer_or_none else None
-        return Outcome(result.data, problems, viewer_id, context.files, charge=context.charge, formed=formed)
+        return Outcome(result.data, problems, viewer_id, context.files, charge=context.charge)
 
 
 async def authenticate(session: Session, credential: str | None) -> tables.User | None:

@@ -99,6 +99,10 @@ class Loader(Generic[K, V]):
     def knows(self, key: K) -> bool:
         return key in self._known
 
+    def known(self, key: K) -> V | None:
+        """What is known of a key (`knows`)."""
+        return self._known[key]
+
     def prime(self, key: K, value: V | None) -> None:
         self._known[key] = value
 

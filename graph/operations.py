@@ -126,7 +126,7 @@ class Text:
         return Bill(rows, functools.partial(self.measured.advice, variables))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Allowed:
     """An operation from outside that may run, and what is to be paid for it."""
 
@@ -207,5 +207,5 @@ def all_storable(value: Any) -> bool:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, dict):
-        return all(storable(key) and all_storable(item) for key, item in value.items())
-    return all(all_storable(item) for item in value) if isinstance(value, list) else True
+        return all(map(storable, value)) and all(map(all_storable, value.values()))
+    return all(map(all_storable, value)) if isinstance(value, list) else True

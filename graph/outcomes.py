@@ -29,7 +29,7 @@ class Problem:
     locations: list[dict[str, int]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What an operation gave: JSON-able data, enumerations as their names, instants as fixed-width RFC 3339 text."""
 

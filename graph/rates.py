@@ -29,19 +29,24 @@ def points(rows: int) -> int:
     return max(1, -(-rows // ROWS_A_POINT))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Charge:
-    """What an operation cost, in points, and how its viewer stands after it. `rows` is its static cost."""
+    """What an operation cost, in points, and how its viewer stands after it. `rows` is its static cost, `began` when the hour did."""
 
     limit: int
     cost: int
     used: int
     rows: int
-    resets_at: datetime
+    began: datetime
 
     @property
     def remaining(self) -> int:
         return max(self.limit - self.used, 0)
+
+    @property
+    def resets_at(self) -> datetime:
+        """The second in which the hour is over."""
+        return self.began.replace(microsecond=0) + timedelta(seconds=SECONDS + (self.began.microsecond > 0))
 
 
 @dataclass(slots=True)
@@ -56,7 +61,7 @@ class Bill:
 @dataclass(slots=True)
 class _Hour:
     ends: float
-    resets_at: datetime
+    began: datetime
     used: int = 0
 
 
@@ -83,7 +88,7 @@ class Rates:
         refused = hour.used + cost > self._limit
         if not refused:
             hour.used += cost
-        bill.charge = Charge(self._limit, cost, hour.used, bill.rows, hour.resets_at)
+        bill.charge = Charge(self._limit, cost, hour.used, bill.rows, hour.began)
         if refused:
             wait = max(math.ceil(hour.ends - moment), 1)
             raise LimitExceeded(_refusal(bill.charge, wait, bill.advice), retry_after=wait)
@@ -93,7 +98,7 @@ class Rates:
         if hour is not None and moment < hour.ends:
             return hour
         self._hours.pop(viewer_id, None)
-        hour = self._hours[viewer_id] = _Hour(moment + SECONDS, _whole_seconds(now))
+        hour = self._hours[viewer_id] = _Hour(moment + SECONDS, now)
         if len(self._hours) > MOST_VIEWERS:
             # They stand in the order in which their hours began.
             self._hours.popitem(last=False)
@@ -106,12 +111,7 @@ class Rates:
 
 def unlimited(now: datetime, cost: int = 0, rows: int = 0) -> Charge:
     """The charge of what is not counted."""
-    return Charge(NO_LIMIT, cost, 0, rows, _whole_seconds(now))
-
-
-def _whole_seconds(now: datetime) -> datetime:
-    """The second in which an hour that begins now is over."""
-    return now.replace(microsecond=0) + timedelta(seconds=SECONDS + (now.microsecond > 0))
+    return Charge(NO_LIMIT, cost, 0, rows, now)
 
 
 def _refusal(charge: Charge, wait: int, advice: Callable[[int], str]) -> str:

@@ -28,7 +28,7 @@ class Refused(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """`query` is empty where the operation is asked for by `document_id`, until `resolved` has found its text."""
 

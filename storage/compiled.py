@@ -1,18 +1,23 @@
 """Statements that are compiled once and run many times: what differs between runs are the values of their named parameters alone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 from sqlalchemy import ARRAY, Dialect, String, bindparam, func, literal_column, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
+from storage.shapes import Parameter, binder
+
 
 class Compiled:
     """The text of a statement for one dialect. The parameters in `given` get their values at each run, all others have those of the
     statement."""
 
-    __slots__ = ("_fixed", "_given", "text")
+    __slots__ = ("text", "values")
+
+    values: Callable[[Mapping[str, Any]], list[Any]]
+    """The parameters for the driver, in the order of the text, of the values by name."""
 
     def __init__(self, statement: Any, dialect: Dialect, given: frozenset[str]) -> None:
         compiled: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
@@ -20,23 +25,8 @@ class Compiled:
         processors = {**compiled._bind_processors, **(state.processors if state is not None else {})}
         values = compiled.construct_params(escape_names=False)
         self.text: str = compiled.string
-        self._fixed: list[Any] = []
-        self._given: list[tuple[int, str, Any]] = []
-        for place, name in enumerate(compiled.positiontup or ()):
-            process = processors.get(name)
-            if name in given:
-                self._given.append((place, name, process))
-                self._fixed.append(None)
-            else:
-                self._fixed.append(values[name] if process is None else process(values[name]))
-
-    def values(self, given: Mapping[str, Any]) -> list[Any]:
-        """The parameters for the driver, in the order of the text."""
-        found = self._fixed.copy()
-        for place, name, process in self._given:
-            value = given[name]
-            found[place] = value if process is None else process(value)
-        return found
+        fixed = {name: value for name, value in values.items() if name not in given}
+        self.values = binder([Parameter(name, processors.get(name)) for name in compiled.positiontup or ()], fixed)
 
 
 def parameter(name: str, kind: Any) -> Any:

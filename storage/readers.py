@@ -113,8 +113,9 @@ class SqliteReader:
             self._connection.interrupt()
             self._turns.put(None)
             return False
-        # Not in the thread: there is nothing to undo, so this only lets the snapshot go.
-        self._connection.rollback()
+        if self._connection.in_transaction:
+            # Not in the thread: there is nothing to undo, so this only lets the snapshot go.
+            self._connection.rollback()
         return True
 
     async def close(self) -> None:

@@ -22,7 +22,7 @@ from graphql import (
     coerce_input_value,
 )
 from graphql.execution.get_variable_signature import GraphQLVariableSignature, get_variable_signature
-from graphql.execution.values import VariableValues, VariableValueSource, coerce_argument, input_is_nested_too_deeply
+from graphql.execution.values import VariableValueSource, coerce_argument, input_is_nested_too_deeply
 from graphql.utilities.coerce_input_value import coerce_default_value
 
 from graph.planning.inputs import Converter, Other, reader
@@ -70,34 +70,51 @@ class Variable:
         return Undefined if input_is_nested_too_deeply(value, kind) else coerce_input_value(value, kind)
 
 
+class Values:
+    """The values of an operation's variables, as graphql-core has them: `sources` are made for who looks at them."""
+
+    __slots__ = ("_given", "_variables", "coerced")
+
+    def __init__(self, variables: Sequence[Variable], given: Mapping[str, Any], coerced: dict[str, Any]) -> None:
+        self._variables = variables
+        self._given = given
+        self.coerced = coerced
+
+    @property
+    def sources(self) -> dict[str, VariableValueSource]:
+        given = self._given
+        return {
+            each.name: VariableValueSource(each.signature, *((given[each.name],) if each.name in given else ())) for each in self._variables
+        }
+
+
 class Variables:
     """The variables of an operation. Raises GraphQLError, TypeError for a default that is none."""
 
     def __init__(self, schema: GraphQLSchema, nodes: Sequence[VariableDefinitionNode]) -> None:
         self._variables = [Variable.of(schema, node) for node in nodes]
 
-    def values(self, given: Mapping[str, Any]) -> VariableValues | None:
+    def values(self, given: Mapping[str, Any]) -> Values | None:
         """The values; None where something is wrong with them, which graphql-core says."""
-        sources: dict[str, VariableValueSource] = {}
         coerced: dict[str, Any] = {}
         for variable in self._variables:
             name = variable.name
             value = given.get(name, Undefined)
             if value is Undefined:
-                sources[name] = VariableValueSource(variable.signature)
                 if variable.default is not Undefined:
                     coerced[name] = variable.default
                 elif variable.needed:
                     return None
                 continue
-            sources[name] = VariableValueSource(variable.signature, value)
-            try:
-                coerced[name] = variable.coerced(value)
-            except (GraphQLError, RecursionError):
-                return None
-            if coerced[name] is Undefined:
-                return None
-        return VariableValues(sources, coerced)
+            if variable.is_plain is None or not variable.is_plain(value):
+                try:
+                    value = variable.coerced(value)
+                except (GraphQLError, RecursionError):
+                    return None
+                if value is Undefined:
+                    return None
+            coerced[name] = value
+        return Values(self._variables, given, coerced)
 
 
 class Argument:
@@ -115,7 +132,7 @@ class Argument:
         self._read = reader(definition, self._argument.value)
         self._python_name = self._plain_name()
 
-    def give(self, values: VariableValues, into: dict[str, Any]) -> None:
+    def give(self, values: Values, into: dict[str, Any]) -> None:
         """Raises GraphQLError."""
         coerced = values.coerced
         if self._python_name is not None:
@@ -136,14 +153,14 @@ class Argument:
                 self._remembered.popitem(last=False)
         into.update(found)
 
-    def _made(self, values: VariableValues) -> dict[str, Any]:
+    def _made(self, values: Values) -> dict[str, Any]:
         found: dict[str, Any] = {}
         try:
             value = self._read(values.coerced)
             if value is not Undefined:
                 found[self._definition.out_name or self._name] = value
         except Other:
-            coerce_argument(found, self._node, self._name, self._definition, self._argument, values, None)
+            coerce_argument(found, self._node, self._name, self._definition, self._argument, values, None)  # type: ignore[arg-type]
         return self._convert(found)
 
     def _plain_name(self) -> str | None:
@@ -181,7 +198,7 @@ class Arguments:
                 coerce_argument(found, node, name, argument, written, None, None)
                 self._fixed.update(convert(found))
 
-    def given(self, values: VariableValues) -> dict[str, Any]:
+    def given(self, values: Values) -> dict[str, Any]:
         """What the resolver takes. Raises GraphQLError."""
         if not self._changing:
             return self._fixed

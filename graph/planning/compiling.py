@@ -25,7 +25,6 @@ from graphql import (
     VariableNode,
     is_leaf_type,
 )
-from graphql.execution.values import VariableValues
 from sqlalchemy import Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
@@ -34,7 +33,7 @@ from graph.declare import Entrance
 from graph.forms import Form
 from graph.installing import Loading, declared_of, filling_of, is_filled
 from graph.installing import Reading as Column
-from graph.planning.arguments import Arguments
+from graph.planning.arguments import Arguments, Values
 from graph.planning.building import Asked, Builder, is_relation, opened, place_step, row_of, sets_of
 from graph.planning.entering import Entered
 from graph.planning.leaves import Leaf, is_plain, shell, spelling
@@ -57,7 +56,7 @@ class Plan:
     arguments: list[Arguments]
     fragments: Mapping[str, FragmentDefinitionNode]
 
-    async def run(self, context: Context, variables: VariableValues) -> dict[str, Any]:
+    async def run(self, context: Context, variables: Values) -> dict[str, Any]:
         """The data. Raises whatever goes wrong, also what graphql-core would have told beside the data."""
         given = [each.given(variables) for each in self.arguments]
         (data,) = await self.root.fill(Run(context, variables, self.fragments, given), (None,))

@@ -246,7 +246,8 @@ async def project_level(context: Context, project: tables.Project) -> int:
     """The viewer's level in a project: the highest of project and group membership, the owner's for administrators, 0 for none."""
     if context.viewer.admin:
         return AccessLevel.OWNER
-    return await project_levels(context).get(project.id) or 0
+    levels = project_levels(context)
+    return (levels.known(project.id) if levels.knows(project.id) else await levels.get(project.id)) or 0
 
 
 async def group_level(context: Context, group: tables.Namespace) -> int:
@@ -314,6 +315,10 @@ def _is_shared(thing: Any) -> bool:
 
 def project_levels(context: Context) -> Loader[int, int]:
     """The loader of the viewer's levels in projects, by the project's id; None for none."""
+
+    found = context.loaders.get(PROJECT_LEVELS)
+    if found is not None:
+        return found
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
         return dict(map(tuple, await context.tuples(members.LEVELS_IN_PROJECTS, user_id=context.viewer.id, project_ids=ids)))
