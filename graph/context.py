@@ -178,6 +178,10 @@ class Context:
         return found
 
     def rows_by_id(self, table: type[R]) -> Loader[int, R]:
+        found = self.loaders.get(table)
+        if found is not None:
+            return found
+
         async def fetch(ids: list[int]) -> Mapping[int, R]:
             return {row.id: row for (row,) in await self.session.read(*rows_of_ids(table, ids))}
 

@@ -206,6 +206,8 @@ class Graph:
                 return self._outcome(await self._execute(prepared, variables, context), context)
             finally:
                 await end(context)
+                # They know the context, and it knows them: thus all of it goes at once, and makes the garbage collector no work.
+                context.loaders.clear()
         finally:
             if undo:
                 await take_back(undo)

@@ -186,7 +186,13 @@ async def fill_level(
     try:
         for step in steps:
             begun.append(step.begin(run, objects))
-        work = [_finish(step, run, answers, values) for step, values in zip(steps, begun, strict=True)]
+        waiting: list[tuple[Step, Values]] = []
+        for step, values in zip(steps, begun, strict=True):
+            if step.completer.waits or any(map(may_wait, values)):
+                waiting.append((step, values))
+            else:
+                _place(step, answers, step.completer.done(values))
+        work = [_finish(step, run, answers, values) for step, values in waiting]
         work += [each.fill_in(run, objects, answers) for each in fills]
         await _together([*work, *more])
     except BaseException:
@@ -203,7 +209,10 @@ async def _finish(step: Step, run: Run, answers: list[dict[str, Any]], values: V
 async def _complete(step: Any, run: Run, answers: list[dict[str, Any]], values: Values) -> None:
     """Puts the values of a field, which are all there, into the answers."""
     completer = step.completer
-    found = await completer.complete(run, values) if completer.waits else completer.done(values)
+    _place(step, answers, await completer.complete(run, values) if completer.waits else completer.done(values))
+
+
+def _place(step: Any, answers: list[dict[str, Any]], found: Values) -> None:
     key = step.key
     for answer, value in zip(answers, found, strict=True):
         answer[key] = value
@@ -272,10 +281,14 @@ class Objects:
     waits: bool = True
 
     def done(self, values: Values) -> Values:
+        if len(values) == 1 and values[0] is not None:
+            return self.selection.shell(values)
         distinct = self._distinct(values)
         return _placed(values, dict(zip(distinct, self.selection.shell(list(distinct.values())), strict=True)))
 
     async def complete(self, run: Run, values: Values) -> Values:
+        if len(values) == 1 and values[0] is not None:
+            return await self.selection.fill(run, values)
         distinct = self._distinct(values)
         if not distinct:
             return values

@@ -248,7 +248,7 @@ async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
     kind, parent = await _parent(context, input)
     await require(context, Action.CREATE_NOTE, parent)
     moment = context.now()
-    note = tables.Note(
+    note = tables.Note.new(
         project_id=parent.project_id,
         author_id=context.viewer.id,
         created_at=moment,

@@ -2,9 +2,10 @@
 
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import ColumnElement, ForeignKey, Integer, Select, Text, bindparam, exists, select
+from sqlalchemy.inspection import inspect
 from sqlmodel import Field, SQLModel, col
 
 from storage.database import Timestamp, now
@@ -37,6 +38,18 @@ class Row(SQLModel):
         own = self.__dict__
         own.update(values)
         own.update(columns)
+
+    @classmethod
+    def new(cls, **columns: Any) -> Self:
+        """As the class itself, without what the mapping does besides, which costs more than the row. Raises TypeError."""
+        row: Self = _empty(cls)()
+        Row.__init__(row, **columns)
+        return row
+
+
+@cache
+def _empty(table: type[Row]) -> Any:
+    return inspect(table).class_manager.new_instance
 
 
 @cache
