@@ -53,6 +53,7 @@ class Connection(HttpToolsProtocol):
         self._begun = 0
         self._header_began = now
         self._header_bytes = 0
+        self._chunk_bytes = self._first_bytes = 0
         self._idle_since = now
         self._received_at = now
         self._unsent = 0
@@ -67,6 +68,7 @@ class Connection(HttpToolsProtocol):
         if self._refused:
             return
         self._received_at = self.loop.time()
+        self._chunk_bytes = len(data)
         in_header, begun = self._in_header, self._begun
         super().data_received(data)
         # A header that does not end: only chunks that lie within it are counted. A whole one is measured in on_headers_complete.
@@ -78,23 +80,33 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._in_header = True
         self._begun += 1
-        self._header_began = self.loop.time()
+        self._header_began = self._received_at
         self._header_bytes = 0
+        self._first_bytes = self._chunk_bytes
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._in_header = False
         if len(self.url) > LONGEST_TARGET:
             self._stop_parsing(414)
-        if len(self.headers) > MOST_HEADERS or sum(len(name) + len(value) for name, value in self.headers) > LARGEST_HEADER:
+        # It has no more bytes than the chunks that it lies in.
+        large = self._first_bytes + self._header_bytes + self._chunk_bytes > LARGEST_HEADER
+        if len(self.headers) > MOST_HEADERS or (large and sum(len(name) + len(value) for name, value in self.headers) > LARGEST_HEADER):
             self._stop_parsing(431)
         super().on_headers_complete()
         if self._stopping and self.cycle is not None:
             self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
+        """As uvicorn's, without a timer for each answer: `overdue` looks at idle connections, including those that such a timer forgets
+        once any byte has come."""
         self._idle_since = self.loop.time()
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._refusal)
@@ -137,9 +149,6 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
         else:
             self.loop.call_later(DRAIN_SECONDS, self._close_idle)
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Nothing: `overdue` looks at idle connections, including those that uvicorn's timer forgets once any byte has come."""
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

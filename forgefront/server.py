@@ -98,8 +98,6 @@ def serve(config: Config, listener: socket.socket, build: Build, on_ready: Ready
         forwarded_allow_ips=list(config.trusted_proxies),
         ws_max_size=1024 * 1024,
         ws_per_message_deflate=False,
-        # Longer than our own, which replaces it.
-        timeout_keep_alive=600,
         timeout_graceful_shutdown=config.stop_timeout,
     )
     server = Server(

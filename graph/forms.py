@@ -14,6 +14,8 @@ class Form:
     """From the name of an enumeration's value."""
     instant: Callable[[str], str]
     """From a DateTime as the graph spells it."""
+    instants: Callable[[list[str | None]], list[str | None]]
+    """The same of many and of nulls, for less."""
     connection: Callable[[Mapping[str, str]], str | None]
     """From what is asked of a connection, the names of its fields by their response keys, to the key of the one that stands in its
     place; None: it stays as it is."""

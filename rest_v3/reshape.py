@@ -32,7 +32,7 @@ def plan_of_entry(selected: Selected) -> Change | None:
 
 def form(way: tuple[str, ...]) -> Form:
     """The same as a form: of the answer from these response keys downward, the connection that stands there included."""
-    return Form(way, str.lower, milliseconds, _shown)
+    return Form(way, str.lower, milliseconds, _all_milliseconds, _shown)
 
 
 def _one(selected: Selected) -> Change | None:
@@ -93,6 +93,10 @@ def milliseconds(time: str) -> str:
     '2015-12-24T16:51:14.000+01:00'
     """
     return time[:23] + time[26:]
+
+
+def _all_milliseconds(times: list[str | None]) -> list[str | None]:
+    return [None if time is None else time[:23] + time[26:] for time in times]
 
 
 Schema = dict[str, Any]

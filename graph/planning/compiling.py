@@ -274,8 +274,8 @@ class Compiler:
         form = self._form_here()
         if form is None:
             return spell
-        change = form.instant
-        return lambda values: [None if text is None else change(text) for text in spell(values)]
+        change = form.instants
+        return lambda values: change(spell(values))
 
     def formed(self, spell: Callable[..., str]) -> Callable[..., str]:
         """The same of a single instant."""
