@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
@@ -117,8 +117,11 @@ class App(Engine):
         await self._in_time("deliveries", self._deliverer.close())
         await super().stop()
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return self._lifespan(receive, send) if scope["type"] == "lifespan" else self._attended(scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await self._attended(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
