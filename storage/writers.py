@@ -6,10 +6,11 @@ as SQLAlchemy spells it, Busy, and whatever else the driver raises; nothing was 
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sqlalchemy import Dialect, Pool
 from sqlalchemy.exc import IntegrityError
@@ -19,7 +20,7 @@ Statement = tuple[str, Sequence[Any]]
 
 SHORT_STATEMENTS, SHORT_TEXTS = 8, 32_000
 """What a transaction on SQLite has at most that is run at once: statements, and characters in all of them."""
-CARRIED_OVER = 128
+CARRIED_OVER = 256
 """After so many transactions at once the log is carried over, which waits for the disk. A note is about eight pages of it."""
 
 
@@ -127,25 +128,25 @@ class SqliteWriter:
     """Begins, writes and commits in one turn. `queue` has the writers of this process wait for each other.
 
     A short transaction takes less time than going to a thread and back does, and waits for no disk, since only what carries the log over
-    to the database does (https://sqlite.org/wal.html). So it is run at once; the thread has those that write much, those that wait for
-    another process, and one now and then that carries the log over before it begins.
+    to the database does (https://sqlite.org/wal.html). So it is run at once. The thread has those that write much or wait for another
+    process, and it carries the log over: most of it beside other writers, and then the rest before a transaction of its own, which begins
+    the log anew.
     """
 
     most: int | None = None
 
     def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, queue: Queue) -> None:
         self._queue = queue
-        self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
-        for pragma in (*pragmas, "wal_autocheckpoint = 0"):
-            self._connection.execute(f"PRAGMA {pragma}")
+        self._connection, carrying = _connect(path, pragmas), _connect(path, pragmas)
         self._kept = 0
+        self._carried = False
         self._turns: SimpleQueue[_Turn | None] = SimpleQueue()
-        serving = (self._connection, int(wait_seconds * 1000), self._turns)
+        serving = (self._connection, carrying, int(wait_seconds * 1000), self._turns, self._is_carried)
         Thread(target=_serve, args=serving, name="sqlite-writer", daemon=True).start()
 
     async def write(self, statements: Sequence[Statement]) -> list[int]:
         await self._queue.enter()
-        if self._kept < CARRIED_OVER and _is_short(statements):
+        if not self._carried and _is_short(statements):
             try:
                 ids = _transaction(self._connection, statements)
             except Busy:
@@ -155,22 +156,37 @@ class SqliteWriter:
                 self._queue.leave()
                 raise
             else:
-                self._kept += 1
                 self._queue.leave()
+                self._kept += 1
+                if self._kept == CARRIED_OVER:
+                    self._turns.put(CARRY)
                 return ids
-        self._kept = 0
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[int]] = loop.create_future()
         done.add_done_callback(lambda _: self._queue.leave())
-        self._turns.put((loop, statements, done))
+        self._turns.put((loop, statements, done, self._carried))
+        if self._carried:
+            self._carried, self._kept = False, 0
         # Shielded, since a thread cannot be cancelled: the next writer waits until it is done.
         return await asyncio.shield(done)
+
+    def _is_carried(self) -> None:
+        self._carried = True
 
     def close(self) -> None:
         self._turns.put(None)
 
 
-_Turn = tuple[asyncio.AbstractEventLoop, Sequence[Statement], "asyncio.Future[list[int]]"]
+_Turn = tuple[asyncio.AbstractEventLoop, Sequence[Statement], "asyncio.Future[list[int]]", bool] | Literal["carry"]
+CARRY: Literal["carry"] = "carry"
+"""The turn that carries over what there is of the log."""
+
+
+def _connect(path: str, pragmas: Sequence[str]) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
+    for pragma in (*pragmas, "wal_autocheckpoint = 0"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
 
 
 def _is_short(statements: Sequence[Statement]) -> bool:
@@ -180,12 +196,24 @@ def _is_short(statements: Sequence[Statement]) -> bool:
     return written <= SHORT_TEXTS
 
 
-def _serve(connection: sqlite3.Connection, wait_milliseconds: int, turns: "SimpleQueue[_Turn | None]") -> None:
+def _serve(
+    connection: sqlite3.Connection,
+    carrying: sqlite3.Connection,
+    wait_milliseconds: int,
+    turns: "SimpleQueue[_Turn | None]",
+    carried: Callable[[], None],
+) -> None:
     while (turn := turns.get()) is not None:
-        loop, statements, done = turn
+        if turn == CARRY:
+            _carry(carrying)
+            carried()
+            continue
+        loop, statements, done, carries = turn
         ids: list[int] = []
         failed: Exception | None = None
         try:
+            if carries:
+                _carry(connection)
             ids = _patiently(connection, wait_milliseconds, statements)
         except Exception as error:
             failed = error
@@ -195,11 +223,16 @@ def _serve(connection: sqlite3.Connection, wait_milliseconds: int, turns: "Simpl
             # The loop is closed, and nobody waits.
             continue
     connection.close()
+    carrying.close()
+
+
+def _carry(connection: sqlite3.Connection) -> None:
+    """As far as no reader still needs the log, and the disk takes it: it is tried again."""
+    with suppress(sqlite3.OperationalError):
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def _patiently(connection: sqlite3.Connection, wait_milliseconds: int, statements: Sequence[Statement]) -> list[int]:
-    # As far as no reader still needs the log; the next ones carry over the rest.
-    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     connection.execute(f"PRAGMA busy_timeout = {wait_milliseconds}")
     try:
         return _transaction(connection, statements)

@@ -14,6 +14,7 @@ from graphql import (
     GraphQLArgument,
     GraphQLError,
     GraphQLField,
+    GraphQLInputObjectType,
     GraphQLNonNull,
     GraphQLSchema,
     Undefined,
@@ -37,6 +38,7 @@ PLAIN: Mapping[str, Callable[[Any], bool]] = {
     "String": lambda value: type(value) is str,
     "Boolean": lambda value: type(value) is bool,
     "Int": lambda value: type(value) is int and -(2**31) <= value < 2**31,
+    "ID": lambda value: type(value) is str,
 }
 """The scalars of which these values are taken as they are."""
 SAMPLES: Mapping[str, Any] = {"String": "x", "Boolean": True, "Int": 1}
@@ -58,7 +60,7 @@ class Variable:
         needed = isinstance(signature.type, GraphQLNonNull)
         kind = signature.type.of_type if needed else signature.type
         default = coerce_default_value(signature) if node.default_value is not None else Undefined
-        return cls(signature.name, signature, needed, default, PLAIN.get(getattr(kind, "name", "")))
+        return cls(signature.name, signature, needed, default, _is_plain(kind))
 
     def coerced(self, value: Any) -> Any:
         """The value, or Undefined where something is wrong with it."""
@@ -68,6 +70,32 @@ class Variable:
             return value
         kind = self.signature.type
         return Undefined if input_is_nested_too_deeply(value, kind) else coerce_input_value(value, kind)
+
+
+def _is_plain(kind: Any) -> Callable[[Any], bool] | None:
+    """What says of a value of this type whether it is taken as it is; None where none is."""
+    if not isinstance(kind, GraphQLInputObjectType):
+        return PLAIN.get(getattr(kind, "name", ""))
+    fields: dict[str, tuple[bool, Callable[[Any], bool] | None]] = {}
+    for name, field in kind.fields.items():
+        needed, inner = (True, field.type.of_type) if isinstance(field.type, GraphQLNonNull) else (False, field.type)
+        if coerce_default_value(field) is not Undefined or (field.out_name or name) != name:
+            return None
+        fields[name] = needed, PLAIN.get(getattr(inner, "name", ""))
+    if kind.is_one_of or kind.out_type is not GraphQLInputObjectType.out_type:
+        return None
+    required = {name for name, (needed, _) in fields.items() if needed}
+
+    def is_plain(value: Any) -> bool:
+        if type(value) is not dict or not required <= value.keys() <= fields.keys():
+            return False
+        for name, each in value.items():
+            needed, is_plain = fields[name]
+            if needed if each is None else is_plain is None or not is_plain(each):
+                return False
+        return True
+
+    return is_plain
 
 
 class Values:
