@@ -165,18 +165,23 @@ class Graph:
         charge = bill.charge if bill else None
         async with session_for(database, writing=False) as session:
             context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)
-            found = self._plan(prepared, variables)
-            if found is None:
-                return self._outcome(await self._execute(prepared, variables, context), context)
-            plan, values = found
             try:
-                return self._planned(await plan.run(context, values), prepared, context)
-            except Exception as error:
-                if isinstance(error, OperationError | GraphQLError | Anomaly) or is_unavailable(error):
-                    # graphql-core says what is wrong, and where; what was loaded is not loaded again. It names its files itself.
-                    context.files.clear()
+                found = self._plan(prepared, variables)
+                if found is None:
                     return self._outcome(await self._execute(prepared, variables, context), context)
-                log.exception("a plan failed", operation=prepared.name, request_id=request_id)
+                plan, values = found
+                try:
+                    return self._planned(await plan.run(context, values), prepared, context)
+                except Exception as error:
+                    if isinstance(error, OperationError | GraphQLError | Anomaly) or is_unavailable(error):
+                        # graphql-core says what is wrong, and where; what was loaded is not loaded again. It names its files itself.
+                        context.files.clear()
+                        return self._outcome(await self._execute(prepared, variables, context), context)
+                    log.exception("a plan failed", operation=prepared.name, request_id=request_id)
+            finally:
+                # They know the context, and it knows them: thus all of it goes at once. Left to the garbage collector, the operations of
+                # a second would make those of the next wait for it.
+                context.loaders.clear()
         # The session may be of no use any more.
         async with session_for(database, writing=False) as session:
             context = Context(self.services, session, viewer, request_id, machine_or_none=machine, charge=charge)

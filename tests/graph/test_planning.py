@@ -142,6 +142,31 @@ class TestThroughTheGraph:
             assert all((answer.data, answer.errors) == (answers[-1].data, answers[-1].errors) for answer in answers)
 
 
+class TestWhatAnOperationLeaves:
+    async def test_no_work_for_the_garbage_collector(self, graph: Graph, make: Make) -> None:
+        """It would stop the server now and then, and all that it does."""
+        project = await make.project(owner=(owner := await make.user()))
+        issue = await make.issue(project)
+        operation = prepared(
+            parse("query ($path: String!, $iid: Int!) { project(path: $path) { issue(iid: $iid) { title author { webUrl } } } }")
+        )
+
+        async def run() -> None:
+            given = {"path": str(project.id), "iid": issue.iid}
+            assert (await graph.run(operation, given, token_of(owner), request_id="x")).data
+
+        await run()
+        await run()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                await run()
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
+
+
 class TestWhatIsPlanned:
     async def prepared(self, graph: Graph, text: str) -> Any:
         found = graph._texts.find(text, None)
