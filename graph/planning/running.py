@@ -49,15 +49,36 @@ class Run:
     arguments: Sequence[dict[str, Any]]
 
 
+@dataclass(slots=True)
+class Work:
+    """What of the levels that were begun so far is to be awaited: they are filled in by `todo`, of these `values` among others."""
+
+    todo: list[Coroutine[Any, Any, None]]
+    values: list[Values]
+
+    async def done(self) -> None:
+        await _together(self.todo)
+
+    def drop(self) -> None:
+        """Ends what nobody will await."""
+        _drop(self.todo)
+        for values in self.values:
+            _drop(values)
+
+
 class Completer(Protocol):
     """Turns the values of one field, of all objects of a level, into what stands in the answer."""
 
     @property
     def waits(self) -> bool:
-        """Whether `complete` is to be awaited; else `done` gives the same at once."""
+        """Whether there may be something to await; else `done` gives the same as the others at once."""
         ...
 
     def done(self, values: Values) -> Values: ...
+
+    def begin(self, run: Run, values: Values, work: Work) -> Values | None:
+        """What stands in the answer, which is filled in when the work is done; None where `complete` is to be awaited instead."""
+        ...
 
     async def complete(self, run: Run, values: Values) -> Values: ...
 
@@ -167,10 +188,46 @@ class Selection:
     def waits(self) -> bool:
         return bool(self.steps or self.fills)
 
-    async def fill(self, run: Run, objects: Sequence[Any]) -> list[dict[str, Any]]:
+    def begin(self, run: Run, objects: Sequence[Any], work: Work) -> list[dict[str, Any]]:
+        """The answers, which are whole when the work is done."""
         answers = self.shell(objects)
-        await fill_level(run, objects, answers, self.steps, self.fills)
+        if self.waits:
+            begin_level(run, objects, answers, self.steps, self.fills, work)
         return answers
+
+    async def fill(self, run: Run, objects: Sequence[Any]) -> list[dict[str, Any]]:
+        work = Work([], [])
+        try:
+            answers = self.begin(run, objects, work)
+            await work.done()
+        except BaseException:
+            work.drop()
+            raise
+        return answers
+
+
+def begin_level(
+    run: Run, objects: Sequence[Any], answers: list[dict[str, Any]], steps: Sequence[Step], fills: Sequence[Any], work: Work
+) -> None:
+    """Begins what is more than read off the objects of a level, and those below it that wait for nothing."""
+    begun: list[tuple[Step, Values, bool]] = []
+    for step in steps:
+        values = step.begin(run, objects)
+        waits = any(map(may_wait, values))
+        if waits:
+            work.values.append(values)
+        begun.append((step, values, waits))
+    for step, values, waits in begun:
+        completer = step.completer
+        found = None
+        if not waits:
+            found = completer.begin(run, values, work) if completer.waits else completer.done(values)
+        if found is None:
+            work.todo.append(_finish(step, run, answers, values))
+        else:
+            _place(step, answers, found)
+    for each in fills:
+        work.todo.append(each.fill_in(run, objects, answers))
 
 
 async def fill_level(
@@ -182,22 +239,13 @@ async def fill_level(
     more: Iterable[Coroutine[Any, Any, None]] = (),
 ) -> None:
     """Fills in what is more than read off the objects of a level; `more`, which is made when all have begun, goes on beside it."""
-    begun: list[Values] = []
+    work = Work([], [])
     try:
-        for step in steps:
-            begun.append(step.begin(run, objects))
-        waiting: list[tuple[Step, Values]] = []
-        for step, values in zip(steps, begun, strict=True):
-            if step.completer.waits or any(map(may_wait, values)):
-                waiting.append((step, values))
-            else:
-                _place(step, answers, step.completer.done(values))
-        work = [_finish(step, run, answers, values) for step, values in waiting]
-        work += [each.fill_in(run, objects, answers) for each in fills]
-        await _together([*work, *more])
+        begin_level(run, objects, answers, steps, fills, work)
+        work.todo += more
+        await work.done()
     except BaseException:
-        for values in begun:
-            _drop(values)
+        work.drop()
         raise
 
 
@@ -268,6 +316,9 @@ class Leaves:
         spell = self.spell
         return [spell(value) for value in values]
 
+    def begin(self, run: Run, values: Values, work: Work) -> Values:
+        return self.done(values)
+
     async def complete(self, run: Run, values: Values) -> Values:
         return self.done(values)
 
@@ -286,14 +337,17 @@ class Objects:
         distinct = self._distinct(values)
         return _placed(values, dict(zip(distinct, self.selection.shell(list(distinct.values())), strict=True)))
 
-    async def complete(self, run: Run, values: Values) -> Values:
+    def begin(self, run: Run, values: Values, work: Work) -> Values:
         if len(values) == 1 and values[0] is not None:
-            return await self.selection.fill(run, values)
+            return self.selection.begin(run, values, work)
         distinct = self._distinct(values)
         if not distinct:
             return values
-        filled = await self.selection.fill(run, list(distinct.values()))
-        return _placed(values, dict(zip(distinct, filled, strict=True)))
+        begun = self.selection.begin(run, list(distinct.values()), work)
+        return _placed(values, dict(zip(distinct, begun, strict=True)))
+
+    async def complete(self, run: Run, values: Values) -> Values:
+        return await _completed(self, run, values)
 
     def _distinct(self, values: Values) -> dict[int, Any]:
         if self.needed and any(value is None for value in values):
@@ -312,6 +366,9 @@ class Part:
     def done(self, values: Values) -> Values:
         return self._parts(self.whole.done(values))
 
+    def begin(self, run: Run, values: Values, work: Work) -> None:
+        """A part is there when the whole is."""
+
     async def complete(self, run: Run, values: Values) -> Values:
         return self._parts(await self.whole.complete(run, values))
 
@@ -329,7 +386,7 @@ class Abstract:
     needed: bool
     waits: bool = True
 
-    async def complete(self, run: Run, values: Values) -> Values:
+    def begin(self, run: Run, values: Values, work: Work) -> Values:
         by_type: dict[str, dict[int, Any]] = {}
         for value in values:
             if value is None:
@@ -341,12 +398,12 @@ class Abstract:
                 raise Anomaly
             by_type.setdefault(name, {})[id(value)] = value
         answers: dict[int, Any] = {}
-
-        async def fill(name: str, distinct: dict[int, Any]) -> None:
-            answers.update(zip(distinct, await self.selections[name].fill(run, list(distinct.values())), strict=True))
-
-        await _together([fill(name, distinct) for name, distinct in by_type.items()])
+        for name, distinct in by_type.items():
+            answers.update(zip(distinct, self.selections[name].begin(run, list(distinct.values()), work), strict=True))
         return _placed(values, answers)
+
+    async def complete(self, run: Run, values: Values) -> Values:
+        return await _completed(self, run, values)
 
 
 @dataclass(slots=True)
@@ -360,6 +417,13 @@ class Lists:
     def done(self, values: Values) -> Values:
         flat, lengths = self._flat(values)
         return split(self.items.done(flat), lengths)
+
+    def begin(self, run: Run, values: Values, work: Work) -> Values | None:
+        flat, lengths = self._flat(values)
+        if any(map(may_wait, flat)):
+            return None
+        found = self.items.begin(run, flat, work) if self.items.waits else self.items.done(flat)
+        return None if found is None else split(found, lengths)
 
     async def complete(self, run: Run, values: Values) -> Values:
         flat, lengths = self._flat(values)
@@ -380,6 +444,19 @@ class Lists:
             flat.extend(value)
             lengths.append(len(value))
         return flat, lengths
+
+
+async def _completed(completer: Completer, run: Run, values: Values) -> Values:
+    """What is begun, to its end."""
+    work = Work([], [])
+    try:
+        found = completer.begin(run, values, work)
+        assert found is not None  # noqa: S101 - these have a beginning
+        await work.done()
+    except BaseException:
+        work.drop()
+        raise
+    return found
 
 
 def _placed(values: Values, answers: dict[int, Any]) -> Values:
