@@ -21,6 +21,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 JSON = (b"content-type", b"application/json")
 NOSNIFF = (b"x-content-type-options", b"nosniff")
+MOST_KNOWN = 2_000
+"""Paths of which is remembered where they lead."""
+LONGEST_KNOWN = 100
+"""Bytes of such a path."""
 ANY_ORIGIN = [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", b"Link")]
 
 
@@ -35,6 +39,8 @@ class Page:
 
 
 Target = Endpoint | Page
+Found = tuple[list[str], Place[Target], list[str]]
+"""The segments of a path, its place, and the values of its parameters."""
 
 
 class Door:
@@ -44,6 +50,7 @@ class Door:
 
     def __init__(self, endpoints: Iterable[Endpoint], pages: Iterable[tuple[str, Page]] = ()) -> None:
         self._router: Router[Target] = Router()
+        self._known: dict[bytes, Found] = {}
         for endpoint in endpoints:
             for path in endpoint.route.spellings:
                 self._router.add(endpoint.route.method, path, endpoint)
@@ -59,6 +66,24 @@ class Door:
     def segments_of(self, scope: Scope) -> list[str]:
         """The segments of a request's path below `base`."""
         return segments_of(scope, self.base)
+
+    def _found(self, scope: Scope) -> Found | None:
+        """Where the request's path leads. Most paths come again and again."""
+        raw: bytes = scope.get("raw_path") or b""
+        mounted = scope.get("root_path") == self.base
+        known = self._known.get(raw) if mounted else None
+        if known is not None:
+            return known
+        segments = self.segments_of(scope)
+        place = self._router.find(segments)
+        if place is None:
+            return None
+        found = segments, *place
+        if mounted and 0 < len(raw) <= LONGEST_KNOWN:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[raw] = found
+        return found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,11 +112,10 @@ class Door:
         await _send(send, response, bodiless=bodiless)
 
     async def _answer(self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], request_id: str) -> Response | None:
-        segments = self.segments_of(scope)
-        found = self._router.find(segments)
+        found = self._found(scope)
         if found is None:
             return _refused(404, "404 Not Found")
-        place, values = found
+        segments, place, values = found
         method = scope["method"]
         target = place.methods.get("GET" if method == "HEAD" else method)
         if target is None:

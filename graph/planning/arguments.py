@@ -7,11 +7,13 @@ depends on variables is remembered by their values.
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from graphql import (
     FieldNode,
     GraphQLArgument,
+    GraphQLEnumType,
     GraphQLError,
     GraphQLField,
     GraphQLInputObjectType,
@@ -46,13 +48,15 @@ SAMPLES: Mapping[str, Any] = {"String": "x", "Boolean": True, "Int": 1}
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`default` is Undefined where the operation has none; `is_plain` says of a value whether it is taken as it is."""
+    """`default` is Undefined where the operation has none; `is_plain` says of a value whether it is taken as it is; `words` are the values
+    of an enumeration."""
 
     name: str
     signature: GraphQLVariableSignature
     needed: bool
     default: Any
     is_plain: Callable[[Any], bool] | None
+    words: Mapping[Any, Any]
 
     @classmethod
     def of(cls, schema: GraphQLSchema, node: VariableDefinitionNode) -> "Variable":
@@ -60,7 +64,8 @@ class Variable:
         needed = isinstance(signature.type, GraphQLNonNull)
         kind = signature.type.of_type if needed else signature.type
         default = coerce_default_value(signature) if node.default_value is not None else Undefined
-        return cls(signature.name, signature, needed, default, _is_plain(kind))
+        words = {name: coerce_input_value(name, kind) for name in kind.values} if isinstance(kind, GraphQLEnumType) else {}
+        return cls(signature.name, signature, needed, default, _is_plain(kind), words)
 
     def coerced(self, value: Any) -> Any:
         """The value, or Undefined where something is wrong with it."""
@@ -68,6 +73,8 @@ class Variable:
             return Undefined if self.needed else None
         if self.is_plain is not None and self.is_plain(value):
             return value
+        if type(value) is str and value in self.words:
+            return self.words[value]
         kind = self.signature.type
         return Undefined if input_is_nested_too_deeply(value, kind) else coerce_input_value(value, kind)
 
@@ -156,7 +163,7 @@ class Argument:
         self._longest = LONGEST_REMEMBERED if remember else 0
         (self._argument,) = (each for each in node.arguments or () if each.name.value == name)
         self._variables = sorted(variables_of(self._argument.value))
-        self._remembered: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._remembered: OrderedDict[Any, dict[str, Any]] = OrderedDict()
         self._read = reader(definition, self._argument.value)
         self._python_name = self._plain_name()
 
@@ -171,7 +178,7 @@ class Argument:
         if not self._longest:
             into.update(self._made(values))
             return
-        key = repr([coerced.get(name, Undefined) for name in self._variables])
+        key = _key([coerced.get(name, Undefined) for name in self._variables])
         found = self._remembered.get(key)
         if found is None:
             found = self._made(values)
@@ -200,6 +207,14 @@ class Argument:
         sample = SAMPLES[kind.name]
         converted = self._convert({self._definition.out_name or self._name: sample})
         return next(iter(converted)) if list(converted.values()) == [sample] else None
+
+
+def _key(values: list[Any]) -> str | tuple[Any, ...]:
+    """By what values are remembered: the same for none that differ, as 1 and True do."""
+    for value in values:
+        if value is not Undefined and value is not None and not isinstance(value, Enum):
+            return repr(values)
+    return tuple(values)
 
 
 class Arguments:
