@@ -24,10 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-MOST_SERIES = 3000
-"""So many combinations of labels are kept; a door that names routes without end then only adds to `other`."""
+from forgefront.tally import BUCKETS, Alone, Shared, Tally
 
 
 class Metrics:
@@ -40,14 +37,9 @@ class Metrics:
             ProcessCollector(registry=self._registry)
             PlatformCollector(registry=self._registry)
             GCCollector(registry=self._registry)
-        self._requests = Counter("forgefront_http_requests", "Requests answered.", ("method", "route", "status"), registry=self._registry)
-        self._seconds = Histogram(
-            "forgefront_http_request_duration_seconds",
-            "Time from a request's header to the end of its answer.",
-            ("method", "route"),
-            buckets=BUCKETS,
-            registry=self._registry,
-        )
+        tally: Tally = Shared(self._registry) if self._many else Alone(self._registry)
+        self.count = tally.count
+        self.running, self.running_sockets = tally.running, tally.running_sockets
         self._deliveries = Counter(
             "forgefront_hook_deliveries", "Attempts to deliver an event to a hook.", ("outcome",), registry=self._registry
         )
@@ -70,15 +62,6 @@ class Metrics:
             registry=self._registry,
             multiprocess_mode="livesum",
         )
-        running = Gauge(
-            "forgefront_http_requests_in_flight",
-            "Requests and streams that run now.",
-            ("kind",),
-            registry=self._registry,
-            multiprocess_mode="livesum",
-        )
-        self.running = running.labels("http")
-        self.running_sockets = running.labels("websocket")
         Gauge(
             "forgefront_build_info",
             "Always 1; its labels say what runs.",
@@ -86,22 +69,6 @@ class Metrics:
             registry=self._registry,
             multiprocess_mode="max",
         ).labels(version("forgefront"), platform.python_version()).set(1)
-        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Adds one request. `route` is a template, not a path."""
-        key = (method, route, status)
-        # Finding a series by its labels costs more than adding to it.
-        if (series := self._series.get(key)) is None:
-            if method not in METHODS:
-                method = "OTHER"
-            if len(self._series) >= MOST_SERIES:
-                route = "other"
-            key = (method, route, status)
-            series = (self._requests.labels(method, route, str(status)), self._seconds.labels(method, route))
-            self._series[key] = series
-        series[0].inc()
-        series[1].observe(seconds)
 
     def count_delivery(self, outcome: str) -> None:
         """Adds one attempt: `delivered` or `failed`."""

@@ -17,8 +17,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forgefront import logs
-from forgefront.metrics import MOST_SERIES, Metrics
+from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
+from forgefront.tally import MOST_SERIES
 from storage.database import is_unavailable
 
 SECRET = "hunter2-AbCdEf_012345"
