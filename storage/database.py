@@ -202,7 +202,7 @@ class Database:
     def writer(self) -> Writer:
         if self.dialect == "sqlite":
             return SqliteWriter(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._queue)
-        return PostgresWriter(self.engine.sync_engine.pool, self.engine.dialect, spare=self._pool_size // 3)
+        return PostgresWriter(self.engine.sync_engine.pool, self.engine.dialect, spare=self._pool_size // 2)
 
     async def close(self) -> None:
         await self.readers.close()

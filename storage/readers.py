@@ -216,7 +216,8 @@ class Readers:
         self._free = size
         self._wait_seconds = wait_seconds
         self._idle: list[Reader] = []
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
     def ready(self) -> Reader | None:
         """One that rests and that nobody waits for, taken; None: `take` is to be awaited."""
@@ -244,23 +245,36 @@ class Readers:
         if self._free:
             self._free -= 1
             return
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_future()
+        self._waiting.append((waiting, loop.time() + self._wait_seconds))
+        if self._timer is None:
+            self._timer = loop.call_later(self._wait_seconds, self._expire)
         try:
-            async with asyncio.timeout(self._wait_seconds):
-                await waiting
-        except BaseException:
-            if waiting.done() and not waiting.cancelled():
+            await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 # It was given a place too late.
                 self._leave()
-            elif waiting in self._waiting:
-                self._waiting.remove(waiting)
             raise
+
+    def _expire(self) -> None:
+        """One timer for all who wait: they are told in the order in which they came."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        while self._waiting:
+            waiting, until = self._waiting[0]
+            if not waiting.done():
+                if until > loop.time():
+                    self._timer = loop.call_at(until, self._expire)
+                    return
+                waiting.set_exception(TimeoutError())
+            self._waiting.popleft()
 
     def _leave(self) -> None:
         """Gives the place to who waits longest: there is a free one only where nobody waits."""
         while self._waiting:
-            waiting = self._waiting.popleft()
+            waiting, _ = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(None)
                 return
@@ -274,5 +288,8 @@ class Readers:
             self._leave()
 
     async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while self._idle:
             await self._idle.pop().close()

@@ -108,7 +108,7 @@ async def create_commit_comment(info: Info, input: CreateCommitCommentInput) -> 
     row = tables.CommitComment(project_id=project.id, sha=place.oid, author_id=context.viewer.id, note=note, created_at=context.now())
     if place.line is not None:
         row.path, row.line, row.line_type = place.line
-    await context.add(row)
+    context.leave(row)
     await publish(context, object_payloads.CommitCommented, row)
     return row
 

@@ -193,7 +193,7 @@ async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
         updated_at=moment,
     )
     context.after_commit.append(context.services.outbox.hooks_changed)
-    return await context.add(hook)
+    return context.leave(hook)
 
 
 @mutation(

@@ -153,7 +153,7 @@ async def create_label(info: Info, input: CreateLabelInput) -> tables.Label:
     await require(context, Action.ADMIN_LABEL, project)
     values = {"name": input.name, "color": input.color, "description": value_or(input.description, None)}
     moment = context.now()
-    return await context.add(tables.Label(project_id=project.id, created_at=moment, updated_at=moment, **labels.checked(values)))
+    return context.leave(tables.Label(project_id=project.id, created_at=moment, updated_at=moment, **labels.checked(values)))
 
 
 @mutation(

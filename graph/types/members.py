@@ -114,7 +114,7 @@ async def add_group_member(info: Info, input: AddGroupMemberInput) -> tables.Gro
     await members.require_absent(context, statements.is_in_group(group.id, user.id))
     moment = context.now()
     row = tables.GroupMember(group_id=group.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
-    await context.add(row)
+    context.leave(row)
     await publish(context, payloads.UserAddedToGroup, row)
     return row
 
@@ -174,7 +174,7 @@ async def add_project_member(info: Info, input: AddProjectMemberInput) -> tables
     await members.require_absent(context, statements.is_in_project(project.id, user.id))
     moment = context.now()
     row = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
-    await context.add(row)
+    context.leave(row)
     await publish(context, payloads.UserAddedToProject, row)
     return row
 

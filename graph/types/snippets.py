@@ -138,7 +138,7 @@ async def create_snippet(info: Info, input: CreateSnippetInput) -> tables.Snippe
         updated_at=moment,
         **values,
     )
-    return await context.add(snippet)
+    return context.leave(snippet)
 
 
 @mutation(
