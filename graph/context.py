@@ -127,6 +127,8 @@ class Context:
 
     `arguments` are those of the connections that were asked for so far (`graph/installing.py`).
 
+    `judged` are projects by their ids of which no more was read than the policy looks at; they are for it alone.
+
     `made` is what the operation's mutation gave, if a plan ran it (`graph/planning/mutating.py`).
     """
 
@@ -141,6 +143,7 @@ class Context:
     arguments: dict[Any, dict[str, Any]] = field(default_factory=dict)
     machine_or_none: Machine | None = None
     charge: Charge | None = None
+    judged: dict[int, tables.Project] = field(default_factory=dict)
     made: Any = None
 
     @property

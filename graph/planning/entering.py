@@ -1,33 +1,31 @@
-"""The project that an operation enters: what the viewer is in it, and the row of it that most ask for, come by one statement."""
+"""The project that an operation enters: what the viewer is in it, and what most ask for in it, come by one statement."""
 
 from collections.abc import Sequence
 from inspect import iscoroutinefunction
 from typing import Any
 
-from sqlalchemy import Integer, and_, select
+from sqlalchemy import select
 from sqlalchemy.inspection import inspect
-from sqlmodel import col
 
+from graph.planning.hanging import Entering, Entrance
 from graph.planning.leaves import Anomaly
 from graph.planning.numbered import One
+from graph.planning.paging import Pages
 from graph.planning.running import Calling, Run, Selection, fill_level
 from graph.planning.views import Maker, View
 from graph.rules.entering import remember, was_not_found
 from graph.rules.finding import key_of
-from graph.rules.policy import looks_at, require, sees_project
+from graph.rules.policy import JUDGED, sees_project
 from storage import tables
-from storage.compiled import Compiled, Spelling, parameter
+from storage.compiled import Compiled, Spelling
 from storage.reading import processor_of
-from storage.tables.members import entrance
-
-PARAMETERS = frozenset(("user_id", "entered", "namespace", "path", "number"))
 
 
 class Entered:
     """A field that is the project of a path or an id, which its argument `named` has.
 
-    One row of it comes with it. Where that is all that is asked of the project, and nothing in it may look the project up, no more of
-    the project is read than the policy looks at.
+    One row of it comes with it, or one page of its rows where that is all that is asked of it. No more of the project is read than the
+    policy looks at where nothing else of it is asked, nor looked up by what is selected of the row.
     """
 
     def __init__(self, key: str, selection: Selection, arguments: int, named: str, spelling: Spelling, *, alone: bool) -> None:
@@ -37,69 +35,63 @@ class Entered:
         self._arguments = arguments
         self._named = named
         self._dialect = spelling.dialect
-        self._one: One | None = next((each for each in selection.fills if isinstance(each, One)), None)
-        self._fills = [each for each in selection.fills if each is not self._one]
-        self._statements: dict[tuple[str, bool], Compiled] = {}
-        one = self._one
+        self._with: One | Pages | None = next((each for each in selection.fills if comes_with(each, alone=alone)), None)
+        self._fills = [each for each in selection.fills if each is not self._with]
+        self._alone = alone and (isinstance(self._with, Pages) or (isinstance(self._with, One) and _keeps_to_its_row(self._with.view)))
         columns = inspect(tables.Project).columns
-        self._whole = one is None or not alone or not _keeps_to_its_row(one.view)
-        names = columns.keys() if one is None or self._whole else sorted(looks_at(one.declared.action))
-        self._columns = [columns[name] for name in names]
-        start = len(one.wanted.items) if one is not None else 0
-        self._levels = start + len(names)
-        processors = [processor_of(column.type, self._dialect) for column in self._columns]
+        names = sorted(JUDGED) if self._alone else columns.keys()
+        kept = [columns[name] for name in names]
+        self._entrances = [Entrance(kept, by_path=by_path) for by_path in (False, True)]
+        self._statements: dict[bool, Compiled] = {}
+        self._width = len(names)
+        processors = [processor_of(column.type, self._dialect) for column in kept]
         self._make = Maker(
-            tables.Project, [(name, (start + place,), process) for place, (name, process) in enumerate(zip(names, processors, strict=True))]
+            tables.Project, [(name, (place,), process) for place, (name, process) in enumerate(zip(names, processors, strict=True))]
         )
 
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        """Raises what the policy raises, and Anomaly for what is not found."""
-        context, one, selection = run.context, self._one, self._selection
+        """Raises what the policy and the arguments raise, and Anomaly for what is not found."""
+        context, selection = run.context, self._selection
         viewer = context.viewer_or_none
         key = key_of(run.arguments[self._arguments][self._named])
         if viewer is None or key is None:
             raise Anomaly
-        values: dict[str, Any] = {"user_id": viewer.id}
-        name = ""
-        if one is not None:
-            name, values["number"] = one.named(run)
-        if isinstance(key, int):
-            values["entered"] = key
-        else:
-            values["namespace"], values["path"] = key
-        by_path = not isinstance(key, int)
-        statement = self._statements.get((name, by_path)) or self._made(name, by_path)
-        rows = await context.session.fetch(statement.text, statement.values(values))
+        entrance = self._entrances[not isinstance(key, int)]
+        entering = self._with.entering(run, entrance) if self._with is not None else self._entering(entrance)
+        named = {"entered": key} if isinstance(key, int) else {"namespace": key[0], "path": key[1]}
+        statement = entering.statement
+        rows = await context.session.fetch(statement.text, statement.values({"user_id": viewer.id, **named, **entering.values}))
         if not rows:
             was_not_found(context, key)
             raise Anomaly
-        (row,) = rows
-        project = self._make(row)
-        remember(context, project, row[self._levels : self._levels + 3], key if self._whole else None)
+        found = rows[0][entering.place :]
+        project = self._make(found)
+        remember(context, project, found[self._width : self._width + 3], None if self._alone else key)
         if not await sees_project(context, project):
             raise Anomaly
-        found = selection.shell((project,))
-        if one is not None:
-            await require(context, one.declared.action, project)
-            if row[one.place] is None:
-                raise Anomaly
-            (found[0][one.key],) = await one.view.fill(run, rows)
+        filled = selection.shell((project,))
+        if self._with is not None:
+            filled[0][self._with.key] = await entering.answer(project, rows)
         if selection.steps or self._fills:
-            await fill_level(run, (project,), found, selection.steps, self._fills)
+            await fill_level(run, (project,), filled, selection.steps, self._fills)
         for answer in answers:
-            answer[self._key] = found[0]
+            answer[self._key] = filled[0]
 
-    def _made(self, name: str, by_path: bool) -> Compiled:
-        rows, levels, conditions = entrance(by_path=by_path)
-        statement = select(*self._columns).select_from(rows)
-        if self._one is not None:
-            wanted = self._one.wanted
-            root = wanted.root
-            within = and_(root.column("project_id") == col(tables.Project.id), root.column(name) == parameter("number", Integer))
-            statement = wanted.select(rows.outerjoin(root.table, within)).add_columns(*self._columns)
-        statement = statement.add_columns(*levels).where(*conditions)
-        made = self._statements[name, by_path] = Compiled(statement, self._dialect, PARAMETERS)
-        return made
+    def _entering(self, entrance: Entrance) -> Entering:
+        """The project alone."""
+        statement = self._statements.get(entrance.by_path)
+        if statement is None:
+            statement = self._statements[entrance.by_path] = Compiled(select(*entrance.columns), self._dialect, entrance.parameters)
+        return Entering(statement, {}, 0, _nothing)
+
+
+async def _nothing(project: Any, rows: Sequence[Any]) -> None:
+    return None
+
+
+def comes_with(fill: Any, *, alone: bool) -> bool:
+    """Whether the statement that finds the project can bring this as well; it stands in each row of a page, so it is to be small."""
+    return isinstance(fill, One) or (alone and isinstance(fill, Pages) and fill.hangs_on_projects)
 
 
 def _keeps_to_its_row(view: View) -> bool:

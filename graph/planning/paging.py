@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Integer, and_, func, select
+from sqlalchemy import Integer, func, select
 from sqlmodel import col
 
 from graph.connections import Listing, Page, Window, paged
 from graph.declare import ToMany, window_of
+from graph.planning.hanging import Entering, Entrance, Hanging
 from graph.planning.running import Run, split
 from graph.planning.sources import Wanted
 from graph.planning.views import Constant, View
-from storage.compiled import Compiled, Spelling, literal_number, parameter
+from storage.compiled import Compiled, literal_number, parameter
 
 MOST_STATEMENTS = 32
 """Of one connection in one plan: the values of filters stand in them."""
@@ -66,44 +67,20 @@ class Connected:
 @dataclass(slots=True)
 class Statement:
     """A statement for the pages of some arguments. `ordered` is where the values of the ordering begin, `last` where the total or, of
-    several parents, the parent's place among them stands; `count` counts for itself what the page cannot tell."""
+    several parents, the parent's place among them stands, `own` where the row's own id stands beside an entrance; `count` counts for
+    itself what the page cannot tell."""
 
     listing: Listing
     page: Compiled
     count: Compiled | None
     ordered: int
     last: int
+    own: int
     processors: list[Any]
 
     def cursor(self, row: Any) -> str:
         values = zip(row[self.ordered : self.last], self.processors, strict=True)
         return self.listing.cursor_of(value if process is None else process(value) for value, process in values)
-
-
-class Hanging:
-    """How rows hang on their parents: by a column, or by a pair of them."""
-
-    def __init__(self, parent: Any, spelling: Spelling) -> None:
-        self._columns: list[Any] = [col(each) for each in (parent if isinstance(parent, tuple) else (parent,))]
-        self._spelling = spelling
-        self._ones = [f"parent{number}" for number in range(len(self._columns))]
-        self._lists = [f"parents{number}" for number in range(len(self._columns))]
-        self.parameters = frozenset((*self._ones, *self._lists))
-
-    def values(self, parents: list[Any]) -> dict[str, Any]:
-        """The values of the parameters."""
-        keys = parents if len(self._columns) > 1 else [(parent,) for parent in parents]
-        if len(parents) == 1:
-            return dict(zip(self._ones, keys[0], strict=True))
-        return self._spelling.listed_keys(self._lists, keys)
-
-    def on_one(self) -> Any:
-        return and_(*(column == parameter(name, column.type) for column, name in zip(self._columns, self._ones, strict=True)))
-
-    def on_many(self) -> tuple[Any, Any]:
-        """The table of the parents, with the `place` of each, and the condition that a row hangs on one of them."""
-        parents = self._spelling.keys(self._lists, [column.type for column in self._columns])
-        return parents, and_(*(column == parents.c[name] for column, name in zip(self._columns, self._lists, strict=True)))
 
 
 @dataclass(slots=True)
@@ -136,7 +113,7 @@ class Pages:
     """A field that is a page of rows for each object of a level. `shown` is what of the connection stands in its place, if not all."""
 
     def __init__(self, key: str, declared: ToMany, arguments: int | None, wanted: Wanted, connected: Connected, shown: str | None) -> None:
-        self._key = key
+        self.key = key
         self._declared = declared
         self._arguments = arguments
         self._wanted = wanted
@@ -155,45 +132,76 @@ class Pages:
         """Whether the policy looks at the objects."""
         return self._declared.action is not None
 
+    @property
+    def hangs_on_projects(self) -> bool:
+        return self._declared.of == "id" and not isinstance(self._declared.listing.parent, tuple)
+
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises what the policy and the arguments raise."""
-        arguments = run.arguments[self._arguments] if self._arguments is not None else {}
-        declared = self._declared
-        await declared.require(run.context, arguments, objects)
-        parents = [getattr(each, declared.of) for each in objects]
+        arguments = self._given(run)
+        await self._declared.require(run.context, arguments, objects)
+        window = window_of(arguments)
+        parents = [getattr(each, self.of) for each in objects]
         distinct = list(dict.fromkeys(parents))
-        filled = await self._filled(run, await self._level(run, arguments, window_of(arguments), distinct))
-        by_parent = dict(zip(distinct, filled, strict=True))
-        key, shown = self._key, self._shown
-        for parent, answer in zip(parents, answers, strict=True):
-            found = by_parent[parent]
-            answer[key] = found if shown is None else found[shown]
-
-    async def _level(self, run: Run, arguments: dict[str, Any], window: Window, parents: list[Any]) -> Level:
-        many = len(parents) > 1
+        many = len(distinct) > 1
         statement = self._statement(arguments, window, many)
-        values: dict[str, Any] = {"offset": window.offset, **self._hanging.values(parents)}
+        values = self._values(statement, window, distinct)
+        rows = await run.context.session.fetch(statement.page.text, statement.page.values(values))
+        filled = await self._filled(run, await self._level(run, statement, window, values, rows, len(distinct)))
+        by_parent = dict(zip(distinct, filled, strict=True))
+        for parent, answer in zip(parents, answers, strict=True):
+            answer[self.key] = by_parent[parent]
+
+    def entering(self, run: Run, entrance: Entrance) -> Entering:
+        """Raises what the arguments raise."""
+        arguments = self._given(run)
+        window = window_of(arguments)
+        statement = self._statement(arguments, window, False, entrance)
+
+        async def answer(project: Any, rows: Sequence[Any]) -> Any:
+            await self._declared.require(run.context, arguments, (project,))
+            own = statement.own
+            found = [row for row in rows if row[own] is not None]
+            values = self._values(statement, window, [project.id])
+            (filled,) = await self._filled(run, await self._level(run, statement, window, values, found, 1))
+            return filled
+
+        return Entering(statement.page, self._values(statement, window, None), statement.own + 1, answer)
+
+    def _given(self, run: Run) -> dict[str, Any]:
+        return run.arguments[self._arguments] if self._arguments is not None else {}
+
+    def _values(self, statement: Statement, window: Window, parents: list[Any] | None) -> dict[str, Any]:
+        """The values of the statement's parameters; `parents` None: they are not known yet."""
+        values: dict[str, Any] = {"offset": window.offset}
+        if parents is not None:
+            values |= self._hanging.values(parents)
         for name, cursor in (("after", window.after), ("before", window.before)):
             if cursor is not None:
                 values |= {f"{name}{number}": value for number, value in enumerate(statement.listing.position(cursor))}
-        fetch = run.context.session.fetch
-        rows = await fetch(statement.page.text, statement.page.values(values))
+        return values
+
+    async def _level(
+        self, run: Run, statement: Statement, window: Window, values: dict[str, Any], rows: Sequence[Any], number: int
+    ) -> Level:
+        """The pages of so many parents in the rows that the statement gave."""
+        many = number > 1
         last = statement.last
-        totals = [0] * len(parents)
+        totals = [0] * number
         if statement.count is not None:
             if not many and rows:
                 totals = [rows[0][last]]
             elif many or not window.size or window.offset or window.after or window.before:
-                for total, place in await fetch(statement.count.text, statement.count.values(values)):
+                for total, place in await run.context.session.fetch(statement.count.text, statement.count.values(values)):
                     totals[place] = total
         places = [row[last] for row in rows] if many else None
         if not self._connected.goes_on and not window.backward:
             return Level(rows, totals, statement.cursor, places)
-        each = grouped(places, rows, len(parents)) if places is not None else [list(rows)]
+        each = grouped(places, rows, number) if places is not None else [list(rows)]
         pages = [paged(page, window, statement.cursor) for page in each]
         return Level([row for page in pages for row in page.nodes], totals, statement.cursor, pages=pages)
 
-    def _statement(self, arguments: dict[str, Any], window: Window, many: bool) -> Statement:
+    def _statement(self, arguments: dict[str, Any], window: Window, many: bool, entrance: Entrance | None = None) -> Statement:
         order = arguments.get("order_by")
         listing: Listing | None = None
         cursors: Any = (window.after is not None, window.before is not None)
@@ -202,17 +210,17 @@ class Pages:
             if listing.order.first is not None:
                 # How such a list goes on depends on the value.
                 cursors = (window.after, window.before)
-        key = (many, self._declared.narrowing(arguments), repr(order), window.size, window.backward, window.offset > 0, cursors)
+        within = many if entrance is None else entrance.by_path, entrance is None
+        key = (*within, self._declared.narrowing(arguments), repr(order), window.size, window.backward, window.offset > 0, cursors)
         found = self._statements.get(key)
         if found is None:
-            found = self._statements[key] = self._made(listing or self._declared.narrowed(arguments), window, many)
+            found = self._statements[key] = self._made(listing or self._declared.narrowed(arguments), window, many, entrance)
             if len(self._statements) > MOST_STATEMENTS:
                 self._statements.popitem(last=False)
         return found
 
-    def _made(self, listing: Listing, window: Window, many: bool) -> Statement:
-        wanted, root = self._wanted, self._wanted.root
-        hanging = self._hanging
+    def _made(self, listing: Listing, window: Window, many: bool, entrance: Entrance | None) -> Statement:
+        wanted, root, hanging, connected = self._wanted, self._wanted.root, self._hanging, self._connected
         given = {*hanging.parameters, "offset"}
         beyond = []
         for name, cursor, later in (("after", window.after, True), ("before", window.before, False)):
@@ -225,36 +233,31 @@ class Pages:
                 bound[0] = values[0]
             beyond.append(listing.beyond(bound, later=later))
         ids: Any = select(col(listing.table.id).label("id")).where(*listing.conditions, *beyond)
-        ids = ids.order_by(*listing.ordering(window)).limit(literal_number(window.size + self._connected.goes_on))
+        ids = ids.order_by(*listing.ordering(window)).limit(literal_number(window.size + connected.goes_on))
         if window.offset:
             ids = ids.offset(parameter("offset", Integer))
-        count: Any = select(func.count()).where(*listing.conditions)
-        place: Any = literal_number(0)
-        if many:
-            parents, on = hanging.on_many()
-            place = parents.c.place
-            rows = wanted.spelling.each(parents, ids.where(on), root.table)
-            count = count.select_from(parents.join(listing.table, on)).group_by(place)
+        count = select(func.count()).select_from(listing.table).where(*listing.conditions)
+        if entrance is not None:
+            frame = hanging.on_entered(entrance, ids, count, root.table)
         else:
-            page = ids.where(hanging.on_one()).subquery("page")
-            rows = page.join(root.table, root.table.c.id == page.c.id)
-            count = count.select_from(listing.table).where(hanging.on_one())
-        statement = wanted.select(rows)
-        ordered = last = len(wanted.items)
-        names = [column.key for column in listing.order.columns(listing.table)] if self._connected.has_cursors else []
-        statement = statement.add_columns(*map(root.column, names))
-        last += len(names)
-        if many:
-            statement = statement.add_columns(place)
-        elif self._connected.has_total:
-            statement = statement.add_columns(count.scalar_subquery())
+            frame = (hanging.on_many if many else hanging.on_one)(ids, count, root.table)
+        names = [column.key for column in listing.order.columns(listing.table)] if connected.has_cursors else []
+        statement = wanted.select(frame.rows).add_columns(*map(root.column, names))
+        ordered = len(wanted.items)
+        last = own = ordered + len(names)
+        if many or connected.has_total:
+            statement = statement.add_columns(frame.beside)
+            own += 1
+        if entrance is not None:
+            statement = statement.add_columns(root.column("id"), *entrance.columns)
+            given |= entrance.parameters
         statement = statement.order_by(*listing.ordering(window, root.column))
         dialect, parameters = wanted.spelling.dialect, frozenset(given)
-        counting = Compiled(count.add_columns(place), dialect, parameters) if self._connected.has_total else None
+        counting = Compiled(frame.count, dialect, parameters) if connected.has_total else None
         processors = [root.processor(name) for name in names]
-        return Statement(listing, Compiled(statement, dialect, parameters), counting, ordered, last, processors)
+        return Statement(listing, Compiled(statement, dialect, parameters), counting, ordered, last, own, processors)
 
-    async def _filled(self, run: Run, level: Level) -> list[dict[str, Any]]:
+    async def _filled(self, run: Run, level: Level) -> list[Any]:
         answers: list[dict[str, Any]] = [{} for _ in level.totals]
         for key, part in self._connected.parts:
             found: list[Any]
@@ -270,7 +273,8 @@ class Pages:
                 found = [_info(part, page) for page in level.pages or ()]
             for answer, value in zip(answers, found, strict=True):
                 answer[key] = value
-        return answers
+        shown = self._shown
+        return answers if shown is None else [answer[shown] for answer in answers]
 
 
 async def _edges(run: Run, edges: Edges, level: Level) -> list[dict[str, Any]]:

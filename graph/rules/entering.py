@@ -25,7 +25,7 @@ async def entered(context: Context, keys: list[int | tuple[str, str]]) -> Mappin
     if viewer is not None and not viewer.admin and len(keys) == 1:
         (key,) = keys
         statement = members.ENTERED_BY_ID if isinstance(key, int) else members.ENTERED_BY_PATH
-        found = await _entered(context, statement, _named(key))
+        found = await _entered(context, statement, key, {})
         return {key: found[0]} if found else {}
     projects: dict[int | tuple[str, str], tables.Project] = {}
     paths = [key for key in keys if not isinstance(key, int)]
@@ -51,24 +51,25 @@ async def entered_with(
         project = await projects.get(key)
         rows = await context.tuples(*row_within(table, project.id, name, value)) if project is not None else []
         return project, rows[0][0] if rows else None
-    found = await _entered(context, members.entered_with(table, name, by_path=not isinstance(key, int)), {**_named(key), "value": value})
+    found = await _entered(context, members.entered_with(table, name, by_path=not isinstance(key, int)), key, {"value": value})
     projects.prime(key, found[0] if found else None)
     return (found[0], found[-1]) if found else (None, None)
 
 
-async def _entered(context: Context, statement: Any, named: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The one row that such a statement gives; what it tells of the viewer is known afterwards."""
-    for row in await context.tuples(statement, named | {"user_id": context.viewer.id}):
-        remember(context, row[0], row[1:4])
-        context.rows_by_id(tables.Project).prime(row[0].id, row[0])
+async def _entered(context: Context, statement: Any, key: int | tuple[str, str], values: dict[str, Any]) -> tuple[Any, ...] | None:
+    """The one row that such a statement gives of the project of this key; what it tells of the viewer is known afterwards."""
+    for row in await context.tuples(statement, {**_named(key), **values, "user_id": context.viewer.id}):
+        remember(context, row[0], row[1:4], key)
         return row  # type: ignore[no-any-return]
     return None
 
 
 def remember(context: Context, project: tables.Project, levels: Sequence[int | None], key: int | tuple[str, str] | None = None) -> None:
-    """What the viewer is in a project that was read; with the `key` by which it was asked for, the project too."""
+    """What the viewer is in a project that was read: whole where `key` is given, by which it was asked for, else for the policy alone."""
     project_levels(context).prime(project.id, max(level or 0 for level in levels))
-    if key is not None:
+    if key is None:
+        context.judged[project.id] = project
+    else:
         context.rows_by_id(tables.Project).prime(project.id, project)
         context.loader(ENTERED, partial(entered, context)).prime(key, project)
 

@@ -156,11 +156,12 @@ INSTANCE_RULES: dict[Action, str] = {
 """Actions on the instance → the attribute of the user that allows them."""
 
 
-def looks_at(action: Action) -> set[str]:
-    """The attributes of a project that decide whether a viewer of known level sees it and may do this in it."""
-    rule = RULES[action]
-    named = {"id", "visibility_level", *rule.features, rule.feature, rule.switch, "archived" if rule.unarchived else None}
-    return {name for name in named if name is not None}
+def _looks_at(rule: Rule) -> set[str]:
+    return {name for name in (*rule.features, rule.feature, rule.switch) if name is not None}
+
+
+JUDGED = frozenset(("id", "visibility_level", "archived")).union(*map(_looks_at, RULES.values()))
+"""The attributes of a project that decide whether a viewer of known level sees it, and may do something in it."""
 
 
 ACCOUNT_ACTIONS = frozenset((Action.READ_ACCOUNT,))
@@ -237,7 +238,7 @@ async def project_of(context: Context, subject: Any) -> tables.Project:
     """The project that a thing belongs to; a project is its own."""
     if isinstance(subject, tables.Project):
         return subject
-    project = await context.rows_by_id(tables.Project).get(subject.project_id)
+    project = context.judged.get(subject.project_id) or await context.rows_by_id(tables.Project).get(subject.project_id)
     assert project is not None, "a foreign key keeps the project of a thing"  # noqa: S101
     return project
 
