@@ -69,13 +69,12 @@ class Spelling:
             return {name: self.listed(keys) for name in names}
         return {name: [key[number] for key in keys] for number, name in enumerate(names)}
 
-    def each(self, keys: Any, page: Any, table: Any, *, always: bool = False) -> Any:
-        """Of each of the keys the rows of `table` whose ids `page` selects for it; `page` has a condition on `keys`. `always`: a key that
-        has none stands there as well."""
+    def each(self, keys: Any, page: Any, table: Any) -> Any:
+        """Of each of the keys the rows of `table` whose ids `page` selects for it; `page` has a condition on `keys`."""
         if self.is_sqlite:
-            return keys.join(table, table.c.id.in_(page.correlate(keys)), isouter=always)
+            return keys.join(table, table.c.id.in_(page.correlate(keys)))
         lateral = page.lateral("page")
-        return keys.join(lateral, true(), isouter=always).join(table, table.c.id == lateral.c.id, isouter=always)
+        return keys.join(lateral, true()).join(table, table.c.id == lateral.c.id)
 
     def listed(self, values: list[Any]) -> Any:
         """The value of such a list."""

@@ -41,7 +41,8 @@ class Entered:
         columns = inspect(tables.Project).columns
         names = sorted(JUDGED) if self._alone else columns.keys()
         kept = [columns[name] for name in names]
-        self._entrances = [Entrance(kept, by_path=by_path) for by_path in (False, True)]
+        once = isinstance(self._with, Pages)
+        self._entrances = [Entrance(kept, by_path=by_path, once=once) for by_path in (False, True)]
         self._statements: dict[bool, Compiled] = {}
         self._width = len(names)
         processors = [processor_of(column.type, self._dialect) for column in kept]
@@ -91,7 +92,7 @@ async def _nothing(project: Any, rows: Sequence[Any]) -> None:
 
 def comes_with(fill: Any, *, alone: bool) -> bool:
     """Whether the statement that finds the project can bring this as well; it stands in each row of a page, so it is to be small."""
-    return isinstance(fill, One) or (alone and isinstance(fill, Pages) and fill.hangs_on_projects)
+    return isinstance(fill, One) or (alone and isinstance(fill, Pages) and fill.comes_with_project)
 
 
 def _keeps_to_its_row(view: View) -> bool:

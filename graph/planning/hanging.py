@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Subquery, and_, select
+from sqlalchemy import and_, select, true
 from sqlmodel import col
 
 from storage.compiled import Compiled, Spelling, literal_number, parameter
@@ -13,12 +13,13 @@ from storage.tables.members import entrance
 
 class Entrance:
     """The project that an operation enters by its id or its path, as a part of the statement: these columns of it, and the levels that the
-    viewer has in it."""
+    viewer has in it. `once`: rows are joined to it, for each of which it would be looked up."""
 
-    def __init__(self, columns: list[Any], *, by_path: bool) -> None:
+    def __init__(self, columns: list[Any], *, by_path: bool, once: bool) -> None:
         rows, levels, conditions = entrance(by_path=by_path)
         named = [level.label(f"level{number}") for number, level in enumerate(levels)]
-        self.rows: Subquery = select(*columns, *named).select_from(rows).where(*conditions).subquery("entered")
+        found = select(*columns, *named).select_from(rows).where(*conditions)
+        self.rows: Any = found.cte("entered").prefix_with("MATERIALIZED") if once else found.subquery("entered")
         self.by_path = by_path
         self.columns = list(self.rows.c)
         self.parameters = frozenset(("user_id", "namespace", "path") if by_path else ("user_id", "entered"))
@@ -78,10 +79,15 @@ class Hanging:
         counted = count.add_columns(place).join(parents, on).group_by(place)
         return Frame(self._spelling.each(parents, ids.where(on), table), place, counted)
 
-    def on_entered(self, entrance: Entrance, ids: Any, count: Any, table: Any) -> Frame:
+    def on_entered(self, entrance: Entrance, ids: Any, count: Any, table: Any, *, counted: bool) -> Frame:
         (column,) = self._columns
-        rows = self._spelling.each(entrance.rows, ids.where(column == entrance.id), table, always=True)
-        total = count.where(column == entrance.id).correlate(entrance.rows).scalar_subquery()
+        rows, total = entrance.rows, None
+        if counted:
+            # Once as well.
+            totals = count.join(entrance.rows, column == entrance.id).cte("counted").prefix_with("MATERIALIZED")
+            rows, (total,) = rows.join(totals, true()), totals.c
+        page = ids.where(column == entrance.id).lateral("page")
+        rows = rows.outerjoin(page, true()).outerjoin(table, table.c.id == page.c.id)
         return Frame(rows, total, count.where(self._on_one()).add_columns(literal_number(0)))
 
     def _on_one(self) -> Any:

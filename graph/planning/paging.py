@@ -133,8 +133,10 @@ class Pages:
         return self._declared.action is not None
 
     @property
-    def hangs_on_projects(self) -> bool:
-        return self._declared.of == "id" and not isinstance(self._declared.listing.parent, tuple)
+    def comes_with_project(self) -> bool:
+        """Whether, hanging on projects, it can be read by the statement that finds the project. Not on SQLite, where a statement costs less
+        than what is counted and found for each row again."""
+        return not self._wanted.spelling.is_sqlite and self._declared.of == "id" and not isinstance(self._declared.listing.parent, tuple)
 
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises what the policy and the arguments raise."""
@@ -238,7 +240,7 @@ class Pages:
             ids = ids.offset(parameter("offset", Integer))
         count = select(func.count()).select_from(listing.table).where(*listing.conditions)
         if entrance is not None:
-            frame = hanging.on_entered(entrance, ids, count, root.table)
+            frame = hanging.on_entered(entrance, ids, count, root.table, counted=connected.has_total)
         else:
             frame = (hanging.on_many if many else hanging.on_one)(ids, count, root.table)
         names = [column.key for column in listing.order.columns(listing.table)] if connected.has_cursors else []

@@ -80,8 +80,10 @@ class TestComputedFields:
 
 
 class TestTheProjectThatIsEntered:
-    """It comes with the one row of it that is asked for, by one statement."""
+    """It comes with the one row of it that is asked for, by one statement; on PostgreSQL with a page too."""
 
+    ISSUES = """query ($path: String!, $iid: Int) { project(path: $path) { issues(first: 2, offset: $iid) {
+        totalCount pageInfo { hasNextPage endCursor } nodes { title author { username } viewerCan { update } project { name } } } } }"""
     ISSUE = "query ($path: String!, $iid: Int) { project(path: $path) { issue(iid: $iid) { title author { webUrl } } } }"
 
     async def test_one_statement(self, ask: Ask, story: Story, make: Make, statements: Statements) -> None:
@@ -92,6 +94,14 @@ class TestTheProjectThatIsEntered:
                 await ask.data(self.ISSUE, caller, path=path, iid=1)
                 with statements.at_most(1):
                     await ask.data(self.ISSUE, caller, path=path, iid=1)
+
+    async def test_a_page_of_it(self, ask: Ask, story: Story, statements: Statements, dialect: str) -> None:
+        plain = self.ISSUES.replace("viewerCan { update } ", "")
+        for path in ("acme/web", str(story.web.id)):
+            await ask.data(plain, story.ann, path=path)
+            await ask.data(plain, story.ann, path=path)
+            with statements.at_most(1 if dialect == "postgresql" else 2):
+                await ask.data(plain, story.ann, path=path)
 
     async def test_is_there_for_all_that_is_selected_of_it(self, oracle: Oracle, story: Story) -> None:
         one = "issue(iid: 1) { title viewerCan { update } restPath project { name } }"
@@ -110,7 +120,8 @@ class TestTheProjectThatIsEntered:
         for path in ("acme/none", "no path", "0", "9" * 12, *(str(each.id) for each in (hidden, without, shared, story.web))):
             for number in (1, 999, None):
                 await oracle.compare(prepared(parse(self.ISSUE)), {"path": path, "iid": number}, story.ann)
-        assert oracle.compared.total() == 24
+                await oracle.compare(prepared(parse(self.ISSUES)), {"path": path, "iid": number}, story.ann)
+        assert oracle.compared.total() == 48
 
 
 class TestThroughTheGraph:
