@@ -446,12 +446,11 @@ class Lists:
         return flat, lengths
 
 
-async def _completed(completer: Completer, run: Run, values: Values) -> Values:
+async def _completed(completer: Objects | Abstract, run: Run, values: Values) -> Values:
     """What is begun, to its end."""
     work = Work([], [])
     try:
         found = completer.begin(run, values, work)
-        assert found is not None  # noqa: S101 - these have a beginning
         await work.done()
     except BaseException:
         work.drop()

@@ -144,6 +144,43 @@ class TestRowsThatAreLeft:
         async with database.reading() as session:
             assert await session.scalar(select(func.count()).select_from(Namespace)) == 0
 
+    async def test_of_several_at_once_go_alone_when_they_fail(self, database: Database) -> None:
+        """On SQLite one commit keeps all that came in the same turn of the loop."""
+        await write(database, "taken")
+
+        async def pair(path: str) -> None:
+            async with database.writing() as session:
+                session.leave(group(f"{path} first"))
+                session.leave(group(path))
+                await session.commit()
+
+        async def huge() -> None:
+            async with database.writing() as session:
+                session.leave(row := group("huge"))
+                row.owner_id = 2**70
+                await session.commit()
+
+        work = [left(database, "one"), left(database, "taken"), pair("two"), pair("taken"), huge(), left(database, "three")]
+        found = await asyncio.gather(*work, return_exceptions=True)
+
+        assert [type(each) for each in found] == [type(None), IntegrityError, type(None), IntegrityError, type(found[4]), type(None)]
+        assert isinstance(found[4], Exception)
+        async with database.reading() as session:
+            paths = (await session.scalars(select(col(Namespace.path)))).all()
+        assert sorted(paths) == ["one", "taken", "three", "two", "two first"]
+
+    async def test_of_who_was_called_off_before_their_turn_are_not_written(self, database: Database) -> None:
+        kept, called_off = asyncio.create_task(left(database, "kept")), asyncio.create_task(left(database, "called off"))
+        await asyncio.sleep(0)
+        called_off.cancel()
+        await asyncio.gather(kept, called_off, return_exceptions=True)
+        await left(database, "later")
+
+        async with database.reading() as session:
+            paths = (await session.scalars(select(col(Namespace.path)))).all()
+        assert {"kept", "later"} <= set(paths)
+        assert database.dialect == "postgresql" or "called off" not in paths
+
     async def test_take_their_turn_with_other_writers(self, database: Database) -> None:
         await asyncio.gather(*((left if number % 2 else write)(database, f"group{number}") for number in range(20)))
 
