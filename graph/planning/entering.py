@@ -11,7 +11,7 @@ from graph.planning.hanging import Entering, Entrance
 from graph.planning.leaves import Anomaly
 from graph.planning.numbered import One
 from graph.planning.paging import Pages
-from graph.planning.running import Calling, Run, Selection, fill_level
+from graph.planning.running import Calling, Run, Selection, begin_level, whole
 from graph.planning.views import Maker, View
 from graph.rules.entering import remember, was_not_found
 from graph.rules.finding import key_of
@@ -74,7 +74,7 @@ class Entered:
         if self._with is not None:
             filled[0][self._with.key] = await entering.answer(project, rows)
         if selection.steps or self._fills:
-            await fill_level(run, (project,), filled, selection.steps, self._fills)
+            await whole(lambda work: begin_level(run, (project,), filled, selection.steps, self._fills, work))
         for answer in answers:
             answer[self._key] = filled[0]
 

@@ -5,9 +5,9 @@ all objects of a level, and all fields that ask the same loader.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import strawberry
 
@@ -17,6 +17,7 @@ from graph.installing import Loading
 from graph.planning.leaves import Anomaly, Shell
 
 Values = list[Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +197,19 @@ class Selection:
         return answers
 
     async def fill(self, run: Run, objects: Sequence[Any]) -> list[dict[str, Any]]:
-        work = Work([], [])
-        try:
-            answers = self.begin(run, objects, work)
-            await work.done()
-        except BaseException:
-            work.drop()
-            raise
-        return answers
+        return await whole(lambda work: self.begin(run, objects, work))
+
+
+async def whole(begin: Callable[[Work], T]) -> T:
+    """What is begun, when the work of it is done."""
+    work = Work([], [])
+    try:
+        found = begin(work)
+        await work.done()
+    except BaseException:
+        work.drop()
+        raise
+    return found
 
 
 def begin_level(
@@ -228,25 +234,6 @@ def begin_level(
             _place(step, answers, found)
     for each in fills:
         work.todo.append(each.fill_in(run, objects, answers))
-
-
-async def fill_level(
-    run: Run,
-    objects: Sequence[Any],
-    answers: list[dict[str, Any]],
-    steps: Sequence[Step],
-    fills: Sequence[Any],
-    more: Iterable[Coroutine[Any, Any, None]] = (),
-) -> None:
-    """Fills in what is more than read off the objects of a level; `more`, which is made when all have begun, goes on beside it."""
-    work = Work([], [])
-    try:
-        begin_level(run, objects, answers, steps, fills, work)
-        work.todo += more
-        await work.done()
-    except BaseException:
-        work.drop()
-        raise
 
 
 async def _finish(step: Step, run: Run, answers: list[dict[str, Any]], values: Values) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph.planning.leaves import Anomaly
-from graph.planning.running import Run, fill_level
+from graph.planning.running import Run, Work, begin_level, whole
 from storage.reading import plain_row
 
 Values = Sequence[Any]
@@ -82,8 +82,8 @@ class View:
     def waits(self) -> bool:
         return bool(self.steps or self.fills or self.relations)
 
-    async def fill(self, run: Run, rows: Sequence[Values]) -> list[dict[str, Any]]:
-        """The answers for these rows. Raises Anomaly, and what resolvers raise."""
+    def begin(self, run: Run, rows: Sequence[Values], work: Work) -> list[dict[str, Any]]:
+        """The answers for these rows, which are whole when the work is done. Raises Anomaly, and what resolvers raise."""
         answers = self.shell(rows)
         if not self.waits or not rows:
             return answers
@@ -94,17 +94,22 @@ class View:
                 offer = run.context.rows_by_id(self.row).offer
                 for each in objects:
                     offer(each.id, each)
-        related = (_relate(key, part, run, rows, answers) for key, part in self.relations)
-        await fill_level(run, objects, answers, self.steps, self.fills, related)
+        begin_level(run, objects, answers, self.steps, self.fills, work)
+        for key, part in self.relations:
+            _relate(key, part, run, rows, answers, work)
         return answers
 
+    async def fill(self, run: Run, rows: Sequence[Values]) -> list[dict[str, Any]]:
+        """The whole answers."""
+        return await whole(lambda work: self.begin(run, rows, work)) if self.waits else self.shell(rows)
 
-async def _relate(key: str, part: Related, run: Run, rows: Sequence[Values], answers: list[dict[str, Any]]) -> None:
+
+def _relate(key: str, part: Related, run: Run, rows: Sequence[Values], answers: list[dict[str, Any]], work: Work) -> None:
     """A row that stands in many places is filled once."""
     place = part.place
     distinct = {row[place]: row for row in rows}
     distinct.pop(None, None)
-    filled = dict(zip(distinct, await part.view.fill(run, list(distinct.values())), strict=True)) if distinct else {}
+    filled = dict(zip(distinct, part.view.begin(run, list(distinct.values()), work), strict=True))
     absent: list[tuple[Values, dict[str, Any]]] = []
     for row, answer in zip(rows, answers, strict=True):
         found = answer[key] = filled.get(row[place])
@@ -113,7 +118,8 @@ async def _relate(key: str, part: Related, run: Run, rows: Sequence[Values], ans
                 raise Anomaly
             absent.append((row, answer))
     if absent and part.otherwise is not None and part.make is not None:
-        await part.otherwise.fill_in(run, [part.make(row) for row, _ in absent], [answer for _, answer in absent])
+        objects = [part.make(row) for row, _ in absent]
+        work.todo.append(part.otherwise.fill_in(run, objects, [answer for _, answer in absent]))
 
 
 class Maker:
