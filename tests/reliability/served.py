@@ -109,16 +109,23 @@ class Written:
 
     async def issue(self, client: httpx.AsyncClient, project_id: int, user: tables.User, title: str) -> bool:
         """Opens an issue with two labels, once; whether there was an answer."""
-        started = time.monotonic()
         body = {"title": title, "labels": f"all,{user.username}"}
+        return await self._post(client, f"/projects/{project_id}/issues", user, body, title, "iid")
+
+    async def note(self, client: httpx.AsyncClient, issue: tables.Issue, user: tables.User, body: str) -> bool:
+        """Writes a note, whose id is kept as its number, once; whether there was an answer."""
+        return await self._post(client, f"/projects/{issue.project_id}/issues/{issue.id}/notes", user, {"body": body}, body, "id")
+
+    async def _post(self, client: httpx.AsyncClient, path: str, user: tables.User, body: Any, title: str, number: str) -> bool:
+        started = time.monotonic()
         try:
-            response = await client.post(f"/projects/{project_id}/issues", json=body, headers={"PRIVATE-TOKEN": token_of(user)})
+            response = await client.post(path, json=body, headers={"PRIVATE-TOKEN": token_of(user)})
         except httpx.TransportError as error:
             self.unanswered[type(error).__name__] += 1
             return False
         self.seconds.append(time.monotonic() - started)
-        if response.status_code == 200:
-            self.iids[title] = response.json()["iid"]
+        if response.is_success:
+            self.iids[title] = response.json()[number]
         else:
             self.refusals.append(response)
         return True

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from sqlalchemy import func, select
 from sqlmodel import col
@@ -92,6 +93,39 @@ async def test_writers(make: Make, database: Database, tmp_path: Path, database_
         f"{stored + 1 - len(written.iids)} of them kept; start at most {max(starts):.1f} s"
     )
     assert max(starts) < 10
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_notes(make: Make, database: Database, tmp_path: Path, database_url: str, seed: int, figure: Callable[[str], None]) -> None:
+    """Rows that the commit itself writes; on SQLite one commit keeps those of several callers."""
+    project, users = await writers(make, WRITERS)
+    issue = await make.issue(project)
+    chance, written = random.Random(seed), Written()
+    for turn in range(KILLS):
+        with served(tmp_path, database_url) as server:
+            async with server.client() as client, asyncio.TaskGroup() as group:
+
+                async def write(user: tables.User, client: httpx.AsyncClient = client, turn: int = turn) -> None:
+                    number = 0
+                    while await written.note(client, issue, user, f"{turn} {user.username} {number}"):
+                        number += 1
+
+                group.create_task(each(users, write))
+                group.create_task(kill_after(server, chance.uniform(0.2, 2)))
+        await asyncio.sleep(0.2)
+        assert await soundness.broken_pages(database) == []
+        assert await soundness.broken_references(database) == []
+        async with database.reading() as session:
+            rows = (await session.execute(select(col(tables.Note.body), col(tables.Note.id)))).all()
+        stored = dict(map(tuple, rows))
+        assert len(stored) == len(rows), "a note was written twice"
+        lost = {body for body, id in written.iids.items() if stored.get(body) != id}
+        assert not lost, f"acknowledged, and not there: {lost}"
+
+    assert written.statuses == {}
+    figure(
+        f"{KILLS} kills, seed {seed}: {len(written.iids)} acknowledged, 0 lost, 0 doubled, {sum(written.unanswered.values())} unanswered"
+    )
 
 
 class Refusing(Receiver):
