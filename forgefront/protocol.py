@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from uvicorn.config import Config as UvicornConfig
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 LONGEST_TARGET = 16 * 1024
@@ -29,6 +29,37 @@ class Times:
     header: float
     idle: float
     keep_alive: float
+
+
+class Joined:
+    """What an answer writes to: its header and its body, where they come together, are one write to the connection."""
+
+    __slots__ = ("_held", "_loop", "_transport", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: bytes | None = None
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._held is not None:
+            data = self._held + data
+            self._held = None
+            self._transport.write(data)
+        else:
+            # A header that is sent ahead of its body waits no longer than for what else runs now.
+            self._held = data
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._transport.write(held)
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
 
 class Refused(Exception):
@@ -64,6 +95,10 @@ class Connection(HttpToolsProtocol):
 
     # What the parser and the transport tell.
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._joined = Joined(transport, self.loop)
+
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
@@ -96,6 +131,10 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
         if self._stopping and self.cycle is not None:
             self.cycle.keep_alive = False
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.transport = self._joined  # type: ignore[assignment]
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """As uvicorn's, without a timer for each answer: `overdue` looks at idle connections, including those that such a timer forgets
@@ -164,6 +203,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: int) -> None:
         """Answers with an error and closes, but does not spoil an answer that is under way."""
         self._refused = True
+        self._joined.flush()
         self._unset_keepalive_if_required()
         cycle = self.cycle
         if self._is_answering() and not cycle.more_body:

@@ -26,6 +26,9 @@ from forgefront.config import Config, ConfigError
 from forgefront.protocol import Connection, Times, with_times
 
 BACKLOG = 2048
+AT_ONCE = 16
+"""Connections that are taken in one round of the loop, by all processes together. The loop takes one of each listening socket, and a busy
+one's rounds take as long as all requests that came meanwhile: the last of many clients that come together would wait for many rounds."""
 MOST_FILES = 65_536
 CLOSING_SECONDS = 4.0
 """What closing the app may take beyond `stop_timeout` before the process is ended by force."""
@@ -107,7 +110,9 @@ def serve(config: Config, listener: socket.socket, build: Build, on_ready: Ready
         on_ready=lambda: on_ready(config) if on_ready else None,
         on_stopping=partial(app.leave_off, config.stop_timeout) if isinstance(app, LeavesOff) else lambda: None,
     )
-    server.run(sockets=[listener])
+    # Not by `listener.dup()`, which would have the socket block, also for the other processes that have it.
+    others = [socket.socket(fileno=os.dup(listener.fileno())) for _ in range(AT_ONCE // config.workers - 1)]
+    server.run(sockets=[listener, *others])
 
 
 class Server(uvicorn.Server):

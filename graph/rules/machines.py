@@ -21,6 +21,7 @@ from storage.tables import CheckStatus, runners
 
 RUNNER_TOKEN = re.compile(r"fr-[\w-]{20}", re.ASCII)
 BUILD_TOKEN = re.compile(r"fb-([1-9][0-9]{0,9})-[\w-]{20}", re.ASCII)
+PREFIXES = ("fr-", "fb-")
 RENEWED_AFTER = timedelta(seconds=10)
 """How old a lease is, at least, when it is written anew."""
 MOST_ID = 2**31 - 1
@@ -37,7 +38,9 @@ def new_build_token(build_id: int) -> str:
 
 def is_token(credential: str | None) -> bool:
     """Whether a credential is a runner's or a build's, good or not."""
-    return credential is not None and bool(RUNNER_TOKEN.fullmatch(credential) or BUILD_TOKEN.fullmatch(credential))
+    if credential is None or not credential.startswith(PREFIXES):
+        return False
+    return bool(RUNNER_TOKEN.fullmatch(credential) or BUILD_TOKEN.fullmatch(credential))
 
 
 def is_build_token(credential: object) -> bool:
