@@ -1,11 +1,12 @@
 """Statements that are compiled once and run many times: what differs between runs are the values of their named parameters alone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
-from sqlalchemy import ARRAY, Dialect, String, bindparam, func, literal_column, select, true
+from sqlalchemy import ARRAY, Dialect, Join, String, bindparam, func, literal_column, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.sql.visitors import iterate, replacement_traverse
 
 from storage.shapes import Parameter, binder
 
@@ -69,13 +70,6 @@ class Spelling:
             return {name: self.listed(keys) for name in names}
         return {name: [key[number] for key in keys] for number, name in enumerate(names)}
 
-    def each(self, keys: Any, page: Any, table: Any) -> Any:
-        """Of each of the keys the rows of `table` whose ids `page` selects for it; `page` has a condition on `keys`."""
-        if self.is_sqlite:
-            return keys.join(table, table.c.id.in_(page.correlate(keys)))
-        lateral = page.lateral("page")
-        return keys.join(lateral, true()).join(table, table.c.id == lateral.c.id)
-
     def listed(self, values: list[Any]) -> Any:
         """The value of such a list."""
         if not self.is_sqlite:
@@ -100,3 +94,25 @@ class Spelling:
             return select(func.json_group_array(inner.c.value)).scalar_subquery()
         ordered = aggregate_order_by(value, *statement._order_by_clauses)
         return alone.with_only_columns(func.array_agg(ordered), maintain_column_froms=True).order_by(None).scalar_subquery()
+
+
+def standing_for(page: Any, table: Any, statement: Any) -> Any:
+    """The statement with the columns of `page`, which it selects from, wherever it has those of `table`."""
+    kept = {id(part) for each in statement.get_final_froms() for part in _parts(each)}
+
+    def replace(element: Any, **_: Any) -> Any:
+        if element is table or id(element) in kept:
+            return page if element is table else element
+        return page.c[element.key] if getattr(element, "table", None) is table else None
+
+    return replacement_traverse(statement, {}, replace)
+
+
+def _parts(rows: Any) -> list[Any]:
+    return [*_parts(rows.left), *_parts(rows.right)] if isinstance(rows, Join) else [rows]
+
+
+def columns_among(expressions: Iterable[Any], table: Any) -> list[str]:
+    """The names of the columns of the table in these."""
+    parts: Iterable[Any] = (part for each in expressions for part in iterate(each))
+    return sorted({part.key for part in parts if getattr(part, "table", None) is table})

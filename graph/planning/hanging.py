@@ -42,11 +42,13 @@ class Entering(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Frame:
     """What a page is read within: `rows` are what all that is wanted of it is selected from, `beside` is what stands in each row of the
-    parents' places or the total, `count` counts for itself and gives (total, place)."""
+    parents' places or the total, `count` counts for itself and gives (total, place). `page` is the part of `rows` that stands for the
+    table; None where that is itself among them."""
 
     rows: Any
     beside: Any
     count: Any
+    page: Any = None
 
 
 class Hanging:
@@ -66,29 +68,39 @@ class Hanging:
             return dict(zip(self._ones, keys[0], strict=True))
         return self._spelling.listed_keys(self._lists, keys)
 
-    # `ids` select the rows of a page, `count` counts those of a list, in both cases whatever they hang on; `table` is where they are read.
+    # `page` selects the wanted columns of the rows of a page, or on SQLite their ids, and `count` counts those of a list, both whatever
+    # they hang on; `table` is the table under the name by which it is known outside.
 
-    def on_one(self, ids: Any, count: Any, table: Any) -> Frame:
-        page, counted = ids.where(self._on_one()).subquery("page"), count.where(self._on_one())
-        return Frame(page.join(table, table.c.id == page.c.id), counted.scalar_subquery(), counted.add_columns(literal_number(0)))
+    def on_one(self, page: Any, count: Any, table: Any) -> Frame:
+        found, counted = page.where(self._on_one()), count.where(self._on_one())
+        beside, alone = counted.scalar_subquery(), counted.add_columns(literal_number(0))
+        if self._spelling.is_sqlite:
+            ids = found.subquery("page")
+            return Frame(ids.join(table, table.c.id == ids.c.id), beside, alone)
+        rows = found.subquery(table.name)
+        return Frame(rows, beside, alone, rows)
 
-    def on_many(self, ids: Any, count: Any, table: Any) -> Frame:
+    def on_many(self, page: Any, count: Any, table: Any) -> Frame:
         parents = self._spelling.keys(self._lists, [column.type for column in self._columns])
         on = and_(*(column == parents.c[name] for column, name in zip(self._columns, self._lists, strict=True)))
         place = parents.c.place
         counted = count.add_columns(place).join(parents, on).group_by(place)
-        return Frame(self._spelling.each(parents, ids.where(on), table), place, counted)
+        if self._spelling.is_sqlite:
+            rows = parents.join(table, table.c.id.in_(page.where(on).correlate(parents)))
+            return Frame(rows, place, counted)
+        found = page.where(on).lateral(table.name)
+        return Frame(parents.join(found, true()), place, counted, found)
 
-    def on_entered(self, entrance: Entrance, ids: Any, count: Any, table: Any, *, counted: bool) -> Frame:
+    def on_entered(self, entrance: Entrance, page: Any, count: Any, table: Any, *, counted: bool) -> Frame:
+        """On PostgreSQL."""
         (column,) = self._columns
         rows, total = entrance.rows, None
         if counted:
             # Once as well.
             totals = count.join(entrance.rows, column == entrance.id).cte("counted").prefix_with("MATERIALIZED")
             rows, (total,) = rows.join(totals, true()), totals.c
-        page = ids.where(column == entrance.id).lateral("page")
-        rows = rows.outerjoin(page, true()).outerjoin(table, table.c.id == page.c.id)
-        return Frame(rows, total, count.where(self._on_one()).add_columns(literal_number(0)))
+        found = page.where(column == entrance.id).lateral(table.name)
+        return Frame(rows.outerjoin(found, true()), total, count.where(self._on_one()).add_columns(literal_number(0)), found)
 
     def _on_one(self) -> Any:
         return and_(*(column == parameter(name, column.type) for column, name in zip(self._columns, self._ones, strict=True)))

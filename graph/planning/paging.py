@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Integer, func, select
-from sqlmodel import col
 
 from graph.connections import Listing, Page, Window, paged
 from graph.declare import ToMany, window_of
@@ -18,7 +17,7 @@ from graph.planning.hanging import Entering, Entrance, Hanging
 from graph.planning.running import Run, split
 from graph.planning.sources import Wanted
 from graph.planning.views import Constant, View
-from storage.compiled import Compiled, literal_number, parameter
+from storage.compiled import Compiled, literal_number, parameter, standing_for
 
 MOST_STATEMENTS = 32
 """Of one connection in one plan: the values of filters stand in them."""
@@ -234,16 +233,19 @@ class Pages:
             if listing.order.first is not None:
                 bound[0] = values[0]
             beyond.append(listing.beyond(bound, later=later))
-        ids: Any = select(col(listing.table.id).label("id")).where(*listing.conditions, *beyond)
-        ids = ids.order_by(*listing.ordering(window)).limit(literal_number(window.size + connected.goes_on))
+        ordering = listing.ordering(window, root.column)
+        names = [column.key for column in listing.order.columns(listing.table)] if connected.has_cursors else []
+        beside = [*map(root.column, names), *([] if entrance is None else [root.column("id")])]
+        columns = ["id"] if wanted.spelling.is_sqlite else wanted.columns(*ordering, *beside)
+        page: Any = select(*(listing.table.__table__.c[name] for name in columns)).where(*listing.conditions, *beyond)
+        page = page.order_by(*listing.ordering(window)).limit(literal_number(window.size + connected.goes_on))
         if window.offset:
-            ids = ids.offset(parameter("offset", Integer))
+            page = page.offset(parameter("offset", Integer))
         count = select(func.count()).select_from(listing.table).where(*listing.conditions)
         if entrance is not None:
-            frame = hanging.on_entered(entrance, ids, count, root.table, counted=connected.has_total)
+            frame = hanging.on_entered(entrance, page, count, root.table, counted=connected.has_total)
         else:
-            frame = (hanging.on_many if many else hanging.on_one)(ids, count, root.table)
-        names = [column.key for column in listing.order.columns(listing.table)] if connected.has_cursors else []
+            frame = (hanging.on_many if many else hanging.on_one)(page, count, root.table)
         statement = wanted.select(frame.rows).add_columns(*map(root.column, names))
         ordered = len(wanted.items)
         last = own = ordered + len(names)
@@ -253,7 +255,9 @@ class Pages:
         if entrance is not None:
             statement = statement.add_columns(root.column("id"), *entrance.columns)
             given |= entrance.parameters
-        statement = statement.order_by(*listing.ordering(window, root.column))
+        statement = statement.order_by(*ordering)
+        if frame.page is not None:
+            statement = standing_for(frame.page, root.table, statement)
         dialect, parameters = wanted.spelling.dialect, frozenset(given)
         counting = Compiled(frame.count, dialect, parameters) if connected.has_total else None
         processors = [root.processor(name) for name in names]

@@ -5,7 +5,7 @@ itself, never mean it. What is asked of several places is selected once.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Select, and_, not_, select
@@ -13,7 +13,7 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
 from graph.declare import Told
-from storage.compiled import Spelling
+from storage.compiled import Spelling, columns_among
 from storage.database import Timestamp
 from storage.reading import processor_of
 
@@ -84,13 +84,21 @@ class Wanted:
     def is_full(self) -> bool:
         return len(self._joins) >= MOST_JOINED
 
+    def columns(self, *more: Any) -> list[str]:
+        """The columns of the root that the statement looks at, with those that `more` expressions do."""
+        parts = [*self.items, *(condition for _, condition in self._conditions()), *more]
+        return columns_among(parts, self.root.table)
+
+    def _conditions(self) -> "Iterator[tuple[Source, Any]]":
+        return ((source, and_(condition, *source.conditions)) for source, condition in self._joins)
+
     def select(self, rows: Any) -> Select[Any]:
         """The statement over `rows`, which has the root's table in it."""
         if not self.items:
             # Nothing but the number of rows is wanted.
             self.root.place("id")
-        for source, condition in self._joins:
-            rows = rows.outerjoin(source.table, and_(condition, *source.conditions))
+        for source, condition in self._conditions():
+            rows = rows.outerjoin(source.table, condition)
         return select(*self.items).select_from(rows)
 
 
