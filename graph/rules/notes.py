@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sqlmodel import col
@@ -28,7 +29,7 @@ class Noteable:
     read: Action
     votes: bool
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The foreign key of `Note` that names such a thing."""
         return f"{self.noun}_id"
@@ -42,7 +43,8 @@ NOTEABLES = (
 
 
 def kind_of(note: tables.Note) -> Noteable:
-    return next(kind for kind in NOTEABLES if getattr(note, kind.key) is not None)
+    (kind,) = [kind for kind in NOTEABLES if getattr(note, kind.key) is not None]
+    return kind
 
 
 def noteable_id(note: tables.Note) -> int:
