@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
-from sqlalchemy import ARRAY, Dialect, Join, String, bindparam, func, literal_column, select
+from sqlalchemy import ARRAY, Dialect, Join, String, Text, bindparam, cast, func, literal_column, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.sql.visitors import iterate, replacement_traverse
 
@@ -81,8 +81,8 @@ class Spelling:
         return orjson.loads(value) if self.is_sqlite else value or []
 
     def bare_instant(self, column: Any) -> Any:
-        """The instant in UTC as the driver makes it most cheaply: a naive datetime, or on SQLite its text."""
-        return column if self.is_sqlite else func.timezone(literal_column("'UTC'"), column)
+        """The instant in UTC as a text, which both drivers give for a fraction of what a datetime costs: `2016-01-19 08:40:25.934`."""
+        return column if self.is_sqlite else cast(func.timezone(literal_column("'UTC'"), column), Text)
 
     def gathered(self, statement: Any, outer: Any) -> Any:
         """The values of a statement that selects (key, value) with a condition on `outer`, in its order, as one value of a row of `outer`:

@@ -48,7 +48,7 @@ STATEMENT_SECONDS = 15.0
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY")
 POSTGRESQL: dict[str, Any] = {
     "timeout": CONNECT_SECONDS,
-    "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off"},
+    "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off", "datestyle": "ISO"},
 }
 """What every connection is opened with."""
 

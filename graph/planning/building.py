@@ -121,8 +121,9 @@ class Builder:
         kind = column.type
         if source.is_instant(attribute) and leaf.name == "DateTime":
             place = source.instant(attribute) if bare else source.place(attribute)
-            together = self._compiler.instants(instants_of(self._spells.is_sqlite))
-            offset = source.offset(attribute)
+            is_text = bare or self._spells.is_sqlite
+            together = self._compiler.instants(instants_of(is_text))
+            offset = source.offset(attribute, is_text=is_text)
             if offset is not None:
                 offset = offset[0], self._compiler.formed(offset[1])
             return Value(place, None, needed, empty, together, offset)

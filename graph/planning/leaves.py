@@ -102,29 +102,33 @@ def changed_by(form: Form, kind: GraphQLLeafType) -> Callable[[str], str] | None
     return form.instant if kind.name == "DateTime" else None
 
 
-def instants_of(is_sqlite: bool) -> Callable[[list[Any]], list[Any]]:
-    """Spells instants and nulls as the driver gives them, always in UTC, as `graph/scalars.py` does. All of a column together, which
-    costs a fifth of one by one."""
-    return _of_texts if is_sqlite else _of_datetimes
+def instants_of(is_text: bool) -> Callable[[list[Any]], list[Any]]:
+    """Spells instants in UTC and nulls, which the driver gives as texts or as datetimes, as `graph/scalars.py` does. All of a column
+    together, which costs a fifth of one by one."""
+    return _of_texts if is_text else _of_datetimes
 
 
-STORED = len("2016-01-19 08:40:25.934000")
+WHOLE = len("2016-01-19 08:40:25")
+EXACT = len("2016-01-19 08:40:25.934000")
+ENDS = {WHOLE: ".000000Z", **{length: "0" * (EXACT - length) + "Z" for length in range(WHOLE + 2, EXACT + 1)}}
+"""What a text lacks, by its length: the last zeros of a second are not always given."""
 
 
 def _of_texts(values: list[str | None]) -> list[str | None]:
     there = [value for value in values if value is not None]
-    if not set(map(len, there)) <= {STORED}:
+    lengths = set(map(len, there))
+    if not lengths <= ENDS.keys():
         raise Anomaly
-    if 0 < len(there) == len(values):
-        return ("\n".join(there) + "Z").replace(" ", "T").replace("\n", "Z\n").split("\n")  # type: ignore[return-value]
-    return [None if value is None else f"{value[:10]}T{value[11:]}Z" for value in values]
+    if len(lengths) == 1 and len(there) == len(values):
+        end = ENDS[lengths.pop()]
+        return ("\n".join(there) + end).replace(" ", "T").replace("\n", f"{end}\n").split("\n")  # type: ignore[return-value]
+    return [None if value is None else f"{value[:10]}T{value[11:]}{ENDS[len(value)]}" for value in values]
 
 
 SPELLED = len("2016-01-19T08:40:25.934000Z")
 
 
 def _of_datetimes(values: list[datetime | None]) -> list[str | None]:
-    """Of those without an offset, or in UTC."""
-    texts = orjson.loads(orjson.dumps(values, option=orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z))
+    texts = orjson.loads(orjson.dumps(values, option=orjson.OPT_UTC_Z))
     # A whole second comes without its digits.
     return [text if text is None or len(text) == SPELLED else f"{text[:-1]}.000000Z" for text in texts]

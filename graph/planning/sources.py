@@ -6,6 +6,7 @@ itself, never mean it. What is asked of several places is selected once.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, and_, not_, select
@@ -127,8 +128,9 @@ class Source:
         """Where an instant stands, as it is made most cheaply (`Spelling.bare_instant`)."""
         return self._placed(self._named.instant(key))
 
-    def offset(self, key: str) -> tuple[int, Callable[[Any, int], str]] | None:
-        """Where the offset of an instant stands, and what spells an instant with one; None: it is in UTC."""
+    def offset(self, key: str, *, is_text: bool) -> tuple[int, Callable[[Any, int], str]] | None:
+        """Where the offset of an instant stands, and what spells an instant, which comes as a text or as a datetime, with one; None: it is
+        in UTC."""
         return None
 
     def names(self, statement: Any) -> int:
@@ -233,13 +235,12 @@ class ToldSource(Source):
         self._whole.add(key)
         return super().instant(key)
 
-    def offset(self, key: str) -> tuple[int, Callable[[Any, int], str]] | None:
-        """Where the offset of an instant stands, and what spells an instant with one."""
+    def offset(self, key: str, *, is_text: bool) -> tuple[int, Callable[[Any, int], str]] | None:
         offset = self._told.offsets.get(key)
         if offset is None:
             return None
-        process, spell = self.processor(key), self._told.spell
-        return self.place(offset), spell if process is None else lambda value, minutes: spell(process(value), minutes)
+        spell = self._told.spell
+        return self.place(offset), (lambda text, minutes: spell(datetime.fromisoformat(text), minutes)) if is_text else spell
 
     def made(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
         columns, make = self._told.attributes[attribute]
