@@ -35,10 +35,11 @@ from graph.installing import Loading, declared_of, filling_of, is_filled
 from graph.installing import Reading as Column
 from graph.planning.arguments import Arguments, Values
 from graph.planning.building import Asked, Builder, is_relation, opened, place_step, row_of, sets_of
+from graph.planning.completing import Abstract, Leaves, Lists, Objects, Part
 from graph.planning.entering import Entered
 from graph.planning.leaves import Leaf, is_plain, shell, spelling
 from graph.planning.mutating import once
-from graph.planning.running import Abstract, Calling, Leaves, Lists, Loaded, Objects, Part, Reading, Run, Selection, Way
+from graph.planning.running import Calling, Loaded, Reading, Run, Selection, Way
 from storage.compiled import Spelling
 
 Fields = dict[str, list[FieldNode]]

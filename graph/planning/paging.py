@@ -13,8 +13,9 @@ from sqlalchemy import Integer, func, select
 
 from graph.connections import Listing, Page, Window, paged
 from graph.declare import ToMany, window_of
+from graph.planning.completing import split
 from graph.planning.hanging import Entering, Entrance, Hanging
-from graph.planning.running import Run, split
+from graph.planning.running import Run
 from graph.planning.sources import Wanted
 from graph.planning.views import Constant, View
 from storage.compiled import Compiled, literal_number, parameter, standing_for
