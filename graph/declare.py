@@ -92,7 +92,7 @@ class ToMany:
 
     def narrowing(self, arguments: dict[str, Any]) -> tuple[str, ...]:
         """What tells apart arguments that narrow the listing differently."""
-        return repr(arguments.get("filter")), *(repr(arguments[name]) for name in self.more)
+        return spelled(arguments.get("filter")), *(spelled(arguments[name]) for name in self.more)
 
     async def require(self, context: Context, arguments: dict[str, Any], parents: Sequence[Any]) -> None:
         """Raises Forbidden unless the viewer may ask this of the parents."""
@@ -100,6 +100,17 @@ class ToMany:
             await require_each(context, self.action, parents)
         for more in getattr(arguments.get("filter"), "needs", ()):
             await require_each(context, more, parents)
+
+
+def spelled(value: Any) -> str:
+    """`repr`, which an input object keeps: the same one comes again with the same arguments."""
+    known = getattr(value, "__dict__", None)
+    if known is None:
+        return repr(value)
+    found: str | None = known.get("spelled")
+    if found is None:
+        found = known["spelled"] = repr(value)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,16 +238,19 @@ def entrance(*, description: str) -> Any:
 def computed(
     *needs: Any,
     description: str,
+    every: Callable[..., list[Any]] | None = None,
     together: Callable[..., Awaitable[Sequence[Any]]] | None = None,
     told: Told | None = None,
     **settings: Any,
 ) -> Any:
     """A field with a resolver that looks at nothing of the row but these columns, so that no more need be read for it.
 
-    `together(info, rows)` gives what the resolver gives of each of several rows, for less. `told` says which table's row, named by these
-    columns in this order, tells the same where it is there; `together` is asked for the others.
+    `every(info, rows)` and, awaited, `together(info, rows)` give what the resolver gives of each of several rows, for less. `told` says
+    which table's row, named by these columns in this order, tells the same where it is there; `together` is asked for the others.
     """
     metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "told": told}
+    if every is not None:
+        metadata["every"] = every
     if together is not None:
         metadata["together"] = together
     return strawberry.field(description=description, metadata=metadata, **settings)

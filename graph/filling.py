@@ -182,7 +182,11 @@ _KNOWN: dict[type, bool] = {CoroutineType: True}
 
 def may_wait(value: Any) -> TypeGuard[Awaitable[Any]]:
     """graphql-core's `is_awaitable`, remembered by type: it is asked for every value of an answer."""
-    kind = type(value)
+    return has_to_wait(type(value))
+
+
+def has_to_wait(kind: type) -> bool:
+    """`may_wait` of the values of a type."""
     known = _KNOWN.get(kind)
     if known is None:
         known = _KNOWN[kind] = hasattr(kind, "__await__")

@@ -37,7 +37,7 @@ from graph.planning.arguments import Arguments, Values
 from graph.planning.building import Asked, Builder, is_relation, opened, place_step, row_of, sets_of
 from graph.planning.completing import Abstract, Leaves, Lists, Objects, Part
 from graph.planning.entering import Entered
-from graph.planning.leaves import Leaf, is_plain, shell, spelling
+from graph.planning.leaves import PLAIN, Leaf, is_plain, shell, spelling
 from graph.planning.mutating import once
 from graph.planning.running import Calling, Loaded, Reading, Run, Selection, Way
 from storage.compiled import Spelling
@@ -309,4 +309,4 @@ class Compiler:
             resolve_type: Any = inner.resolve_type
             return Abstract(selections, lambda value: resolve_type(value, None, inner), needed)
         leaf: GraphQLLeafType = inner
-        return Leaves(self.spelling(leaf, needed))
+        return Leaves(self.spelling(leaf, needed), PLAIN.get(leaf.name) if leaf.name != "Int" else None)

@@ -11,10 +11,15 @@ from graph.planning.running import Run, Selection, Values, Work, wait_for, whole
 
 @dataclass(slots=True)
 class Leaves:
+    """`plain` is the type of the values that are their own spelling, if there are such."""
+
     spell: Callable[[Any], Any]
+    plain: type | None = None
     waits: bool = False
 
     def done(self, values: Values) -> Values:
+        if self.plain is not None and {self.plain}.issuperset(map(type, values)):
+            return values
         spell = self.spell
         return [spell(value) for value in values]
 

@@ -37,7 +37,8 @@ class Entered:
         self._dialect = spelling.dialect
         self._with: One | Pages | None = next((each for each in selection.fills if comes_with(each, alone=alone)), None)
         self._fills = [each for each in selection.fills if each is not self._with]
-        self._alone = alone and (isinstance(self._with, Pages) or (isinstance(self._with, One) and _keeps_to_its_row(self._with.view)))
+        only = selection.fills[0] if alone and selection.fills else None
+        self._alone = (isinstance(only, Pages) and only.hangs_on_projects) or (isinstance(only, One) and _keeps_to_its_row(only.view))
         columns = inspect(tables.Project).columns
         names = sorted(JUDGED) if self._alone else columns.keys()
         kept = [columns[name] for name in names]
@@ -91,8 +92,9 @@ async def _nothing(project: Any, rows: Sequence[Any]) -> None:
 
 
 def comes_with(fill: Any, *, alone: bool) -> bool:
-    """Whether the statement that finds the project can bring this as well; it stands in each row of a page, so it is to be small."""
-    return isinstance(fill, One) or (alone and isinstance(fill, Pages) and fill.comes_with_project)
+    """Whether the statement that finds the project can bring this as well; it stands in each row of a page, so it is to be small. On SQLite
+    a statement costs less than what would be found for each of the rows again."""
+    return isinstance(fill, One) or (alone and isinstance(fill, Pages) and fill.hangs_on_projects and not fill.is_sqlite)
 
 
 def _keeps_to_its_row(view: View) -> bool:

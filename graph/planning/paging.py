@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Integer, func, select
 
 from graph.connections import Listing, Page, Window, paged
-from graph.declare import ToMany, window_of
+from graph.declare import ToMany, spelled, window_of
 from graph.planning.completing import split
 from graph.planning.hanging import Entering, Entrance, Hanging
 from graph.planning.running import Run
@@ -133,10 +133,13 @@ class Pages:
         return self._declared.action is not None
 
     @property
-    def comes_with_project(self) -> bool:
-        """Whether, hanging on projects, it can be read by the statement that finds the project. Not on SQLite, where a statement costs less
-        than what is counted and found for each row again."""
-        return not self._wanted.spelling.is_sqlite and self._declared.of == "id" and not isinstance(self._declared.listing.parent, tuple)
+    def hangs_on_projects(self) -> bool:
+        """Where the objects are projects: whether it takes no more of them than their ids."""
+        return self.of == "id" and not isinstance(self._declared.listing.parent, tuple)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self._wanted.spelling.is_sqlite
 
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises what the policy and the arguments raise."""
@@ -213,7 +216,7 @@ class Pages:
                 # How such a list goes on depends on the value.
                 cursors = (window.after, window.before)
         within = many if entrance is None else entrance.by_path, entrance is None
-        key = (*within, self._declared.narrowing(arguments), repr(order), window.size, window.backward, window.offset > 0, cursors)
+        key = (*within, self._declared.narrowing(arguments), spelled(order), window.size, window.backward, window.offset > 0, cursors)
         found = self._statements.get(key)
         if found is None:
             found = self._statements[key] = self._made(listing or self._declared.narrowed(arguments), window, many, entrance)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import strawberry
 
 from graph.context import Context
-from graph.filling import may_wait
+from graph.filling import has_to_wait, may_wait
 from graph.installing import Loading
 from graph.planning.leaves import Shell
 
@@ -148,6 +148,9 @@ class Calling:
         return strawberry.Info(_raw_info=place, _field=self.definition)
 
     def begin(self, run: Run, objects: Sequence[Any]) -> Values:
+        every = self.definition.metadata.get("every")
+        if every is not None:
+            return every(self.place(run), objects)  # type: ignore[no-any-return]
         given = run.arguments[self.arguments] if self.arguments is not None else {}
         if self.info is not None:
             given = {**given, self.info: self.place(run)}
@@ -219,7 +222,7 @@ def begin_level(
     begun: list[tuple[Step, Values, bool]] = []
     for step in steps:
         values = step.begin(run, objects)
-        waits = any(map(may_wait, values))
+        waits = any(map(has_to_wait, set(map(type, values))))
         if waits:
             work.values.append(values)
         begun.append((step, values, waits))

@@ -1,5 +1,6 @@
 """Users: who they are."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -98,15 +99,35 @@ class User(Node, UserSshKeys, UserEmails):
     def rest_path(self) -> str:
         return f"/api/v3/users/{self.id}"
 
-    @computed(tables.User.username, description="The address of the user's page.")
+    @computed(tables.User.username, every=lambda info, users: _web_urls(info, users), description="The address of the user's page.")
     def web_url(self, info: Info) -> str:
-        return f"{info.context.services.external_url}/u/{self.username}"
+        return _web_urls(info, [self])[0]
 
-    @computed(tables.User.email, tables.User.username, tables.User.id, description="The user's picture; null when the instance shows none.")
+    @computed(
+        tables.User.email,
+        tables.User.username,
+        tables.User.id,
+        every=lambda info, users: _avatar_urls(info, users),
+        description="The user's picture; null when the instance shows none.",
+    )
     def avatar_url(self, info: Info) -> str | None:
-        # Users stand in nearly every answer: nothing is awaited where there is no service for pictures.
-        context = info.context
-        return accounts.avatar_url(context, self) if context.services.avatar_url_template else None  # type: ignore[arg-type, return-value]
+        return _avatar_urls(info, [self])[0]  # type: ignore[no-any-return]
+
+
+# Users stand in nearly every answer.
+
+
+def _web_urls(info: Info, users: Sequence[Any]) -> list[str]:
+    start = f"{info.context.services.external_url}/u/"
+    return [start + user.username for user in users]
+
+
+def _avatar_urls(info: Info, users: Sequence[Any]) -> list[Any]:
+    """What is to be awaited, where there is a service for pictures."""
+    context = info.context
+    if not context.services.avatar_url_template:
+        return [None] * len(users)
+    return [accounts.avatar_url(context, user) for user in users]
 
 
 @strawberry.input(description="Which users; every field given must match.")
