@@ -1,5 +1,6 @@
 """Counts the SQL statements that a piece of code runs."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,10 @@ TRANSACTION = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 """Not counted: SQLite sends them as statements, PostgreSQL's driver by itself, and the number shall be the same on both."""
 AUTHENTICATION = "JOIN tokens ON"
 """Not counted either: who calls is asked now and then (`graph/viewers.py`), so the first of two equal operations would have one more."""
+
+
+planned = pytest.mark.skipif(os.environ.get("FORGEFRONT_PLANNER") == "off", reason="without plans there are more statements")
+"""Of a test that says how many statements a planned operation takes."""
 
 
 class Statements:

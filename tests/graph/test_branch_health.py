@@ -15,7 +15,7 @@ from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.forge import Ask
 from tests.history import git, grow
 from tests.make import Make
-from tests.statements import Statements
+from tests.statements import Statements, planned
 
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
 HEALTH = """query ($path: String!, $branch: String, $name: [String!], $first: Int! = 20) { project(path: $path) { branch(name: $branch) {
@@ -270,6 +270,7 @@ class TestThroughTheGraph:
         await make.member(private, guest := await make.user(), AccessLevel.GUEST)
         assert await ask.codes(HEALTH, guest, path=str(private.id)) == ["FORBIDDEN"]
 
+    @planned
     async def test_a_wall_costs_what_one_does(self, ask: Ask, make: Make, owner: tables.User, statements: Statements) -> None:
         group = await make.group(owner=owner)
         seen: list[int] = []

@@ -11,7 +11,7 @@ from storage.git import log
 from tests.forge import Ask
 from tests.history import START, git, grow
 from tests.make import Make
-from tests.statements import Statements
+from tests.statements import Statements, planned
 
 HISTORY = """query ($path: String!, $first: Int! = 100, $after: String, $firstParent: Boolean! = true, $file: String,
     $range: DateTimeRange) { project(path: $path) { branch {
@@ -115,6 +115,7 @@ class TestHistory:
         for after, way in ((cursors[0], False), (cursors[1], True), ("x", True), ("", False)):
             assert await ask.codes(HISTORY, owner, path=str(project.id), after=after, firstParent=way) == ["BAD_REQUEST"]
 
+    @planned
     async def test_a_wall_costs_what_one_does(self, ask: Ask, make: Make, owner: tables.User, statements: Statements) -> None:
         group = await make.group(owner=owner)
         seen: list[int] = []

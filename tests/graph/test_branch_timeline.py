@@ -19,7 +19,7 @@ from tests.forge import Ask
 from tests.graph.test_pipelines import Pushes
 from tests.history import git
 from tests.make import Make
-from tests.statements import Statements
+from tests.statements import Statements, planned
 
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
 TIMELINE = """query ($path: String!, $range: DateTimeRange!) { project(path: $path) { branch {
@@ -191,6 +191,7 @@ class TestThroughTheGraph:
         await make.member(project, guest := await make.user(), AccessLevel.GUEST)
         assert await ask.codes(TIMELINE, guest, path=str(project.id), range={}) == ["FORBIDDEN"]
 
+    @planned
     async def test_a_wall_costs_what_one_does(self, ask: Ask, make: Make, owner: tables.User, statements: Statements) -> None:
         group = await make.group(owner=owner)
         seen: list[int] = []

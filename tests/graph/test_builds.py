@@ -14,7 +14,7 @@ from storage.git.log import history
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState, Visibility
 from tests.forge import Ask
 from tests.make import Make
-from tests.statements import Statements
+from tests.statements import Statements, planned
 
 LIST = """query ($path: String!, $filter: BuildFilter, $first: Int, $after: String, $offset: Int) { project(path: $path) {
     builds(filter: $filter, first: $first, after: $after, offset: $offset) {
@@ -260,6 +260,7 @@ class TestLists:
             assert attempts[1] != attempts[0] or not first
         assert await ask.codes(query % 101, owner, ids=ids) == ["LIMIT_EXCEEDED"]
 
+    @planned
     async def test_cost_the_same_for_one_and_for_thirty(
         self, ask: Ask, make: Make, statements: Statements, services: Services, owner: tables.User
     ) -> None:

@@ -17,7 +17,7 @@ from storage.tables import AccessLevel, CheckStatus, IssueState
 from tests.followed import following, told
 from tests.forge import Ask
 from tests.make import Make
-from tests.statements import Statements
+from tests.statements import Statements, planned
 from tests.story import COMMITS, NOW, Story, at, tell
 
 QUESTIONS = {
@@ -385,6 +385,7 @@ class TestD09PeopleAndBuilds:
 
 
 class TestD10CommitPage:
+    @planned
     async def test_a_commit_with_all_that_hangs_on_it(self, question: Any, story: Story) -> None:
         answer = (await question("D10_CommitPage", story.ann, p="acme/web", rev=story.oids["m3"]))["project"]["commit"]
 
@@ -454,6 +455,7 @@ class TestD11WaitingToMerge:
 
 
 class TestD12MilestoneReady:
+    @planned
     async def test_what_is_left_of_it(self, question: Any, story: Story) -> None:
         answer = (await question("D12_MilestoneReady", story.ann, p="acme/web", m="1.0"))["project"]
 
@@ -505,6 +507,7 @@ class TestD13LiveWall:
 
 
 class TestRows:
+    @planned
     async def test_more_of_everything_costs_no_more_statements(
         self, ask: Ask, make: Make, story: Story, statements: Statements, tmp_path: Path
     ) -> None:

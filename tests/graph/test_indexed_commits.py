@@ -11,7 +11,7 @@ from storage.git.repositories import Repositories
 from tests.forge import Ask
 from tests.history import git, write_commit
 from tests.make import Make
-from tests.statements import Statements
+from tests.statements import Statements, planned
 
 FIELDS = "id oid shortOid title authorName authorEmail authoredAt committerName committerEmail committedAt restPath author { username }"
 COLUMNS = "oid title authorName authorEmail authoredAt committerName committerEmail committedAt"
@@ -75,6 +75,7 @@ async def test_as_git_tells_them(ask: Ask, owner: tables.User, project: tables.P
     assert fields == COLUMNS or {"username": "anne"} in [commit["author"] for commit in told if commit]
 
 
+@planned
 async def test_beside_the_rows_that_name_them(
     ask: Ask, make: Make, owner: tables.User, project: tables.Project, statements: Statements
 ) -> None:

@@ -27,7 +27,7 @@ from storage import tables
 from tests.compared import Oracle, prepared
 from tests.forge import Ask
 from tests.make import Make, token_of
-from tests.statements import Statements
+from tests.statements import Statements, planned
 from tests.story import NOW, Story, tell
 
 
@@ -86,6 +86,7 @@ class TestTheProjectThatIsEntered:
         totalCount pageInfo { hasNextPage endCursor } nodes { title author { username } viewerCan { update } project { name } } } } }"""
     ISSUE = "query ($path: String!, $iid: Int) { project(path: $path) { issue(iid: $iid) { title author { webUrl } } } }"
 
+    @planned
     async def test_one_statement(self, ask: Ask, story: Story, make: Make, statements: Statements) -> None:
         chief = await make.user(admin=True)
         for path in ("acme/web", str(story.web.id)):
@@ -95,6 +96,7 @@ class TestTheProjectThatIsEntered:
                 with statements.at_most(1):
                     await ask.data(self.ISSUE, caller, path=path, iid=1)
 
+    @planned
     async def test_a_page_of_it(self, ask: Ask, story: Story, statements: Statements, dialect: str) -> None:
         plain = self.ISSUES.replace("viewerCan { update } ", "")
         for path in ("acme/web", str(story.web.id)):
@@ -154,6 +156,7 @@ class TestThroughTheGraph:
 
 
 class TestWhatAnOperationLeaves:
+    @planned
     async def test_no_work_for_the_garbage_collector(self, graph: Graph, make: Make) -> None:
         """It would stop the server now and then, and all that it does."""
         project = await make.project(owner=(owner := await make.user()))
