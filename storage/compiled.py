@@ -1,6 +1,6 @@
 """Statements that are compiled once and run many times: what differs between runs are the values of their named parameters alone."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
@@ -8,7 +8,7 @@ from sqlalchemy import ARRAY, Dialect, Join, String, Text, bindparam, cast, func
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.sql.visitors import iterate, replacement_traverse
 
-from storage.shapes import Parameter, binder
+from storage.shapes import Binder, Parameter, binder
 
 
 class Compiled:
@@ -17,8 +17,7 @@ class Compiled:
 
     __slots__ = ("text", "values")
 
-    values: Callable[[Mapping[str, Any]], list[Any]]
-    """The parameters for the driver, in the order of the text, of the values by name."""
+    values: Binder
 
     def __init__(self, statement: Any, dialect: Dialect, given: frozenset[str]) -> None:
         compiled: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})

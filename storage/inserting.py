@@ -1,7 +1,6 @@
 """The INSERT of a row, compiled once a table and run on the driver's own connection, beside the ORM, whose unit of work costs ten times
 as much as the statement."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +8,7 @@ from sqlalchemy import Dialect, Select, bindparam, insert, not_, select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
-from storage.shapes import Parameter, binder
-
-Binder = Callable[[Mapping[str, Any]], list[Any]]
+from storage.shapes import Binder, Parameter, binder
 
 
 @dataclass(frozen=True, slots=True)

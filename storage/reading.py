@@ -6,7 +6,7 @@ change of one raises. A writing session makes rows of its own.
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 from sqlalchemy.sql.compiler import OPERATORS
 
-from storage.shapes import Parameter, Part, Processor, Shape, binder, shape
+from storage.shapes import Binder, Parameter, Part, Processor, Shape, binder, shape
 
 MOST_KEPT = 2_000
 """Compiled statements. There are few structures, but the number of sort and filter arguments that callers combine is theirs."""
@@ -26,7 +26,6 @@ MOST_TEXTS = 200
 
 S = TypeVar("S")
 Bound = tuple[str, list[Any], Shape]
-Binder = Callable[[Mapping[str, Any]], list[Any]]
 
 CONSTANTS: dict[int, Any] = {}
 """Statements by their identity, each kept for ever."""

@@ -87,7 +87,11 @@ class Parameter:
     whole: bool = False
 
 
-def binder(parameters: Sequence[Parameter], fixed: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], list[Any]]:
+Binder = Callable[[Mapping[str, Any]], list[Any]]
+"""Makes the parameters for the driver, in the order of the text, of the values by name."""
+
+
+def binder(parameters: Sequence[Parameter], fixed: Mapping[str, Any]) -> Binder:
     """Makes the driver's parameters of the values by their names. Those of `fixed` are the same each time."""
     scope: dict[str, Any] = {}
     parts = []

@@ -68,11 +68,9 @@ class Variable:
         return cls(signature.name, signature, needed, default, _is_plain(kind), words)
 
     def coerced(self, value: Any) -> Any:
-        """The value, or Undefined where something is wrong with it."""
+        """A value that is not plain, or Undefined where something is wrong with it."""
         if value is None:
             return Undefined if self.needed else None
-        if self.is_plain is not None and self.is_plain(value):
-            return value
         if type(value) is str and value in self.words:
             return self.words[value]
         kind = self.signature.type

@@ -133,8 +133,10 @@ class Compiler:
     def _entered(self, kind: GraphQLObjectType, sets: Sequence[SelectionSetNode], asked: Asked, way: Way) -> Entered | None:
         """The one project that is entered; None for several, which come together, and for any other field."""
         field = asked.field
-        entrances = (each for each in self.fields(kind, sets) if each.field is not None and isinstance(declared_of(each.field), Entrance))
-        if not isinstance(declared_of(field), Entrance) or len(list(entrances)) > 1:
+        if not isinstance(declared_of(field), Entrance):
+            return None
+        others = [each for each in self.fields(kind, sets) if each.key != asked.key and each.field is not None]
+        if any(isinstance(declared_of(each.field), Entrance) for each in others):
             return None
         self.enter(asked)
         inner, below = opened(field.type)[1], sets_of(asked.nodes)
@@ -309,4 +311,5 @@ class Compiler:
             resolve_type: Any = inner.resolve_type
             return Abstract(selections, lambda value: resolve_type(value, None, inner), needed)
         leaf: GraphQLLeafType = inner
+        # What a resolver gives for an Int may be too large.
         return Leaves(self.spelling(leaf, needed), PLAIN.get(leaf.name) if leaf.name != "Int" else None)

@@ -7,13 +7,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.inspection import inspect
 
-from graph.planning.hanging import Entering, Entrance
+from graph.planning.hanging import EnteredProject, Entering
 from graph.planning.leaves import Anomaly
 from graph.planning.numbered import One
 from graph.planning.paging import Pages
 from graph.planning.running import Calling, Run, Selection, begin_level, whole
 from graph.planning.views import Maker, View
-from graph.rules.entering import remember, was_not_found
+from graph.rules.entering import parameters_of, remember, was_not_found
 from graph.rules.finding import key_of
 from graph.rules.policy import JUDGED, sees_project
 from storage import tables
@@ -43,7 +43,7 @@ class Entered:
         names = sorted(JUDGED) if self._alone else columns.keys()
         kept = [columns[name] for name in names]
         once = isinstance(self._with, Pages)
-        self._entrances = [Entrance(kept, by_path=by_path, once=once) for by_path in (False, True)]
+        self._entrances = [EnteredProject(kept, by_path=by_path, once=once) for by_path in (False, True)]
         self._statements: dict[bool, Compiled] = {}
         self._width = len(names)
         processors = [processor_of(column.type, self._dialect) for column in kept]
@@ -60,9 +60,9 @@ class Entered:
             raise Anomaly
         entrance = self._entrances[not isinstance(key, int)]
         entering = self._with.entering(run, entrance) if self._with is not None else self._entering(entrance)
-        named = {"entered": key} if isinstance(key, int) else {"namespace": key[0], "path": key[1]}
         statement = entering.statement
-        rows = await context.session.fetch(statement.text, statement.values({"user_id": viewer.id, **named, **entering.values}))
+        values = {"user_id": viewer.id, **parameters_of(key), **entering.values}
+        rows = await context.session.fetch(statement.text, statement.values(values))
         if not rows:
             was_not_found(context, key)
             raise Anomaly
@@ -79,7 +79,7 @@ class Entered:
         for answer in answers:
             answer[self._key] = filled[0]
 
-    def _entering(self, entrance: Entrance) -> Entering:
+    def _entering(self, entrance: EnteredProject) -> Entering:
         """The project alone."""
         statement = self._statements.get(entrance.by_path)
         if statement is None:

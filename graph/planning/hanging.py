@@ -11,7 +11,7 @@ from storage.compiled import Compiled, Spelling, literal_number, parameter
 from storage.tables.members import entrance
 
 
-class Entrance:
+class EnteredProject:
     """The project that an operation enters by its id or its path, as a part of the statement: these columns of it, and the levels that the
     viewer has in it. `once`: rows are joined to it, for each of which it would be looked up."""
 
@@ -22,7 +22,7 @@ class Entrance:
         self.rows: Any = found.cte("entered").prefix_with("MATERIALIZED") if once else found.subquery("entered")
         self.by_path = by_path
         self.columns = list(self.rows.c)
-        self.parameters = frozenset(("user_id", "namespace", "path") if by_path else ("user_id", "entered"))
+        self.parameters = frozenset(("user_id", "namespace", "path") if by_path else ("user_id", "id"))
 
     @property
     def id(self) -> Any:
@@ -91,7 +91,7 @@ class Hanging:
         found = page.where(on).lateral(table.name)
         return Frame(parents.join(found, true()), place, counted, found)
 
-    def on_entered(self, entrance: Entrance, page: Any, count: Any, table: Any, *, counted: bool) -> Frame:
+    def on_entered(self, entrance: EnteredProject, page: Any, count: Any, table: Any, *, counted: bool) -> Frame:
         """On PostgreSQL."""
         (column,) = self._columns
         rows, total = entrance.rows, None

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Integer, and_
 
 from graph.declare import Numbered
-from graph.planning.hanging import Entering, Entrance
+from graph.planning.hanging import EnteredProject, Entering
 from graph.planning.leaves import Anomaly
 from graph.planning.running import Run
 from graph.planning.sources import Wanted
@@ -38,7 +38,7 @@ class One:
             raise Anomaly
         return name, value
 
-    def entering(self, run: Run, entrance: Entrance) -> Entering:
+    def entering(self, run: Run, entrance: EnteredProject) -> Entering:
         """Raises Anomaly for what names no row."""
         name, value = self._named(run)
         statement = self._entered.get((name, entrance.by_path)) or self._beside(name, entrance)
@@ -52,7 +52,7 @@ class One:
 
         return Entering(statement, {"number": value}, len(self._wanted.items), answer)
 
-    def _beside(self, name: str, entrance: Entrance) -> Compiled:
+    def _beside(self, name: str, entrance: EnteredProject) -> Compiled:
         root = self._wanted.root
         within = and_(root.column("project_id") == entrance.id, root.column(name) == parameter("number", Integer))
         statement = self._wanted.select(entrance.rows.outerjoin(root.table, within)).add_columns(*entrance.columns)

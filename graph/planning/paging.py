@@ -14,7 +14,7 @@ from sqlalchemy import Integer, func, select
 from graph.connections import Listing, Page, Window, paged
 from graph.declare import ToMany, spelled, window_of
 from graph.planning.completing import split
-from graph.planning.hanging import Entering, Entrance, Hanging
+from graph.planning.hanging import EnteredProject, Entering, Hanging
 from graph.planning.running import Run
 from graph.planning.sources import Wanted
 from graph.planning.views import Constant, View
@@ -157,7 +157,7 @@ class Pages:
         for parent, answer in zip(parents, answers, strict=True):
             answer[self.key] = by_parent[parent]
 
-    def entering(self, run: Run, entrance: Entrance) -> Entering:
+    def entering(self, run: Run, entrance: EnteredProject) -> Entering:
         """Raises what the arguments raise."""
         arguments = self._given(run)
         window = window_of(arguments)
@@ -206,7 +206,7 @@ class Pages:
         pages = [paged(page, window, statement.cursor) for page in each]
         return Level([row for page in pages for row in page.nodes], totals, statement.cursor, pages=pages)
 
-    def _statement(self, arguments: dict[str, Any], window: Window, many: bool, entrance: Entrance | None = None) -> Statement:
+    def _statement(self, arguments: dict[str, Any], window: Window, many: bool, entrance: EnteredProject | None = None) -> Statement:
         order = arguments.get("order_by")
         listing: Listing | None = None
         cursors: Any = (window.after is not None, window.before is not None)
@@ -224,7 +224,7 @@ class Pages:
                 self._statements.popitem(last=False)
         return found
 
-    def _made(self, listing: Listing, window: Window, many: bool, entrance: Entrance | None) -> Statement:
+    def _made(self, listing: Listing, window: Window, many: bool, entrance: EnteredProject | None) -> Statement:
         wanted, root, hanging, connected = self._wanted, self._wanted.root, self._hanging, self._connected
         given = {*hanging.parameters, "offset"}
         beyond = []

@@ -58,7 +58,7 @@ async def entered_with(
 
 async def _entered(context: Context, statement: Any, key: int | tuple[str, str], values: dict[str, Any]) -> tuple[Any, ...] | None:
     """The one row that such a statement gives of the project of this key; what it tells of the viewer is known afterwards."""
-    for row in await context.tuples(statement, {**_named(key), **values, "user_id": context.viewer.id}):
+    for row in await context.tuples(statement, {**parameters_of(key), **values, "user_id": context.viewer.id}):
         remember(context, row[0], row[1:4], key)
         return row  # type: ignore[no-any-return]
     return None
@@ -79,7 +79,8 @@ def was_not_found(context: Context, key: int | tuple[str, str]) -> None:
     context.loader(ENTERED, partial(entered, context)).prime(key, None)
 
 
-def _named(key: int | tuple[str, str]) -> dict[str, Any]:
+def parameters_of(key: int | tuple[str, str]) -> dict[str, Any]:
+    """The parameters of the statements that find a project by this key."""
     return {"id": key} if isinstance(key, int) else {"namespace": key[0], "path": key[1]}
 
 

@@ -113,9 +113,9 @@ def _entered(*conditions: Any, beside: tuple[Any, str] | None = None) -> Select[
 
 def entrance(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
     """`ENTERED_BY_ID` or `ENTERED_BY_PATH` in parts, for a statement that selects more beside: the tables, the levels, the conditions.
-    Their parameters are `user_id`, and `entered` for the id or `namespace` and `path`."""
+    Their parameters have the same names: `user_id`, and `id` or `namespace` and `path`."""
     tables: Any = Project.__table__.join(Namespace.__table__, col(Namespace.id) == col(Project.namespace_id))  # type: ignore[attr-defined]
-    conditions = [col(Project.id) == parameter("entered", Integer)]
+    conditions = [col(Project.id) == parameter("id", Integer)]
     if by_path:
         conditions = [
             col(Namespace.path_key) == parameter("namespace", String),
