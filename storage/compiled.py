@@ -53,6 +53,11 @@ class Spelling:
             return column.in_(select(each.c.value))
         return column == func.any(parameter(name, ARRAY(column.type)))
 
+    def unseen(self, value: Any) -> Any:
+        """A parameter as the bound of a range. PostgreSQL plans at every call for a value that it sees there, and once for one that it does
+        not."""
+        return value if self.is_sqlite else select(value).scalar_subquery()
+
     def keys(self, names: list[str], kinds: list[Any]) -> Any:
         """A table of keys of one or more parts, given as the lists `names` (see `listed_keys`), with the `place` of each, from 0 on."""
         if self.is_sqlite:

@@ -1,6 +1,7 @@
 """The project that an operation enters: what the viewer is in it, and what most ask for in it, come by one statement."""
 
 from collections.abc import Sequence
+from functools import cache
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -43,7 +44,7 @@ class Entered:
         names = sorted(JUDGED) if self._alone else columns.keys()
         kept = [columns[name] for name in names]
         once = isinstance(self._with, Pages)
-        self._entrances = [EnteredProject(kept, by_path=by_path, once=once) for by_path in (False, True)]
+        self._entrances = [_entrance(tuple(names), by_path=by_path, once=once) for by_path in (False, True)]
         self._statements: dict[bool, Compiled] = {}
         self._width = len(names)
         processors = [processor_of(column.type, self._dialect) for column in kept]
@@ -85,6 +86,13 @@ class Entered:
         if statement is None:
             statement = self._statements[entrance.by_path] = Compiled(select(*entrance.columns), self._dialect, entrance.parameters)
         return Entering(statement, {}, 0, _nothing)
+
+
+@cache
+def _entrance(names: tuple[str, ...], *, by_path: bool, once: bool) -> EnteredProject:
+    """All plans share these few: their columns take more memory than the rest of a plan."""
+    columns = inspect(tables.Project).columns
+    return EnteredProject([columns[name] for name in names], by_path=by_path, once=once)
 
 
 async def _nothing(project: Any, rows: Sequence[Any]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -73,6 +74,7 @@ def _read(number: int, leaf: Leaf) -> str:
     return f"s{number}(None) if (v := {value}) is None else v" if leaf.needed else value
 
 
+@lru_cache(maxsize=1024)
 def spelling(kind: GraphQLLeafType, needed: bool, form: Form | None = None) -> Callable[[Any], Any]:
     """Spells a value as graphql-core does, or in a form. Raises whatever graphql-core raises, Anomaly for a null that may not be."""
     spell = spelling_of(kind)

@@ -232,7 +232,7 @@ class Pages:
             if cursor is None:
                 continue
             columns, values = listing.order.columns(listing.table), listing.position(cursor)
-            bound = [parameter(f"{name}{number}", column.type) for number, column in enumerate(columns)]
+            bound = [wanted.spelling.unseen(parameter(f"{name}{number}", column.type)) for number, column in enumerate(columns)]
             given |= {f"{name}{number}" for number in range(len(columns))}
             if listing.order.first is not None:
                 bound[0] = values[0]
