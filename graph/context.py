@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import strawberry
 from sqlalchemy import Select, select
@@ -39,6 +39,13 @@ COPIES = 2
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
+
+
+class Fixed(NamedTuple):
+    """What of the services is the same for every operation, as far as the values of fields are made of it."""
+
+    external_url: str
+    shows_avatars: bool
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,10 @@ class Services:
     rates: Rates = field(default_factory=Rates)
     viewers: Viewers = field(default_factory=Viewers)
     copying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COPIES))
+
+    @property
+    def fixed(self) -> Fixed:
+        return Fixed(self.external_url, bool(self.avatar_url_template))
 
 
 @dataclass(frozen=True, slots=True)

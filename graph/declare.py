@@ -16,7 +16,7 @@ import strawberry
 from graphql import GraphQLResolveInfo
 
 from graph.connections import Listing, Order, OrderDirection, Window, shown
-from graph.context import Context
+from graph.context import Context, Fixed
 from graph.rules import finding
 from graph.rules.policy import Action, require, require_each
 
@@ -238,19 +238,20 @@ def entrance(*, description: str) -> Any:
 def computed(
     *needs: Any,
     description: str,
-    every: Callable[..., list[Any]] | None = None,
+    made: Callable[[Fixed], Callable[..., Any] | None] | None = None,
     together: Callable[..., Awaitable[Sequence[Any]]] | None = None,
     told: Told | None = None,
     **settings: Any,
 ) -> Any:
     """A field with a resolver that looks at nothing of the row but these columns, so that no more need be read for it.
 
-    `every(info, rows)` and, awaited, `together(info, rows)` give what the resolver gives of each of several rows, for less. `told` says
-    which table's row, named by these columns in this order, tells the same where it is there; `together` is asked for the others.
+    `made(fixed)` is a function of the columns' values in this order that gives what the resolver gives, for less; None where only the
+    resolver can. Awaited, `together(info, rows)` gives it of each of several rows. `told` says which table's row, named by these columns
+    in this order, tells the same where it is there; `together` is asked for the others.
     """
     metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "told": told}
-    if every is not None:
-        metadata["every"] = every
+    if made is not None:
+        metadata["made"] = made
     if together is not None:
         metadata["together"] = together
     return strawberry.field(description=description, metadata=metadata, **settings)

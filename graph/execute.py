@@ -219,7 +219,8 @@ class Graph:
 
     def _plan(self, prepared: Prepared, variables: dict[str, Any]) -> tuple[Plan, Any] | None:
         plans = plans_of(prepared) if self.planner else None
-        return plans.find(variables, self.services.database.engine.dialect) if plans is not None else None
+        services = self.services
+        return plans.find(variables, services.database.engine.dialect, services.fixed) if plans is not None else None
 
     async def _caller(
         self, credential: str | Operator | None, prepared: Prepared, bill: Bill | None

@@ -11,13 +11,13 @@ from sqlalchemy.inspection import inspect
 from graph.declare import ENTITIES, Identity, NamesOf, Numbered, Told, ToMany, ToOne, global_id
 from graph.installing import Loading, declared_of, filling_of, is_filled, metadata_of
 from graph.installing import Reading as Column
-from graph.planning.leaves import instants_of, is_plain
+from graph.planning.leaves import PLAIN, instants_of, is_plain
 from graph.planning.numbered import One
 from graph.planning.paging import Connected, Edges, Pages
 from graph.planning.relations import Relations
 from graph.planning.running import Calling, Loaded, Reading, Together, Way
 from graph.planning.sources import Source, Wanted, is_table
-from graph.planning.views import Constant, Later, Maker, Part, Related, Value, View
+from graph.planning.views import Constant, Later, Made, Maker, Part, Related, Value, View
 from storage.compiled import Spelling
 
 ROWS = {entity.name: row for row, entity in ENTITIES.items() if is_table(row)}
@@ -65,8 +65,10 @@ class Builder:
                 columns.append((asked, filling.key))
             elif isinstance(declared_of(field), Identity) and "id" in source.attributes:
                 found[key] = Value(source.place("id"), lambda value: global_id(kind.name, value), True, False)
-            elif (part := self._part(asked, way, source, wanted) or self._told(kind, asked, way, source, wanted)) is not None:
+            elif (part := self._made(asked, source) or self._part(asked, way, source, wanted)) is not None:
                 found[key] = part
+            elif (told := self._told(kind, asked, way, source, wanted)) is not None:
+                found[key] = told
             elif (below := self.below(asked, way)) is not None:
                 fills.append(below)
             else:
@@ -74,7 +76,7 @@ class Builder:
         needs = _needs([*steps, *fills], source)
         for asked, attribute in columns:
             found[asked.key] = self._value(source, attribute, asked, bare=attribute not in needs)
-        make = Maker(source.row, [(each, *source.made(each)) for each in sorted(needs)]) if needs else None
+        make = Maker(source.row, {each: source.made(each) for each in sorted(needs)}) if needs else None
         whole = source.row if source.is_whole and len(needs) == len(source.attributes) else None
         return View(list(found.items()), steps, fills, make, whole)
 
@@ -104,9 +106,19 @@ class Builder:
         joined = source.told(told, keys)
         if joined is None:
             return None
-        make = Maker(source.row, [(key, *source.made(key)) for key in keys])
+        make = Maker(source.row, {key: source.made(key) for key in keys})
         otherwise = Together(self._compiler.step(kind, asked, way))
         return Related(self.view(inner, sets, way, joined, wanted), joined.place("id"), False, otherwise, make)
+
+    def _made(self, asked: Asked, source: Source) -> Made | None:
+        """A computed field that is made of columns alone; None for what is no such thing."""
+        make = self._compiler.made(asked)
+        if make is None:
+            return None
+        needed, leaf = opened(asked.field.type)
+        keys = metadata_of(asked.field)["needs"]
+        assert leaf.name in PLAIN and set(keys) <= set(source.attributes)  # noqa: S101 - what it makes is its own spelling
+        return Made(make, [source.made(key) for key in keys], needed)
 
     def _is_plain_names(self, declared: NamesOf, kind: Any) -> bool:
         if not isinstance(kind, GraphQLList) or opened(kind.of_type)[1].name != "String" or declared.pick is not None:

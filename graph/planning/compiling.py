@@ -28,10 +28,10 @@ from graphql import (
 from sqlalchemy import Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
-from graph.context import Context
+from graph.context import Context, Fixed
 from graph.declare import Entrance
 from graph.forms import Form
-from graph.installing import Loading, declared_of, filling_of, is_filled
+from graph.installing import Loading, declared_of, filling_of, is_filled, metadata_of
 from graph.installing import Reading as Column
 from graph.planning.arguments import Arguments, Values
 from graph.planning.building import Asked, Builder, is_relation, opened, place_step, row_of, sets_of
@@ -74,12 +74,14 @@ class Compiler:
         fragments: Mapping[str, FragmentDefinitionNode],
         switches: Mapping[str, bool],
         dialect: Dialect,
+        fixed: Fixed,
         form: Form | None = None,
     ) -> None:
         self._schema = schema
         self._converter = converter
         self._fragments = fragments
         self._switches = switches
+        self._fixed = fixed
         self._form = form
         self._keys: tuple[str, ...] = ()
         """The response keys on the way to the field that is looked at."""
@@ -256,7 +258,13 @@ class Compiler:
             if info is None:
                 raise Unplannable(asked.key)
             resolve = once(resolve, info)
-        return Calling(asked.key, completer, resolve, definition, nodes, kind, way, root, info, self.argued(field, nodes[0]))
+        arguments = self.argued(field, nodes[0])
+        return Calling(asked.key, completer, resolve, definition, nodes, kind, way, root, info, arguments, self.made(asked))
+
+    def made(self, asked: Asked) -> Callable[..., Any] | None:
+        """What makes a computed field's value of the columns that it needs; None where its resolver is to be asked."""
+        factory = metadata_of(asked.field).get("made")
+        return None if factory is None else factory(self._fixed)
 
     def argued(self, field: GraphQLField, node: FieldNode) -> int | None:
         """Where the arguments of a field stand in `Run.arguments`; None for a field without any."""

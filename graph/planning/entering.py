@@ -48,9 +48,8 @@ class Entered:
         self._statements: dict[bool, Compiled] = {}
         self._width = len(names)
         processors = [processor_of(column.type, self._dialect) for column in kept]
-        self._make = Maker(
-            tables.Project, [(name, (place,), process) for place, (name, process) in enumerate(zip(names, processors, strict=True))]
-        )
+        columns_of = {name: ((place,), process) for place, (name, process) in enumerate(zip(names, processors, strict=True))}
+        self._make = Maker(tables.Project, columns_of)
 
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises what the policy and the arguments raise, and Anomaly for what is not found."""

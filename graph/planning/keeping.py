@@ -8,6 +8,7 @@ from weakref import ref
 from graphql import FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, VariableNode
 from sqlalchemy import Dialect
 
+from graph.context import Fixed
 from graph.operations import Prepared
 from graph.planning.arguments import Variables
 from graph.planning.compiling import Compiler, Plan, Unplannable
@@ -38,7 +39,7 @@ class Plans:
         self.name = ref(self, _forget)
         self._variables: Variables | Literal[False] | None = None
 
-    def find(self, variables: Mapping[str, Any], dialect: Dialect) -> tuple[Plan, Any] | None:
+    def find(self, variables: Mapping[str, Any], dialect: Dialect, fixed: Fixed) -> tuple[Plan, Any] | None:
         """The plan for these variables, and the variables as it takes them; None: graphql-core is to answer."""
         if self._prepared.tried:
             self._runs += 1
@@ -51,11 +52,11 @@ class Plans:
         if values is None:
             return None
         switches = {name: values.coerced.get(name) for name in self._switches}
-        key = (dialect.name, *switches.values())
+        key = (dialect.name, fixed, *switches.values())
         if key not in self._made:
             if len(self._made) >= MOST_PLANS:
                 return None
-            self._made[key] = self._make(switches, dialect)
+            self._made[key] = self._make(switches, dialect, fixed)
         plan = self._made[key]
         return None if plan is None else (plan, values)
 
@@ -69,10 +70,11 @@ class Plans:
         except (GraphQLError, TypeError):
             return False
 
-    def _make(self, switches: dict[str, Any], dialect: Dialect) -> Plan | None:
+    def _make(self, switches: dict[str, Any], dialect: Dialect, fixed: Fixed) -> Plan | None:
         fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
         try:
-            return Compiler(SCHEMA, schema.schema_converter, fragments, switches, dialect, self._prepared.form).plan(self._operation)
+            compiler = Compiler(SCHEMA, schema.schema_converter, fragments, switches, dialect, fixed, self._prepared.form)
+            return compiler.plan(self._operation)
         except (Unplannable, GraphQLError, TypeError):
             # What is wrong with an argument is graphql-core's to say.
             return None

@@ -136,6 +136,8 @@ class Calling:
     info: str | None
     arguments: int | None
     """The place in `Run.arguments`; None without any."""
+    make: Callable[..., Any] | None = None
+    """What gives the value of the columns that the resolver looks at, where there is such."""
 
     @property
     def together(self) -> Callable[..., Awaitable[Values]] | None:
@@ -148,9 +150,9 @@ class Calling:
         return strawberry.Info(_raw_info=place, _field=self.definition)
 
     def begin(self, run: Run, objects: Sequence[Any]) -> Values:
-        every = self.definition.metadata.get("every")
-        if every is not None:
-            return every(self.place(run), objects)  # type: ignore[no-any-return]
+        if self.make is not None:
+            needs = self.definition.metadata["needs"]
+            return [self.make(*(getattr(each, key) for key in needs)) for each in objects]
         given = run.arguments[self.arguments] if self.arguments is not None else {}
         if self.info is not None:
             given = {**given, self.info: self.place(run)}

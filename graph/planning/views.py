@@ -4,7 +4,7 @@ A view reads the values at their places and spells them, without a row's object 
 objects that they take are made as well, each once, of the columns that they need.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,8 @@ from graph.planning.running import Run, Work, begin_level, whole
 from storage.reading import plain_row
 
 Values = Sequence[Any]
+Columns = tuple[Sequence[int], Callable[..., Any] | None]
+"""The places of the values that something is made of, and by what; None: of one as it is."""
 Fill = Callable[[Sequence[Values]], list[dict[str, Any]]]
 
 
@@ -28,6 +30,15 @@ class Value:
     together: Callable[[list[Any]], list[Any]] | None = None
     offset: tuple[int, Callable[[Any, int], str]] | None = None
     """Where an instant's offset stands, and what spells it with one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A value that `make` makes of others, which stand at these places, where they are made by what stands beside them first."""
+
+    make: Callable[..., Any]
+    of: Sequence[Columns]
+    needed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +69,7 @@ class Related:
         return self.view.waits or self.otherwise is not None
 
 
-Part = Value | Constant | Later | Related
+Part = Value | Made | Constant | Later | Related
 
 
 @dataclass(slots=True)
@@ -125,14 +136,9 @@ def _relate(key: str, part: Related, run: Run, rows: Sequence[Values], answers: 
 class Maker:
     """Makes the object of a row, with the attributes that resolvers need."""
 
-    def __init__(self, row: type, columns: Sequence[tuple[str, Sequence[int], Callable[..., Any] | None]]) -> None:
-        """`columns` are the attributes, the places of the values that they are made of, and by what; None: of one as it is."""
+    def __init__(self, row: type, columns: Mapping[str, Columns]) -> None:
         scope: dict[str, Any] = {}
-        texts = []
-        for number, (key, places, make) in enumerate(columns):
-            scope[f"p{number}"] = make
-            values = ", ".join(f"r[{place}]" for place in places)
-            texts.append(f"{key!r}: {values if make is None else f'p{number}({values})'}")
+        texts = [f"{key!r}: {_made_of(columns_of, scope)}" for key, columns_of in columns.items()]
         self._columns = _compiled(f"lambda r: {{{', '.join(texts)}}}", scope)
         self._row = row
 
@@ -158,6 +164,9 @@ def _text(parts: list[tuple[str, Part]], scope: dict[str, Any], columns: list[st
         name = _named(scope, key)
         if isinstance(part, Value):
             texts.append(f"{name}: {_value(part, scope, columns)}")
+        elif isinstance(part, Made):
+            text = f"{_named(scope, part.make)}({', '.join(_made_of(each, scope) for each in part.of)})"
+            texts.append(f"{name}: {f'needed({text})' if part.needed else text}")
         elif isinstance(part, Constant):
             texts.append(f"{name}: {_named(scope, part.value)}")
         elif isinstance(part, Later) or part.waits:
@@ -166,6 +175,12 @@ def _text(parts: list[tuple[str, Part]], scope: dict[str, Any], columns: list[st
             absent = "needed(None)" if part.needed else "None"
             texts.append(f"{name}: {absent} if r[{part.place}] is None else {_text(part.view.parts, scope, columns)}")
     return f"{{{', '.join(texts)}}}"
+
+
+def _made_of(columns: Columns, scope: dict[str, Any]) -> str:
+    places, make = columns
+    values = ", ".join(f"r[{place}]" for place in places)
+    return values if make is None else f"{_named(scope, make)}({values})"
 
 
 def _value(value: Value, scope: dict[str, Any], columns: list[str]) -> str:

@@ -263,7 +263,7 @@ async def ghost(context: Context) -> tables.User:
 async def avatar_url(context: Context, user: tables.User) -> str | None:
     """The address of a user's picture; None where the instance has no service for them, or the settings switched it off."""
     template = context.services.avatar_url_template
-    if template is None or not (await settings.current(context)).avatar_service_enabled:
+    if not template or not (await settings.current(context)).avatar_service_enabled:
         return None
     # The avatar services' own identifier (an MD5 of the lower-case address), not a protection.
     email_md5 = hashlib.md5(user.email.lower().encode(), usedforsecurity=False).hexdigest()

@@ -1,6 +1,6 @@
 """Users: who they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -8,7 +8,7 @@ import strawberry
 from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order
-from graph.context import Info
+from graph.context import Fixed, Info
 from graph.declare import Node, column, computed, connection_field, entity, window_of
 from graph.errors import BadRequest, NotFound
 from graph.rules import accounts, finding
@@ -99,35 +99,31 @@ class User(Node, UserSshKeys, UserEmails):
     def rest_path(self) -> str:
         return f"/api/v3/users/{self.id}"
 
-    @computed(tables.User.username, every=lambda info, users: _web_urls(info, users), description="The address of the user's page.")
+    @computed(tables.User.username, made=lambda fixed: _web_url(fixed), description="The address of the user's page.")
     def web_url(self, info: Info) -> str:
-        return _web_urls(info, [self])[0]
+        return _web_url(info.context.services.fixed)(self.username)
 
     @computed(
         tables.User.email,
         tables.User.username,
         tables.User.id,
-        every=lambda info, users: _avatar_urls(info, users),
+        made=lambda fixed: None if fixed.shows_avatars else _no_picture,
         description="The user's picture; null when the instance shows none.",
     )
-    def avatar_url(self, info: Info) -> str | None:
-        return _avatar_urls(info, [self])[0]  # type: ignore[no-any-return]
+    async def avatar_url(self, info: Info) -> str | None:
+        return await accounts.avatar_url(info.context, self)  # type: ignore[arg-type]
 
 
 # Users stand in nearly every answer.
 
 
-def _web_urls(info: Info, users: Sequence[Any]) -> list[str]:
-    start = f"{info.context.services.external_url}/u/"
-    return [start + user.username for user in users]
+def _web_url(fixed: Fixed) -> Callable[[str], str]:
+    start = f"{fixed.external_url}/u/"
+    return lambda username: start + username
 
 
-def _avatar_urls(info: Info, users: Sequence[Any]) -> list[Any]:
-    """What is to be awaited, where there is a service for pictures."""
-    context = info.context
-    if not context.services.avatar_url_template:
-        return [None] * len(users)
-    return [accounts.avatar_url(context, user) for user in users]
+def _no_picture(email: str, username: str, id: int) -> None:
+    return None
 
 
 @strawberry.input(description="Which users; every field given must match.")

@@ -16,7 +16,7 @@ from graphql import (
 from sqlalchemy.dialects import sqlite
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
-from graph.context import Services
+from graph.context import Fixed, Services
 from graph.execute import Graph
 from graph.installing import is_filled
 from graph.planning.compiling import Compiler, Plan, Unplannable
@@ -40,6 +40,8 @@ async def story(make: Make, tmp_path: Path) -> Story:
 def oracle(services: Services) -> Oracle:
     return Oracle(replace(services, clock=lambda: NOW))
 
+
+FIXED = Fixed("https://forge.example", shows_avatars=False)
 
 LISTS = {
     "Issue": "issues {{ nodes {{ {} }} }}",
@@ -193,7 +195,7 @@ class TestWhatIsPlanned:
         plans = plans_of(await self.prepared(graph, text))
         assert plans is not None
         for run in range(1, OFTEN + 1):
-            assert (plans.find({}, sqlite.dialect()) is not None) is (run >= OFTEN)
+            assert (plans.find({}, sqlite.dialect(), FIXED) is not None) is (run >= OFTEN)
         assert OFTEN > 1
         assert await ask.data(text, viewer) == {"viewer": {"username": viewer.username}}
 
@@ -206,7 +208,7 @@ class TestWhatIsPlanned:
             assert plans is not None
             kept.append(plans)
             for _ in range(OFTEN):
-                plans.find({}, sqlite.dialect())
+                plans.find({}, sqlite.dialect(), FIXED)
         assert [len(plans._made) for plans in kept] == [0, 0, 1, 1]
 
     async def test_directives_have_a_plan_for_each_of_their_values(self, graph: Graph, ask: Ask, make: Make) -> None:
@@ -223,7 +225,7 @@ class TestWhatIsPlanned:
         plans = plans_of(await self.prepared(graph, text))
         assert plans is not None
         switches = [{flag: bool(number >> place & 1) for place, flag in enumerate(flags)} for number in range(64)]
-        found = [plans.find(each, sqlite.dialect()) for each in switches]
+        found = [plans.find(each, sqlite.dialect(), FIXED) for each in switches]
         assert sum(each is not None for each in found) == MOST_PLANS
 
     @pytest.mark.parametrize("text", ["{ __schema { queryType { name } } }", "{ __type(name: \"User\") { name } }"])  # fmt: skip
@@ -235,7 +237,7 @@ class TestWhatIsPlanned:
         (operation,) = document.definitions
         assert isinstance(operation, OperationDefinitionNode)
         with pytest.raises(Unplannable):
-            Compiler(graphql_schema, schema.schema_converter, {}, {}, sqlite.dialect()).plan(operation)
+            Compiler(graphql_schema, schema.schema_converter, {}, {}, sqlite.dialect(), FIXED).plan(operation)
 
     async def test_nor_are_mutations_with_anything_beside(self, graph: Graph) -> None:
         text = 'mutation { __typename signIn(input: {login: "a", password: "b"}) { userErrors { code } } }'
