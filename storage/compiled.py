@@ -80,11 +80,11 @@ class Spelling:
             return values
         return orjson.dumps(values).decode()
 
-    def names_of(self, statement: Any) -> Callable[[Any], list[Any]]:
-        """What makes a list of the value that `gathered` gives."""
+    def names_of(self, statement: Any) -> Callable[[list[Any]], list[Any]]:
+        """What makes lists of the values that `gathered` gives."""
         if not self.is_sqlite:
             return _or_empty
-        return _sorted_json if _is_by_value(statement) else orjson.loads
+        return _sorted_json if _is_by_value(statement) else _json
 
     def bare_instant(self, column: Any) -> Any:
         """The instant in UTC as a text, which both drivers give for a fraction of what a datetime costs: `2016-01-19 08:40:25.934`."""
@@ -112,14 +112,20 @@ def _is_by_value(statement: Any) -> bool:
     return isinstance(kind, String) and kind.collation is None and bool(statement._order_by_clauses[0].compare(value))
 
 
-def _or_empty(value: list[Any] | None) -> list[Any]:
-    return value or []
+def _or_empty(values: list[list[Any] | None]) -> list[list[Any]]:
+    return [value or [] for value in values]
 
 
-def _sorted_json(value: str) -> list[Any]:
-    found: list[Any] = orjson.loads(value)
-    if len(found) > 1:
-        found.sort()
+def _json(values: list[str]) -> list[list[Any]]:
+    found: list[list[Any]] = orjson.loads(f"[{','.join(values)}]")
+    return found
+
+
+def _sorted_json(values: list[str]) -> list[list[Any]]:
+    found = _json(values)
+    for each in found:
+        if len(each) > 1:
+            each.sort()
     return found
 
 

@@ -92,7 +92,7 @@ class Builder:
             view = self.view(inner, sets_of(asked.nodes), way, joined, wanted)
             return Related(view, joined.place("id"), needed)
         if isinstance(declared, NamesOf) and self._is_plain_names(declared, inner):
-            return Value(source.names(declared.statement), self._spells.names_of(declared.statement([])), True, False)
+            return Value(source.names(declared.statement), None, True, False, self._spells.names_of(declared.statement([])))
         return None
 
     def _told(self, kind: GraphQLObjectType, asked: Asked, way: Way, source: Source, wanted: Wanted) -> Related | None:

@@ -37,7 +37,7 @@ from graph.planning.arguments import Arguments, Values
 from graph.planning.building import Asked, Builder, is_relation, opened, place_step, row_of, sets_of
 from graph.planning.completing import Abstract, Leaves, Lists, Objects, Part
 from graph.planning.entering import Entered
-from graph.planning.leaves import PLAIN, Leaf, is_plain, shell, spelling
+from graph.planning.leaves import PLAIN, Leaf, formed_instants, is_plain, shell, spelling
 from graph.planning.mutating import once
 from graph.planning.running import Calling, Loaded, Reading, Run, Selection, Way
 from storage.compiled import Spelling
@@ -285,8 +285,7 @@ class Compiler:
         form = self._form_here()
         if form is None:
             return spell
-        change = form.instants
-        return lambda values: change(spell(values))
+        return formed_instants(spell, form.instants)
 
     def formed(self, spell: Callable[..., str]) -> Callable[..., str]:
         """The same of a single instant."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import orjson
@@ -110,6 +110,12 @@ def instants_of(is_text: bool) -> Callable[[list[Any]], list[Any]]:
     return _of_texts if is_text else _of_datetimes
 
 
+@cache
+def formed_instants(spell: Callable[[list[Any]], list[Any]], change: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+    """The same for the same: what is spelled alike is spelled together."""
+    return lambda values: change(spell(values))
+
+
 WHOLE = len("2016-01-19 08:40:25")
 EXACT = len("2016-01-19 08:40:25.934000")
 ENDS = {WHOLE: ".000000Z", **{length: "0" * (EXACT - length) + "Z" for length in range(WHOLE + 2, EXACT + 1)}}
@@ -121,9 +127,13 @@ def _of_texts(values: list[str | None]) -> list[str | None]:
     lengths = set(map(len, there))
     if not lengths <= ENDS.keys():
         raise Anomaly
-    if len(lengths) == 1 and len(there) == len(values):
+    if len(lengths) == 1:
         end = ENDS[lengths.pop()]
-        return ("\n".join(there) + end).replace(" ", "T").replace("\n", f"{end}\n").split("\n")  # type: ignore[return-value]
+        spelled = ("\n".join(there) + end).replace(" ", "T").replace("\n", f"{end}\n").split("\n")
+        if len(there) == len(values):
+            return spelled  # type: ignore[return-value]
+        each = iter(spelled)
+        return [None if value is None else next(each) for value in values]
     return [None if value is None else f"{value[:10]}T{value[11:]}{ENDS[len(value)]}" for value in values]
 
 

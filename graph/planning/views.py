@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from graph.planning.completing import split
 from graph.planning.leaves import Anomaly
 from graph.planning.running import Run, Work, begin_level, whole
 from storage.reading import plain_row
 
 Values = Sequence[Any]
-Columns = tuple[Sequence[int], Callable[..., Any] | None]
+Of = tuple[Sequence[int], Callable[..., Any] | None]
 """The places of the values that something is made of, and by what; None: of one as it is."""
 Fill = Callable[[Sequence[Values]], list[dict[str, Any]]]
 
@@ -37,7 +38,7 @@ class Made:
     """A value that `make` makes of others, which stand at these places, where they are made by what stands beside them first."""
 
     make: Callable[..., Any]
-    of: Sequence[Columns]
+    of: Sequence[Of]
     needed: bool
 
 
@@ -136,9 +137,9 @@ def _relate(key: str, part: Related, run: Run, rows: Sequence[Values], answers: 
 class Maker:
     """Makes the object of a row, with the attributes that resolvers need."""
 
-    def __init__(self, row: type, columns: Mapping[str, Columns]) -> None:
+    def __init__(self, row: type, columns: Mapping[str, Of]) -> None:
         scope: dict[str, Any] = {}
-        texts = [f"{key!r}: {_made_of(columns_of, scope)}" for key, columns_of in columns.items()]
+        texts = [f"{key!r}: {_made_of(of, scope)}" for key, of in columns.items()]
         self._columns = _compiled(f"lambda r: {{{', '.join(texts)}}}", scope)
         self._row = row
 
@@ -147,16 +148,39 @@ class Maker:
 
 
 def _generated(parts: list[tuple[str, Part]]) -> Fill:
-    scope: dict[str, Any] = {"needed": _needed}
-    columns: list[str] = []
+    scope: dict[str, Any] = {"needed": _needed, "spelled": _spelled}
+    columns = Columns()
     text = _text(parts, scope, columns)
-    if not columns:
+    if not columns.by_spelling:
         return _compiled(f"lambda rows: [{text} for r in rows]", scope)  # type: ignore[no-any-return]
-    names = ", ".join(f"c{number}" for number in range(len(columns)))
-    return _compiled(f"lambda rows: [{text} for r, {names} in zip(rows, {', '.join(columns)})]", scope)  # type: ignore[no-any-return]
+    names, lists = [], []
+    for together, places in columns.by_spelling.items():
+        names += [columns.name(together, place) for place in places]
+        of_rows = ", ".join(f"[r[{place}] for r in rows]" for place in places)
+        spell = _named(scope, together)
+        lists.append(f"{spell}({of_rows})" if len(places) == 1 else f"*spelled({spell}, {of_rows})")
+    return _compiled(f"lambda rows: [{text} for r, {', '.join(names)} in zip(rows, {', '.join(lists)})]", scope)  # type: ignore[no-any-return]
 
 
-def _text(parts: list[tuple[str, Part]], scope: dict[str, Any], columns: list[str]) -> str:
+@dataclass(slots=True)
+class Columns:
+    """The places of values that are spelled for all rows at once, by what spells them."""
+
+    by_spelling: dict[Callable[[list[Any]], list[Any]], dict[int, None]] = field(default_factory=dict)
+
+    def name(self, together: Callable[[list[Any]], list[Any]], place: int) -> str:
+        """The name of a spelled value in the generated text."""
+        self.by_spelling.setdefault(together, {})[place] = None
+        return f"c{list(self.by_spelling).index(together)}_{place}"
+
+
+def _spelled(together: Callable[[list[Any]], list[Any]], *columns: list[Any]) -> list[list[Any]]:
+    """Several columns together: what it costs is mostly to begin."""
+    values = together([value for column in columns for value in column])
+    return split(values, [len(column) for column in columns])
+
+
+def _text(parts: list[tuple[str, Part]], scope: dict[str, Any], columns: Columns) -> str:
     """The text of a dictionary over the row `r`, and over what stands in `columns` for it, which it adds to. Names in it are numbers of
     ours; what callers wrote stands beside it as values."""
     texts = []
@@ -177,17 +201,16 @@ def _text(parts: list[tuple[str, Part]], scope: dict[str, Any], columns: list[st
     return f"{{{', '.join(texts)}}}"
 
 
-def _made_of(columns: Columns, scope: dict[str, Any]) -> str:
-    places, make = columns
+def _made_of(of: Of, scope: dict[str, Any]) -> str:
+    places, make = of
     values = ", ".join(f"r[{place}]" for place in places)
     return values if make is None else f"{_named(scope, make)}({values})"
 
 
-def _value(value: Value, scope: dict[str, Any], columns: list[str]) -> str:
+def _value(value: Value, scope: dict[str, Any], columns: Columns) -> str:
     text = f"r[{value.place}]"
     if value.together is not None:
-        columns.append(f"{_named(scope, value.together)}([{text} for r in rows])")
-        text = f"c{len(columns) - 1}"
+        text = columns.name(value.together, value.place)
     if value.offset is not None:
         offset, spell = value.offset
         text = f"({_named(scope, spell)}(r[{value.place}], r[{offset}]) if r[{offset}] else {text})"
