@@ -53,6 +53,10 @@ class Spelling:
             return column.in_(select(each.c.value))
         return column == func.any(parameter(name, ARRAY(column.type)))
 
+    def sorts_alike(self, columns: Iterable[Any]) -> bool:
+        """Whether Python sorts the values of these columns, as the driver gives them, as the database does."""
+        return self.is_sqlite and not any(column.nullable or getattr(column.type, "collation", None) for column in columns)
+
     def unseen(self, value: Any) -> Any:
         """A parameter as the bound of a range. PostgreSQL plans at every call for a value that it sees there, and once for one that it does
         not."""

@@ -68,7 +68,7 @@ class Connected:
 class Statement:
     """A statement for the pages of some arguments. `ordered` is where the values of the ordering begin, `last` where the total or, of
     several parents, the parent's place among them stands, `own` where the row's own id stands beside an entrance; `count` counts for
-    itself what the page cannot tell."""
+    itself what the page cannot tell. `descending` says how to sort the rows by the values of the ordering; None: they come sorted."""
 
     listing: Listing
     page: Compiled
@@ -77,6 +77,13 @@ class Statement:
     last: int
     own: int
     processors: list[Any]
+    descending: bool | None
+
+    def sorted(self, rows: Sequence[Any]) -> Sequence[Any]:
+        if self.descending is None or len(rows) < 2:
+            return rows
+        ordered, last = self.ordered, self.last
+        return sorted(rows, key=lambda row: row[ordered:last], reverse=self.descending)
 
     def cursor(self, row: Any) -> str:
         values = zip(row[self.ordered : self.last], self.processors, strict=True)
@@ -152,7 +159,7 @@ class Pages:
         statement = self._statement(arguments, window, many)
         values = self._values(statement, window, distinct)
         rows = await run.context.session.fetch(statement.page.text, statement.page.values(values))
-        filled = await self._filled(run, await self._level(run, statement, window, values, rows, len(distinct)))
+        filled = await self._filled(run, await self._level(run, statement, window, values, statement.sorted(rows), len(distinct)))
         by_parent = dict(zip(distinct, filled, strict=True))
         for parent, answer in zip(parents, answers, strict=True):
             answer[self.key] = by_parent[parent]
@@ -238,10 +245,13 @@ class Pages:
                 bound[0] = values[0]
             beyond.append(listing.beyond(bound, later=later))
         ordering = listing.ordering(window, root.column)
-        names = [column.key for column in listing.order.columns(listing.table)] if connected.has_cursors else []
+        columns = listing.order.columns(listing.table)
+        # Sorted again by the statement, the rows of a page would be written and read once more, with all that was joined to them.
+        sorts = listing.order.first is None and wanted.spelling.sorts_alike(columns)
+        names = [column.key for column in columns] if connected.has_cursors or sorts else []
         beside = [*map(root.column, names), *([] if entrance is None else [root.column("id")])]
-        columns = ["id"] if wanted.spelling.is_sqlite else wanted.columns(*ordering, *beside)
-        page: Any = select(*(listing.table.__table__.c[name] for name in columns)).where(*listing.conditions, *beyond)
+        kept = ["id"] if wanted.spelling.is_sqlite else wanted.columns(*ordering, *beside)
+        page: Any = select(*(listing.table.__table__.c[name] for name in kept)).where(*listing.conditions, *beyond)
         page = page.order_by(*listing.ordering(window)).limit(literal_number(window.size + connected.goes_on))
         if window.offset:
             page = page.offset(parameter("offset", Integer))
@@ -259,13 +269,15 @@ class Pages:
         if entrance is not None:
             statement = statement.add_columns(root.column("id"), *entrance.columns)
             given |= entrance.parameters
-        statement = statement.order_by(*ordering)
+        if not sorts:
+            statement = statement.order_by(*ordering)
         if frame.page is not None:
             statement = standing_for(frame.page, root.table, statement)
         dialect, parameters = wanted.spelling.dialect, frozenset(given)
         counting = Compiled(frame.count, dialect, parameters) if connected.has_total else None
         processors = [root.processor(name) for name in names]
-        return Statement(listing, Compiled(statement, dialect, parameters), counting, ordered, last, own, processors)
+        page, descending = Compiled(statement, dialect, parameters), listing.order.descending is not window.backward
+        return Statement(listing, page, counting, ordered, last, own, processors, descending if sorts else None)
 
     async def _filled(self, run: Run, level: Level) -> list[Any]:
         answers: list[dict[str, Any]] = [{} for _ in level.totals]
