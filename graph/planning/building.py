@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from graphql import GraphQLField, GraphQLList, GraphQLObjectType, SelectionSetNode, is_leaf_type
-from sqlalchemy import Boolean
+from sqlalchemy import Boolean, Date
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
-from graph.declare import ENTITIES, Identity, NamesOf, Numbered, Told, ToMany, ToOne, global_id
+from graph.declare import ENTITIES, Identity, NamesOf, Numbered, Same, Told, ToMany, ToOne, global_id
 from graph.installing import Loading, declared_of, filling_of, is_filled, metadata_of
 from graph.installing import Reading as Column
 from graph.planning.leaves import PLAIN, instants_of, is_plain
@@ -110,11 +110,13 @@ class Builder:
         otherwise = Together(self._compiler.step(kind, asked, way))
         return Related(self.view(inner, sets, way, joined, wanted), joined.place("id"), False, otherwise, make)
 
-    def _made(self, asked: Asked, source: Source) -> Made | None:
+    def _made(self, asked: Asked, source: Source) -> Made | Constant | None:
         """A computed field that is made of columns alone; None for what is no such thing."""
         make = self._compiler.made(asked)
         if make is None:
             return None
+        if isinstance(make, Same):
+            return Constant(make.value)
         needed, leaf = opened(asked.field.type)
         keys = metadata_of(asked.field)["needs"]
         assert leaf.name in PLAIN and set(keys) <= set(source.attributes)  # noqa: S101 - what it makes is its own spelling
@@ -144,7 +146,10 @@ class Builder:
         place = source.place(attribute)
         if isinstance(kind, EnumType) and kind.enum_class is not None:
             words = {str(member.value): spell(member) for member in kind.enum_class}
-            return Value(place, words.__getitem__, needed, empty)
+            return Value(place, words, needed, empty)
+        if isinstance(kind, Date) and leaf.name == "Date" and self._spells.is_sqlite:
+            # Kept as it is spelled.
+            return Value(place, None, needed, empty)
         if is_plain(column, leaf):
             return Value(place, bool if process is not None and isinstance(kind, Boolean) else process, needed, empty)
         return Value(place, spell if process is None else lambda value: spell(process(value)), needed, empty)

@@ -29,7 +29,7 @@ from sqlalchemy import Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import Context, Fixed
-from graph.declare import Entrance
+from graph.declare import Entrance, Same
 from graph.forms import Form
 from graph.installing import Loading, declared_of, filling_of, is_filled, metadata_of
 from graph.installing import Reading as Column
@@ -261,7 +261,7 @@ class Compiler:
         arguments = self.argued(field, nodes[0])
         return Calling(asked.key, completer, resolve, definition, nodes, kind, way, root, info, arguments, self.made(asked))
 
-    def made(self, asked: Asked) -> Callable[..., Any] | None:
+    def made(self, asked: Asked) -> Callable[..., Any] | Same | None:
         """What makes a computed field's value of the columns that it needs; None where its resolver is to be asked."""
         factory = metadata_of(asked.field).get("made")
         return None if factory is None else factory(self._fixed)

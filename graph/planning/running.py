@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import strawberry
 
 from graph.context import Context
+from graph.declare import Same
 from graph.filling import has_to_wait, may_wait
 from graph.installing import Loading
 from graph.planning.leaves import Shell
@@ -136,7 +137,7 @@ class Calling:
     info: str | None
     arguments: int | None
     """The place in `Run.arguments`; None without any."""
-    make: Callable[..., Any] | None = None
+    make: Callable[..., Any] | Same | None = None
     """What gives the value of the columns that the resolver looks at, where there is such."""
 
     @property
@@ -150,6 +151,8 @@ class Calling:
         return strawberry.Info(_raw_info=place, _field=self.definition)
 
     def begin(self, run: Run, objects: Sequence[Any]) -> Values:
+        if isinstance(self.make, Same):
+            return [self.make.value] * len(objects)
         if self.make is not None:
             needs = self.definition.metadata["needs"]
             return [self.make(*(getattr(each, key) for key in needs)) for each in objects]

@@ -21,11 +21,11 @@ Fill = Callable[[Sequence[Values]], list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value at a place, and how it is spelled; None: as it is. `empty` ones may be null in the database. `together` spells those of all
-    rows at once, nulls as null."""
+    """A value at a place, and how it is spelled: by a function, by a table of all there are, or, None, as it is. `empty` ones may be null
+    in the database. `together` spells those of all rows at once, nulls as null."""
 
     place: int
-    spell: Callable[[Any], Any] | None
+    spell: Callable[[Any], Any] | dict[Any, Any] | None
     needed: bool
     empty: bool
     together: Callable[[list[Any]], list[Any]] | None = None
@@ -218,7 +218,8 @@ def _value(value: Value, scope: dict[str, Any], columns: Columns) -> str:
         text = f"needed({text})"
     if value.spell is None:
         return text
-    spelled = f"{_named(scope, value.spell)}({text})"
+    opening, closing = "[]" if isinstance(value.spell, dict) else "()"
+    spelled = f"{_named(scope, value.spell)}{opening}{text}{closing}"
     return f"None if {text} is None else {spelled}" if value.empty and not value.needed else spelled
 
 

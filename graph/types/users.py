@@ -9,7 +9,7 @@ from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order
 from graph.context import Fixed, Info
-from graph.declare import Node, column, computed, connection_field, entity, window_of
+from graph.declare import Node, Same, column, computed, connection_field, entity, window_of
 from graph.errors import BadRequest, NotFound
 from graph.rules import accounts, finding
 from graph.rules.policy import knows
@@ -107,7 +107,7 @@ class User(Node, UserSshKeys, UserEmails):
         tables.User.email,
         tables.User.username,
         tables.User.id,
-        made=lambda fixed: None if fixed.shows_avatars else _no_picture,
+        made=lambda fixed: None if fixed.shows_avatars else Same(None),
         description="The user's picture; null when the instance shows none.",
     )
     async def avatar_url(self, info: Info) -> str | None:
@@ -120,10 +120,6 @@ class User(Node, UserSshKeys, UserEmails):
 def _web_url(fixed: Fixed) -> Callable[[str], str]:
     start = f"{fixed.external_url}/u/"
     return lambda username: start + username
-
-
-def _no_picture(email: str, username: str, id: int) -> None:
-    return None
 
 
 @strawberry.input(description="Which users; every field given must match.")
