@@ -1,6 +1,7 @@
 """What is planned, and what is kept of it. That plans answer as graphql-core does is proved in test_oracle.py."""
 
 import gc
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
@@ -66,6 +67,21 @@ class TestComputedFields:
                 asked += 1
         assert oracle.compared.total() == asked > 10
 
+    async def test_pictures_with_a_service_for_them_and_without(self, services: Services, story: Story) -> None:
+        pictures = Oracle(replace(services, avatar_url_template="https://pictures.example/{email_md5}?u={username}&i={id}"))
+        people = "nodes { author { avatarUrl webUrl } assignee { avatarUrl } }"
+        text = f'{{ project(path: "acme/web") {{ issues {{ {people} }} owner {{ avatarUrl webUrl }} }} viewer {{ avatarUrl }} }}'
+        for oracle in (Oracle(services), pictures):
+            await oracle.compare(prepared(parse(text)), {}, story.ann)
+            assert oracle.compared == {"rows": 1}
+
+    async def test_plans_of_one_service_are_not_those_of_another(self, graph: Graph, services: Services, story: Story) -> None:
+        operation = prepared(parse("{ viewer { webUrl avatarUrl } }"))
+        here, there = Graph(services), Graph(replace(services, external_url="https://there.example"))
+        for asked, start in ((here, services.external_url), (there, "https://there.example"), (here, services.external_url)):
+            outcome = await asked.run(operation, {}, token_of(story.ann), request_id="x")
+            assert outcome.data == {"viewer": {"webUrl": f"{start}/u/{story.ann.username}", "avatarUrl": None}}
+
     async def test_one_row_of_each_project(self, oracle: Oracle, story: Story) -> None:
         one = "issue(iid: 1) { iid title author { username } labels project { id } }"
         await oracle.compare(prepared(parse(f'{{ project(path: "acme/web") {{ {one} }} }}')), {}, story.ann)
@@ -73,6 +89,17 @@ class TestComputedFields:
         await oracle.compare(prepared(parse('{ project(path: "acme/web") { issue(iid: 99) { title } } }')), {}, story.ann)
         await oracle.compare(prepared(parse('{ project(path: "acme/web") { issue { title } } }')), {}, story.ann)
         assert oracle.compared.total() == 4
+
+    @planned
+    async def test_pages_in_either_direction_by_all_orders(self, oracle: Oracle, story: Story) -> None:
+        query = """query ($order: IssueOrder) { project(path: "acme/web") {
+            issues(first: 3, orderBy: $order) { nodes { title } edges { cursor } } end: issues(last: 3, orderBy: $order) { nodes { iid } }
+            milestones(first: 3) { nodes { iid dueDate issues(last: 2, orderBy: $order) { nodes { state } } } } } }"""
+        fields = graphql_schema.type_map["IssueOrderField"].values  # type: ignore[attr-defined]
+        for name in fields:
+            for direction in ("ASC", "DESC"):
+                await oracle.compare(prepared(parse(query)), {"order": {"field": name, "direction": direction}}, story.ann)
+        assert oracle.compared == {"rows": 2 * len(fields)}
 
     async def test_a_page_of_which_nothing_is_wanted(self, oracle: Oracle, story: Story) -> None:
         query = 'query ($no: Boolean!) { project(path: "acme/web") { issues { nodes @include(if: $no) { title } } } }'
@@ -272,3 +299,27 @@ class TestManyTexts:
         for number in range(9, 60):
             await ask(number)
         assert kept() == before
+
+    @planned
+    async def test_a_plan_keeps_little_of_what_it_was_made_of(self, services: Services, story: Story) -> None:
+        graph, token = Graph(services, planner=True), token_of(story.ann)
+
+        async def run(number: int) -> None:
+            rows = f"issues(first: 3) {{ nodes {{ b{number}: title labels author {{ username avatarUrl }} }} }}"
+            operation = prepared(parse(f'{{ project(path: "acme/web") {{ name {rows} }} }}', no_location=True))
+            operations.append(operation)
+            assert (await graph.run(operation, {}, token, request_id="x")).errors == []
+
+        operations: list[Any] = []
+        for number in range(3):
+            await run(number)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for number in range(10):
+                await run(number)
+            gc.collect()
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert taken / 10 < 60 * 1024, f"{taken / 10 / 1024:.0f} KiB"
