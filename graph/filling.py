@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from graphql import Executor, GraphQLNonNull, GraphQLObjectType, Undefined, is_leaf_type
 from graphql.pyutils import AwaitableOrValue
 
 from graph.installing import Loading, Reading, filling_of, is_filled
+
+T = TypeVar("T")
 
 Read = Callable[[Any], Any]
 Fields = dict[str, Any]
@@ -67,6 +69,11 @@ class Filler(Executor[Any]):
             if waiting:
                 return self._complete_after(waiting, item_type, field_details_list, info, path, items, position_context)
         return super().complete_iterable_value(item_type, field_details_list, info, path, items, position_context)
+
+    async def with_abort_signal(self, awaitable: Awaitable[T]) -> T:
+        """Awaits what a resolver gave. Where a field fails, graphql-core calls off the others that its parent has; what they share with
+        fields elsewhere, as the futures of loaders, goes on."""
+        return await super().with_abort_signal(asyncio.shield(awaitable) if isinstance(awaitable, asyncio.Future) else awaitable)
 
     async def _fill_after(self, waiting: list["asyncio.Future[Any]"], *given: Any) -> dict[str, Any]:
         await _settled(waiting)

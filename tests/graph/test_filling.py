@@ -1,9 +1,10 @@
 """Filling rows gives what graphql-core's own executor gives, errors and their places included."""
 
+import asyncio
 from typing import Any
 
 import pytest
-from graphql import Executor
+from graphql import Executor, build_schema, parse
 
 from graph import execute
 from graph.context import Services
@@ -103,3 +104,25 @@ async def test_asks_once_for_a_level(ask: Ask, make: Make, project: tables.Proje
     # The viewer, the project, the level, the issues, all people, all labels.
     with statements.at_most(6):
         await ask.data(query, owner, path=str(project.id))
+
+
+class TestAFieldThatFails:
+    async def test_calls_off_nothing_that_fields_elsewhere_share_with_it(self) -> None:
+        schema = build_schema("type Query { here: Part, there: Part } type Part { shared: Int, broken: Int! }")
+        shared: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        class Part:
+            def shared(self, info: Any) -> Any:
+                return shared
+
+        class Broken(Part):
+            async def broken(self, info: Any) -> int:
+                await asyncio.sleep(0)
+                asyncio.get_running_loop().call_later(0.01, shared.set_result, 7)
+                raise ValueError("broken")
+
+        document, root = parse("{ there { shared } here { shared broken } }"), {"here": Broken(), "there": Part()}
+        result: Any = execute.execute(schema, document, root, executor_class=Filler)
+        answer = await result
+        assert answer.data == {"there": {"shared": 7}, "here": None}
+        assert [error.path for error in answer.errors] == [["here", "broken"]]
