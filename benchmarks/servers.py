@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ SERVER_CORE, OTHER_CORE = 0, 1
 EXTERNAL_URL = "http://forge.example"
 """In the links of both sides' answers."""
 START_SECONDS = 60.0
+STOP_SECONDS = 30.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -133,7 +133,12 @@ def running(name: str, command: list[str], given: Mapping[str, str], port: int, 
             # taskset replaces itself, so the number is the server's.
             yield Server(name, port, process.pid)
         finally:
-            process.send_signal(signal.SIGINT)
+            # Not the signal of a keyboard, which a shell has what it starts in the background ignore.
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _wait(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
