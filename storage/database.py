@@ -22,8 +22,9 @@ from sqlalchemy.types import TypeDecorator
 from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
 
+from storage.connections import Connections
 from storage.inserting import Inserts
-from storage.readers import PostgresReader, Reader, Readers, SqliteReader
+from storage.readers import PostgresReader, Reader, SqliteReader
 from storage.reading import Plans
 from storage.sessions import ReadingSession
 from storage.sessions import Session as Session
@@ -174,7 +175,7 @@ class Database:
         self.accounts = Touched(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
         self.inserts = Inserts(self.engine.dialect)
         self._slow: set[str] = set()
-        self.readers = Readers(self._connect_reader, pool_size, WAIT_SECONDS)
+        self.readers: Connections[Reader] = Connections(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._prepare_sqlite()
         else:
@@ -202,12 +203,12 @@ class Database:
     def writer(self) -> Writer:
         if self.dialect == "sqlite":
             return SqliteWriter(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._queue)
-        return PostgresWriter(self.engine.sync_engine.pool, self.engine.dialect, spare=self._pool_size // 2)
+        return PostgresWriter(self.engine.sync_engine.pool, self.engine.dialect, self._pool_size // 2, WAIT_SECONDS)
 
     async def close(self) -> None:
         await self.readers.close()
         if "writer" in self.__dict__:
-            self.writer.close()
+            await self.writer.close()
         await self.engine.dispose()
 
     def tell(self, text: str, parameters: Sequence[Any]) -> None:

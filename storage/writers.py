@@ -17,6 +17,8 @@ from sqlalchemy import Dialect, Pool
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.util import greenlet_spawn
 
+from storage.connections import Connections
+
 Statement = tuple[str, Sequence[Any]]
 
 SHORT_STATEMENTS, SHORT_TEXTS = 8, 32_000
@@ -62,46 +64,35 @@ class Writer(Protocol):
 
     async def write(self, statements: Sequence[Statement]) -> list[int]: ...
 
-    def close(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 class PostgresWriter:
     """One statement is a transaction without any word about it, so it takes one message there and back instead of three.
 
-    The connections are the pool's, but taking one costs as much as a statement, so a few, at most `spare`, are kept from it.
+    The connections are the pool's, but taking one costs as much as a statement, so a few, `spare`, are kept from it. Who finds none of them
+    free waits for one of them alone: those that the pool has left are for others, and each of these goes to who has waited longest.
     """
 
     most: int | None = 1
 
-    def __init__(self, pool: Pool, dialect: Dialect, spare: int) -> None:
+    def __init__(self, pool: Pool, dialect: Dialect, spare: int, wait_seconds: float) -> None:
         self._pool = pool
         self._dialect = dialect
-        self._spare = spare
-        self._idle: list[Any] = []
+        self._keeps = spare > 0
+        self.connections: Connections[_Pooled] = Connections(self._connect, max(spare, 1), wait_seconds)
 
-    def _taken(self) -> Any:
-        """A connection that is kept here; None: the pool is to give one."""
-        while self._idle:
-            pooled = self._idle.pop()
-            if not pooled.driver_connection.is_closed():
-                return pooled
-            pooled.close()
-        return None
-
-    def _give_back(self, pooled: Any) -> None:
-        if len(self._idle) < self._spare and not pooled.driver_connection.is_closed():
-            self._idle.append(pooled)
-        else:
-            pooled.close()
+    async def _connect(self) -> "_Pooled":
+        return _Pooled(await greenlet_spawn(self._pool.connect), self._keeps)
 
     async def write(self, statements: Sequence[Statement]) -> list[int]:
         import asyncpg
 
         ((text, parameters),) = statements
-        pooled = self._taken() or await greenlet_spawn(self._pool.connect)
+        connection = self.connections.ready() or await self.connections.take()
         answered = False
         try:
-            row = await pooled.driver_connection.fetchrow(text, *parameters)
+            row = await connection.driver.fetchrow(text, *parameters)
             answered = True
         except asyncpg.IntegrityConstraintViolationError as error:
             answered = True
@@ -112,8 +103,8 @@ class PostgresWriter:
         finally:
             if not answered:
                 # A cancelled call leaves an answer behind that nobody waits for; the pool opens another connection then.
-                pooled.driver_connection.terminate()
-            self._give_back(pooled)
+                connection.driver.terminate()
+            self.connections.give_back(connection)
         return [] if row is None else [row[0]]
 
     def _spelled(self, text: str, error: Exception) -> IntegrityError:
@@ -122,11 +113,27 @@ class PostgresWriter:
         original.__cause__ = error
         return IntegrityError(text, None, original, hide_parameters=True)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Gives the pool its connections back, which the engine closes."""
-        self._spare = 0
-        while self._idle:
-            self._idle.pop().close()
+        await self.connections.close()
+
+
+class _Pooled:
+    """A connection of the pool's that goes back to it at the end, or, unless it is kept, after each use."""
+
+    def __init__(self, pooled: Any, keeps: bool) -> None:
+        self._pooled = pooled
+        self._keeps = keeps
+        self.driver = pooled.driver_connection
+
+    def rest(self) -> bool:
+        if self._keeps and not self.driver.is_closed():
+            return True
+        self._pooled.close()
+        return False
+
+    async def close(self) -> None:
+        self._pooled.close()
 
 
 @dataclass(eq=False, slots=True)
@@ -236,7 +243,7 @@ class SqliteWriter:
     def _is_carried(self) -> None:
         self._carried = True
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._turns.put(None)
 
 

@@ -10,8 +10,8 @@ from sqlalchemy.orm.exc import UnmappedInstanceError
 from sqlmodel import col
 
 from storage import tables
+from storage.connections import Connections
 from storage.database import Database
-from storage.readers import Readers
 from storage.tables import MilestoneState, users
 from storage.tables.base import rows_of_ids
 from tests.make import Make
@@ -145,7 +145,7 @@ class TestQuery:
         async def connect() -> Idle:
             return Idle()
 
-        readers = Readers(connect, 1, 0.05)  # type: ignore[arg-type]
+        readers = Connections(connect, 1, 0.05)  # type: ignore[type-var]
         taken = await readers.take()
         with pytest.raises(TimeoutError):
             await readers.take()

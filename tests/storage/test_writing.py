@@ -188,13 +188,31 @@ class TestRowsThatAreLeft:
             assert await session.scalar(select(func.count()).select_from(Namespace)) == 20
 
 
+async def test_writers_are_served_in_their_order(database_url: str) -> None:
+    """However many there are: none waits for a connection that those who come later are given."""
+    database = Database(database_url, pool_size=4)
+    written = [0] * 12
+
+    async def write(number: int) -> None:
+        while max(written) < 60:
+            await left(database, f"path-{number}-{written[number]}")
+            written[number] += 1
+
+    try:
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(write(number) for number in range(len(written))))
+    finally:
+        await database.close()
+    assert min(written) > 30, written
+
+
 async def test_a_connection_that_broke_while_it_rested_is_not_written_to(database: Database) -> None:
     await left(database, "before")
     if not isinstance(database.writer, PostgresWriter):
         return
-    (resting,) = database.writer._idle
+    (resting,) = database.writer.connections._idle
     other = await database.connect_alone()
-    await other.execute("SELECT pg_terminate_backend($1, 5000)", resting.driver_connection.get_server_pid())
+    await other.execute("SELECT pg_terminate_backend($1, 5000)", resting.driver.get_server_pid())
     await other.close()
     await left(database, "after")
 
