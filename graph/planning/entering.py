@@ -42,14 +42,12 @@ class Entered:
         self._alone = (isinstance(only, Pages) and only.hangs_on_projects) or (isinstance(only, One) and _keeps_to_its_row(only.view))
         columns = inspect(tables.Project).columns
         names = sorted(JUDGED) if self._alone else columns.keys()
-        kept = [columns[name] for name in names]
         once = isinstance(self._with, Pages)
         self._entrances = [_entrance(tuple(names), by_path=by_path, once=once) for by_path in (False, True)]
         self._statements: dict[bool, Compiled] = {}
         self._width = len(names)
-        processors = [processor_of(column.type, self._dialect) for column in kept]
-        columns_of = {name: ((place,), process) for place, (name, process) in enumerate(zip(names, processors, strict=True))}
-        self._make = Maker(tables.Project, columns_of)
+        processors = {name: processor_of(columns[name].type, self._dialect) for name in names}
+        self._make = Maker(tables.Project, {name: ((place,), processors[name]) for place, name in enumerate(names)})
 
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises what the policy and the arguments raise, and Anomaly for what is not found."""

@@ -234,18 +234,18 @@ class Pages:
     def _made(self, listing: Listing, window: Window, many: bool, entrance: EnteredProject | None) -> Statement:
         wanted, root, hanging, connected = self._wanted, self._wanted.root, self._hanging, self._connected
         given = {*hanging.parameters, "offset"}
+        columns = listing.order.columns(listing.table)
         beyond = []
         for name, cursor, later in (("after", window.after, True), ("before", window.before, False)):
             if cursor is None:
                 continue
-            columns, values = listing.order.columns(listing.table), listing.position(cursor)
+            values = listing.position(cursor)
             bound = [wanted.spelling.unseen(parameter(f"{name}{number}", column.type)) for number, column in enumerate(columns)]
             given |= {f"{name}{number}" for number in range(len(columns))}
             if listing.order.first is not None:
                 bound[0] = values[0]
             beyond.append(listing.beyond(bound, later=later))
         ordering = listing.ordering(window, root.column)
-        columns = listing.order.columns(listing.table)
         # Sorted again by the statement, the rows of a page would be written and read once more, with all that was joined to them.
         sorts = listing.order.first is None and wanted.spelling.sorts_alike(columns)
         names = [column.key for column in columns] if connected.has_cursors or sorts else []
@@ -276,8 +276,8 @@ class Pages:
         dialect, parameters = wanted.spelling.dialect, frozenset(given)
         counting = Compiled(frame.count, dialect, parameters) if connected.has_total else None
         processors = [root.processor(name) for name in names]
-        page, descending = Compiled(statement, dialect, parameters), listing.order.descending is not window.backward
-        return Statement(listing, page, counting, ordered, last, own, processors, descending if sorts else None)
+        descending = listing.order.descending is not window.backward if sorts else None
+        return Statement(listing, Compiled(statement, dialect, parameters), counting, ordered, last, own, processors, descending)
 
     async def _filled(self, run: Run, level: Level) -> list[Any]:
         answers: list[dict[str, Any]] = [{} for _ in level.totals]
