@@ -39,11 +39,11 @@ class Connections(Generic[C]):
         return None
 
     async def take(self) -> C:
-        await self._enter()
+        await self.enter()
         try:
             return self._rested() or await self._connect()
         except BaseException:
-            self._leave()
+            self.leave()
             raise
 
     def _rested(self) -> C | None:
@@ -53,7 +53,8 @@ class Connections(Generic[C]):
                 return connection
         return None
 
-    async def _enter(self) -> None:
+    async def enter(self) -> None:
+        """Takes a place without a connection. Who does so has one of his own."""
         if self._free:
             self._free -= 1
             return
@@ -67,7 +68,7 @@ class Connections(Generic[C]):
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 # It was given a place too late.
-                self._leave()
+                self.leave()
             raise
 
     def _expire(self) -> None:
@@ -80,10 +81,10 @@ class Connections(Generic[C]):
                 if until > loop.time():
                     self._timer = loop.call_at(until, self._expire)
                     return
-                waiting.set_exception(TimeoutError())
+                waiting.set_exception(TimeoutError("no connection got free in time"))
             self._waiting.popleft()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Gives the place to who waits longest: there is a free one only where nobody waits."""
         while self._waiting:
             waiting, _ = self._waiting.popleft()
@@ -97,7 +98,11 @@ class Connections(Generic[C]):
             if connection.rest():
                 self._idle.append(connection)
         finally:
-            self._leave()
+            self.leave()
+
+    def drop_one(self) -> C | None:
+        """One that rests, which is kept no longer: it is the caller's."""
+        return self._idle.pop(0) if self._idle else None
 
     async def close(self) -> None:
         if self._timer is not None:

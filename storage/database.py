@@ -24,6 +24,7 @@ from sqlmodel import SQLModel
 
 from storage.connections import Connections
 from storage.inserting import Inserts
+from storage.pool import LinedPool
 from storage.readers import PostgresReader, Reader, SqliteReader
 from storage.reading import Plans
 from storage.sessions import ReadingSession
@@ -167,9 +168,9 @@ class Database:
             settings["connect_args"] = {"timeout": WAIT_SECONDS, "isolation_level": None}
         else:
             settings["connect_args"] = {"async_creator_fn": _connect_to_postgresql, **POSTGRESQL}
+            settings["poolclass"] = LinedPool
         self.engine = create_async_engine(self.url, **settings)
         self.writing_engine = self.engine.execution_options(writing=True)
-        self._pool_size = pool_size
         self._queue = Queue(WAIT_SECONDS)
         self.plans = Plans(self.engine.dialect)
         self.accounts = Touched(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
@@ -203,7 +204,9 @@ class Database:
     def writer(self) -> Writer:
         if self.dialect == "sqlite":
             return SqliteWriter(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._queue)
-        return PostgresWriter(self.engine.sync_engine.pool, self.engine.dialect, self._pool_size // 2, WAIT_SECONDS)
+        pool = self.engine.sync_engine.pool
+        assert isinstance(pool, LinedPool)  # noqa: S101 - see above
+        return PostgresWriter(pool.line, self.engine.dialect)
 
     async def close(self) -> None:
         await self.readers.close()

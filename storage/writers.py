@@ -13,11 +13,11 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Literal, Protocol
 
-from sqlalchemy import Dialect, Pool
+from sqlalchemy import Dialect
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.util import greenlet_spawn
 
 from storage.connections import Connections
+from storage.pool import Kept
 
 Statement = tuple[str, Sequence[Any]]
 
@@ -70,20 +70,14 @@ class Writer(Protocol):
 class PostgresWriter:
     """One statement is a transaction without any word about it, so it takes one message there and back instead of three.
 
-    The connections are the pool's, but taking one costs as much as a statement, so a few, `spare`, are kept from it. Who finds none of them
-    free waits for one of them alone: those that the pool has left are for others, and each of these goes to who has waited longest.
+    The connections are those that the pool keeps for this (`storage/pool.py`).
     """
 
     most: int | None = 1
 
-    def __init__(self, pool: Pool, dialect: Dialect, spare: int, wait_seconds: float) -> None:
-        self._pool = pool
+    def __init__(self, connections: Connections[Kept], dialect: Dialect) -> None:
+        self.connections = connections
         self._dialect = dialect
-        self._keeps = spare > 0
-        self.connections: Connections[_Pooled] = Connections(self._connect, max(spare, 1), wait_seconds)
-
-    async def _connect(self) -> "_Pooled":
-        return _Pooled(await greenlet_spawn(self._pool.connect), self._keeps)
 
     async def write(self, statements: Sequence[Statement]) -> list[int]:
         import asyncpg
@@ -116,24 +110,6 @@ class PostgresWriter:
     async def close(self) -> None:
         """Gives the pool its connections back, which the engine closes."""
         await self.connections.close()
-
-
-class _Pooled:
-    """A connection of the pool's that goes back to it at the end, or, unless it is kept, after each use."""
-
-    def __init__(self, pooled: Any, keeps: bool) -> None:
-        self._pooled = pooled
-        self._keeps = keeps
-        self.driver = pooled.driver_connection
-
-    def rest(self) -> bool:
-        if self._keeps and not self.driver.is_closed():
-            return True
-        self._pooled.close()
-        return False
-
-    async def close(self) -> None:
-        self._pooled.close()
 
 
 @dataclass(eq=False, slots=True)

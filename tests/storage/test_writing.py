@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import cast
 
@@ -51,9 +51,10 @@ async def test_a_connection_that_gets_free_too_late_is_unavailable(database_url:
     database = Database(database_url, pool_size=1)
     async with database.writing() as session:
         await session.execute(select(Namespace))
-        with pytest.raises(Exception, match="QueuePool limit") as caught:
-            await write(database, "late")
-        assert is_unavailable(caught.value)
+        for late in (write, left) if database.dialect == "postgresql" else (write,):
+            with pytest.raises(Exception, match="QueuePool limit|no connection got free") as caught:
+                await late(database, "late")
+            assert is_unavailable(caught.value)
     await write(database, "later")
     await database.close()
 
@@ -204,6 +205,69 @@ async def test_writers_are_served_in_their_order(database_url: str) -> None:
     finally:
         await database.close()
     assert min(written) > 30, written
+
+
+async def test_all_writers_share_the_connections(database_url: str) -> None:
+    """Those of single statements are kept for the next ones, but not from transactions; and there are never more than were allowed."""
+    database = Database(database_url, pool_size=3)
+    if database.dialect != "postgresql":
+        await database.close()
+        return
+    others = await _connections_to(database)
+    try:
+        await asyncio.gather(*(left(database, f"alone{number}") for number in range(12)))
+        assert await _connections_to(database) == others + 3
+        async with AsyncExitStack() as held:
+            for _ in range(3):
+                session = await held.enter_async_context(database.writing())
+                await session.execute(select(Namespace))
+            assert await _connections_to(database) == others + 3
+            waiting = asyncio.create_task(left(database, "waiting"))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+        await waiting
+        async with asyncio.timeout(30):
+            await asyncio.gather(*((left if number % 2 else write)(database, f"mixed{number}") for number in range(40)))
+        assert await _connections_to(database) == others + 3
+
+        async with database.reading() as session:
+            assert await session.scalar(select(func.count()).select_from(Namespace)) == 12 + 1 + 40
+    finally:
+        await database.close()
+
+
+async def test_a_writer_that_was_called_off_leaves_its_place(database_url: str) -> None:
+    database = Database(database_url, pool_size=1)
+    if database.dialect != "postgresql":
+        await database.close()
+        return
+    try:
+        async with database.writing() as session:
+            await session.execute(select(Namespace))
+            for late in (write, left):
+                waiting = asyncio.create_task(late(database, "called off"))
+                await asyncio.sleep(0.05)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+        async with asyncio.timeout(5):
+            await write(database, "by the ORM")
+            await left(database, "alone")
+            await write(database, "by the ORM again")
+    finally:
+        await database.close()
+
+
+async def _connections_to(database: Database) -> int:
+    """How many the server has to this database, the one that asks among them."""
+    asking = await database.connect_alone()
+    try:
+        found = await asking.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+        )
+    finally:
+        await asking.close()
+    return int(found)
 
 
 async def test_a_connection_that_broke_while_it_rested_is_not_written_to(database: Database) -> None:
