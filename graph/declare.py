@@ -244,16 +244,18 @@ def entrance(*, description: str) -> Any:
 def computed(
     *needs: Any,
     description: str,
-    made: Callable[[Fixed], Callable[..., Any] | Same | None] | None = None,
+    made: Callable[[Fixed, str | None], Callable[..., Any] | Same | None] | None = None,
     together: Callable[..., Awaitable[Sequence[Any]]] | None = None,
     told: Told | None = None,
     **settings: Any,
 ) -> Any:
     """A field with a resolver that looks at nothing of the row but these columns, so that no more need be read for it.
 
-    `made(fixed)` is a function of the columns' values in this order that gives what the resolver gives, for less, or what is the same for
-    all; None where only the resolver can. Awaited, `together(info, rows)` gives it of each of several rows. `told` says which table's row,
-    named by these columns in this order, tells the same where it is there; `together` is asked for the others.
+    `made(fixed, above)` is a function of the columns' values in this order that gives what the resolver gives, for less, or what is the
+    same for all; None where only the resolver can. `above` is the type of whose field the row is, None in a list.
+
+    Awaited, `together(info, rows)` gives it of each of several rows. `told` says which table's row, named by these columns in this order,
+    tells the same where it is there; `together` is asked for the others.
     """
     metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "told": told}
     if made is not None:

@@ -65,7 +65,7 @@ class Builder:
                 columns.append((asked, filling.key))
             elif isinstance(declared_of(field), Identity) and "id" in source.attributes:
                 found[key] = Value(source.place("id"), lambda value: global_id(kind.name, value), True, False)
-            elif (part := self._made(asked, source) or self._part(asked, way, source, wanted)) is not None:
+            elif (part := self._made(asked, way, source) or self._part(asked, way, source, wanted)) is not None:
                 found[key] = part
             elif (told := self._told(kind, asked, way, source, wanted)) is not None:
                 found[key] = told
@@ -110,9 +110,9 @@ class Builder:
         otherwise = Together(self._compiler.step(kind, asked, way))
         return Related(self.view(inner, sets, way, joined, wanted), joined.place("id"), False, otherwise, make)
 
-    def _made(self, asked: Asked, source: Source) -> Made | Constant | None:
+    def _made(self, asked: Asked, way: Way, source: Source) -> Made | Constant | None:
         """A computed field that is made of columns alone; None for what is no such thing."""
-        make = self._compiler.made(asked)
+        make = self._compiler.made(asked, way)
         if make is None:
             return None
         if isinstance(make, Same):

@@ -37,7 +37,7 @@ from graph.planning.arguments import Arguments, Values
 from graph.planning.building import Asked, Builder, is_relation, opened, place_step, row_of, sets_of
 from graph.planning.completing import Abstract, Leaves, Lists, Objects, Part
 from graph.planning.entering import Entered
-from graph.planning.leaves import PLAIN, Leaf, formed_instants, is_plain, shell, spelling
+from graph.planning.leaves import PLAIN, Computed, Leaf, formed_instants, is_plain, shell, spelling
 from graph.planning.mutating import once
 from graph.planning.running import Calling, Loaded, Reading, Run, Selection, Way
 from storage.compiled import Spelling
@@ -105,7 +105,7 @@ class Compiler:
         )
 
     def _selection(self, kind: GraphQLObjectType, sets: Sequence[SelectionSetNode], above: Way | None) -> Selection:
-        parts: list[Leaf | tuple[str, Any]] = []
+        parts: list[Leaf | Computed | tuple[str, Any]] = []
         steps: list[Any] = []
         fills: list[Any] = []
         related: list[Asked] = []
@@ -114,7 +114,7 @@ class Compiler:
             if asked.field is None:
                 parts.append((asked.key, kind.name))
                 continue
-            part = self._leaf(kind, asked.key, asked.field)
+            part = self._leaf(kind, asked.key, asked.field) or self._computed(kind, asked, way)
             parts.append(part or (asked.key, None))
             if part is not None:
                 continue
@@ -230,6 +230,17 @@ class Compiler:
             return Leaf(key, filling.key, inner, needed, plain, self._form_here())
         return None
 
+    def _computed(self, kind: GraphQLObjectType, asked: Asked, way: Way) -> Computed | tuple[str, Any] | None:
+        """A field that is made of columns."""
+        make = self.made(asked, way) if row_of(kind) is not None else None
+        if make is None:
+            return None
+        if isinstance(make, Same):
+            return asked.key, make.value
+        needed, leaf = opened(asked.field.type)
+        assert leaf.name in PLAIN  # noqa: S101 - what it makes is its own spelling
+        return Computed(asked.key, make, metadata_of(asked.field)["needs"], needed)
+
     def step(self, kind: GraphQLObjectType, asked: Asked, way: Way) -> Any:
         """A field that is more than read off its objects. Raises Unplannable."""
         self.enter(asked)
@@ -259,12 +270,12 @@ class Compiler:
                 raise Unplannable(asked.key)
             resolve = once(resolve, info)
         arguments = self.argued(field, nodes[0])
-        return Calling(asked.key, completer, resolve, definition, nodes, kind, way, root, info, arguments, self.made(asked))
+        return Calling(asked.key, completer, resolve, definition, nodes, kind, way, root, info, arguments)
 
-    def made(self, asked: Asked) -> Callable[..., Any] | Same | None:
+    def made(self, asked: Asked, way: Way) -> Callable[..., Any] | Same | None:
         """What makes a computed field's value of the columns that it needs; None where its resolver is to be asked."""
         factory = metadata_of(asked.field).get("made")
-        return None if factory is None else factory(self._fixed)
+        return None if factory is None else factory(self._fixed, way.prev.typename if way.prev is not None else None)
 
     def argued(self, field: GraphQLField, node: FieldNode) -> int | None:
         """Where the arguments of a field stand in `Run.arguments`; None for a field without any."""

@@ -35,19 +35,34 @@ class Leaf:
     form: Form | None = None
 
 
-def shell(parts: Sequence[Leaf | tuple[str, Any]]) -> Shell:
-    """`parts` are in the order of the answer: leaves, and (key, value) pairs of what is the same for all, or filled in later.
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A value that is made of what is read off an object, and that is its own spelling."""
+
+    key: str
+    make: Callable[..., Any]
+    attributes: Sequence[str]
+    needed: bool
+
+
+def shell(parts: Sequence[Leaf | Computed | tuple[str, Any]]) -> Shell:
+    """`parts` are in the order of the answer; the (key, value) pairs are of what is the same for all, or filled in later.
 
     Rows keep their columns in their `__dict__`, where they are read past the mapping's machinery; whatever is not found there is read
     by its name. Names in the generated text are numbers and attributes of ours; what callers wrote stands beside it as values.
     """
-    scope: dict[str, Any] = {"Anomaly": Anomaly}
+    scope: dict[str, Any] = {"Anomaly": Anomaly, "needed": needed}
     quick, slow = [], []
     for number, part in enumerate(parts):
         if isinstance(part, Leaf):
             scope |= {f"k{number}": part.key, f"s{number}": spelling(part.kind, part.needed, part.form)}
             quick.append(f"k{number}: {_read(number, part)}")
             slow.append(f"k{number}: s{number}(o.{part.attribute})")
+        elif isinstance(part, Computed):
+            scope |= {f"k{number}": part.key, f"m{number}": part.make}
+            for texts, each in ((quick, "d[{!r}]"), (slow, "o.{}")):
+                made = f"m{number}({', '.join(map(each.format, part.attributes))})"
+                texts.append(f"k{number}: {f'needed({made})' if part.needed else made}")
         else:
             scope |= {f"k{number}": part[0], f"v{number}": part[1]}
             quick.append(f"k{number}: v{number}")
@@ -63,7 +78,7 @@ def fill(objects):
         return slow(objects)
 """
     exec(compile(text, "<plan>", "exec"), scope)  # noqa: S102 - the text is made of numbers and attribute names of ours alone
-    return scope["fill" if any(isinstance(part, Leaf) for part in parts) else "slow"]  # type: ignore[no-any-return]
+    return scope["fill" if any(isinstance(part, Leaf | Computed) for part in parts) else "slow"]  # type: ignore[no-any-return]
 
 
 def _read(number: int, leaf: Leaf) -> str:
@@ -72,6 +87,13 @@ def _read(number: int, leaf: Leaf) -> str:
         return f"s{number}({value})"
     # What its column gives is what the answer has, or null.
     return f"s{number}(None) if (v := {value}) is None else v" if leaf.needed else value
+
+
+def needed(value: Any) -> Any:
+    """Raises Anomaly for a null that may not be."""
+    if value is None:
+        raise Anomaly
+    return value
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 import strawberry
 
 from graph.context import Context
-from graph.declare import Same
 from graph.filling import has_to_wait, may_wait
 from graph.installing import Loading
 from graph.planning.leaves import Shell
@@ -137,8 +136,6 @@ class Calling:
     info: str | None
     arguments: int | None
     """The place in `Run.arguments`; None without any."""
-    make: Callable[..., Any] | Same | None = None
-    """What gives the value of the columns that the resolver looks at, where there is such."""
 
     @property
     def together(self) -> Callable[..., Awaitable[Values]] | None:
@@ -151,11 +148,6 @@ class Calling:
         return strawberry.Info(_raw_info=place, _field=self.definition)
 
     def begin(self, run: Run, objects: Sequence[Any]) -> Values:
-        if isinstance(self.make, Same):
-            return [self.make.value] * len(objects)
-        if self.make is not None:
-            needs = self.definition.metadata["needs"]
-            return [self.make(*(getattr(each, key) for key in needs)) for each in objects]
         given = run.arguments[self.arguments] if self.arguments is not None else {}
         if self.info is not None:
             given = {**given, self.info: self.place(run)}

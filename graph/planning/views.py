@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph.planning.completing import split
-from graph.planning.leaves import Anomaly
+from graph.planning.leaves import Anomaly, needed
 from graph.planning.running import Run, Work, begin_level, whole
 from storage.reading import plain_row
 
@@ -148,7 +148,7 @@ class Maker:
 
 
 def _generated(parts: list[tuple[str, Part]]) -> Fill:
-    scope: dict[str, Any] = {"needed": _needed, "spelled": _spelled}
+    scope: dict[str, Any] = {"needed": needed, "spelled": _spelled}
     columns = Columns()
     text = _text(parts, scope, columns)
     if not columns.by_spelling:
@@ -227,12 +227,6 @@ def _named(scope: dict[str, Any], value: Any) -> str:
     name = f"v{len(scope)}"
     scope[name] = value
     return name
-
-
-def _needed(value: Any) -> Any:
-    if value is None:
-        raise Anomaly
-    return value
 
 
 def _compiled(text: str, scope: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ import strawberry
 
 from graph.connections import Connection, Order
 from graph.context import Context, Info
-from graph.declare import Node, column, entity, to_many, to_one
+from graph.declare import Node, column, computed, entity, to_many, to_one
 from graph.errors import Invalid, NotFound
 from graph.events import object_payloads
 from graph.events.publish import publish
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from graph.types.merge_requests import MergeRequest
     from graph.types.projects import Project
     from graph.types.snippets import Snippet
+
+
+KEYS = [getattr(tables.Note, kind.key) for kind in notes.NOTEABLES]
+"""The foreign keys that name what a note stands under; the others are null."""
+WORDS = [kind.table.__name__ for kind in notes.NOTEABLES]
 
 
 @strawberry.enum(description="What a note stands under.")
@@ -67,7 +72,7 @@ class Note(Node):
     )
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(tables.Note.project_id, description="Where it belongs.")
 
-    @strawberry.field(description="The v3 id of what it stands under.")
+    @computed(*KEYS, made=lambda fixed, above: _first, description="The v3 id of what it stands under.")
     def noteable_id(self) -> int:
         return notes.noteable_id(_row(self))
 
@@ -75,7 +80,7 @@ class Note(Node):
     def noteable_type(self) -> NoteableType:
         return NoteableType(notes.kind_of(_row(self)).table.__name__)
 
-    @strawberry.field(description="The v3 word for what it stands under, as `Issue`.")
+    @computed(*KEYS, made=lambda fixed, above: _word, description="The v3 word for what it stands under, as `Issue`.")
     def noteable_type_name(self) -> str:
         return notes.kind_of(_row(self)).table.__name__
 
@@ -92,6 +97,15 @@ class Note(Node):
 
 def _row(note: Any) -> tables.Note:
     return note  # type: ignore[no-any-return]
+
+
+def _first(*ids: int | None) -> int | None:
+    """Of the values of `KEYS`, of which one is there."""
+    return next((id for id in ids if id is not None), None)
+
+
+def _word(*ids: int | None) -> str:
+    return next(word for word, id in zip(WORDS, ids, strict=True) if id is not None)
 
 
 def _notes_of(key: Any) -> Any:

@@ -63,6 +63,7 @@ class User(Node, UserSshKeys, UserEmails):
     @computed(
         tables.User.email,
         tables.User.id,
+        made=lambda fixed, above: (lambda email, id: email) if above in EMAIL_SHOWN_IN else None,
         description="The primary address. Null for all but the user and administrators, unless the user is met as the author or "
         "assignee of a note, a commit comment, a merge request or a snippet, or as a member of a group.",
     )
@@ -99,7 +100,7 @@ class User(Node, UserSshKeys, UserEmails):
     def rest_path(self) -> str:
         return f"/api/v3/users/{self.id}"
 
-    @computed(tables.User.username, made=lambda fixed: _web_url(fixed), description="The address of the user's page.")
+    @computed(tables.User.username, made=lambda fixed, above: _web_url(fixed), description="The address of the user's page.")
     def web_url(self, info: Info) -> str:
         return _web_url(info.context.services.fixed)(self.username)
 
@@ -107,7 +108,7 @@ class User(Node, UserSshKeys, UserEmails):
         tables.User.email,
         tables.User.username,
         tables.User.id,
-        made=lambda fixed: None if fixed.shows_avatars else Same(None),
+        made=lambda fixed, above: None if fixed.shows_avatars else Same(None),
         description="The user's picture; null when the instance shows none.",
     )
     async def avatar_url(self, info: Info) -> str | None:

@@ -49,6 +49,7 @@ LISTS = {
     "MergeRequest": "mergeRequests {{ nodes {{ {} }} }}",
     "Build": "builds {{ nodes {{ {} }} }}",
     "User": "mergeRequests {{ nodes {{ author {{ {} }} }} }}",
+    "Note": "issues {{ nodes {{ notes {{ nodes {{ {} }} }} }} }}",
 }
 """Where rows of a type are read by a plan's own statement."""
 
@@ -74,6 +75,15 @@ class TestComputedFields:
         for oracle in (Oracle(services), pictures):
             await oracle.compare(prepared(parse(text)), {}, story.ann)
             assert oracle.compared == {"rows": 1}
+
+    async def test_addresses_are_shown_by_where_a_user_is_met(self, oracle: Oracle, story: Story) -> None:
+        met = "author { email username }"
+        notes = f"notes {{ nodes {{ {met} issue {{ {met} }} }} }}"
+        lists = f"issues {{ nodes {{ {met} assignee {{ email }} {notes} }} }} mergeRequests {{ nodes {{ {met} assignee {{ email }} }} }}"
+        text = f'{{ project(path: "acme/web") {{ {lists} issue(iid: 1) {{ {met} {notes} }} owner {{ email }} }} viewer {{ email }} }}'
+        for caller in (story.ann, story.bob):
+            await oracle.compare(prepared(parse(text)), {}, caller)
+        assert oracle.compared == {"rows": 2}
 
     async def test_plans_of_one_service_are_not_those_of_another(self, graph: Graph, services: Services, story: Story) -> None:
         operation = prepared(parse("{ viewer { webUrl avatarUrl } }"))

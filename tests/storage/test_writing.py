@@ -52,7 +52,7 @@ async def test_a_connection_that_gets_free_too_late_is_unavailable(database_url:
     async with database.writing() as session:
         await session.execute(select(Namespace))
         for late in (write, left) if database.dialect == "postgresql" else (write,):
-            with pytest.raises(Exception, match="QueuePool limit|no connection got free") as caught:
+            with pytest.raises(Exception, match=r"QueuePool limit|no connection got free") as caught:
                 await late(database, "late")
             assert is_unavailable(caught.value)
     await write(database, "later")
