@@ -127,6 +127,8 @@ class Lists:
 
     def begin(self, run: Run, values: Values, work: Work) -> Values | None:
         flat, lengths = self._flat(values)
+        if not flat:
+            return split(flat, lengths)
         if any(map(may_wait, flat)):
             return None
         found = self.items.begin(run, flat, work) if self.items.waits else self.items.done(flat)

@@ -197,7 +197,16 @@ class Selection:
         return answers
 
     async def fill(self, run: Run, objects: Sequence[Any]) -> list[dict[str, Any]]:
-        return await whole(lambda work: self.begin(run, objects, work))
+        if len(self.steps) + len(self.fills) != 1:
+            return await whole(lambda work: self.begin(run, objects, work))
+        # Most operations ask for one thing, beside which there is nothing to begin.
+        answers = self.shell(objects)
+        if self.fills:
+            await self.fills[0].fill_in(run, objects, answers)
+        else:
+            step = self.steps[0]
+            await _finish(step, run, answers, step.begin(run, objects))
+        return answers
 
 
 async def whole(begin: Callable[[Work], T]) -> T:
@@ -205,7 +214,8 @@ async def whole(begin: Callable[[Work], T]) -> T:
     work = Work([], [])
     try:
         found = begin(work)
-        await work.done()
+        if work.todo:
+            await work.done()
     except BaseException:
         work.drop()
         raise
@@ -219,7 +229,7 @@ def begin_level(
     begun: list[tuple[Step, Values, bool]] = []
     for step in steps:
         values = step.begin(run, objects)
-        waits = any(map(has_to_wait, set(map(type, values))))
+        waits = may_wait(values[0]) if len(values) == 1 else any(map(has_to_wait, set(map(type, values))))
         if waits:
             work.values.append(values)
         begun.append((step, values, waits))
@@ -255,6 +265,10 @@ def _place(step: Any, answers: list[dict[str, Any]], found: Values) -> None:
 
 async def wait_for(values: Values) -> None:
     """Puts what is awaited in the place of what is to be awaited."""
+    if len(values) == 1:
+        if may_wait(values[0]):
+            values[0] = await values[0]
+        return
     waiting = [number for number, value in enumerate(values) if may_wait(value)]
     if waiting:
         for number, value in zip(waiting, await _all([values[number] for number in waiting]), strict=True):
