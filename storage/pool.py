@@ -6,6 +6,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 from sqlalchemy.util import await_only, greenlet_spawn
 
 from storage.connections import Connections
+from storage.prepared import Prepared
 
 
 class Kept:
@@ -14,6 +15,7 @@ class Kept:
     def __init__(self, pooled: Any) -> None:
         self._pooled = pooled
         self.driver = pooled.driver_connection
+        self.prepared = Prepared(self.driver)
 
     def rest(self) -> bool:
         if self.driver.is_closed():

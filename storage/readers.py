@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from sqlalchemy.exc import InvalidRequestError
 
 from storage.connections import Connection
+from storage.prepared import Prepared
 
 Values = Sequence[Any]
 
@@ -181,13 +182,13 @@ class PostgresReader:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._prepared = Prepared(connection)
         self._unfinished = False
 
     async def fetch(self, text: str, parameters: Values) -> Sequence[Values]:
         self._unfinished = True
-        found: Sequence[Values]
         try:
-            found = await self._connection.fetch(text, *parameters)
+            found = await self._prepared.fetch(text, parameters)
         except Exception:
             # The server has answered; only a cancelled call leaves an answer behind that nobody waits for.
             self._unfinished = False

@@ -76,19 +76,20 @@ class PostgresWriter:
     most: int | None = 1
 
     def __init__(self, connections: Connections[Kept], dialect: Dialect) -> None:
-        self.connections = connections
-        self._dialect = dialect
-
-    async def write(self, statements: Sequence[Statement]) -> list[int]:
         import asyncpg
 
+        self.connections = connections
+        self._dialect = dialect
+        self._conflict = asyncpg.IntegrityConstraintViolationError
+
+    async def write(self, statements: Sequence[Statement]) -> list[int]:
         ((text, parameters),) = statements
         connection = self.connections.ready() or await self.connections.take()
         answered = False
         try:
-            row = await connection.driver.fetchrow(text, *parameters)
+            rows = await connection.prepared.fetch(text, parameters)
             answered = True
-        except asyncpg.IntegrityConstraintViolationError as error:
+        except self._conflict as error:
             answered = True
             raise self._spelled(text, error) from error
         except Exception:
@@ -99,7 +100,7 @@ class PostgresWriter:
                 # A cancelled call leaves an answer behind that nobody waits for; the pool opens another connection then.
                 connection.driver.terminate()
             self.connections.give_back(connection)
-        return [] if row is None else [row[0]]
+        return [row[0] for row in rows]
 
     def _spelled(self, text: str, error: Exception) -> IntegrityError:
         module: Any = self._dialect.dbapi
