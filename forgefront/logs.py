@@ -4,6 +4,7 @@ One chain serves both structlog's loggers and those of the standard library (uvi
 has the same form and passes the same redaction. Lines go to standard error; standard output belongs to the commands.
 """
 
+import asyncio
 import logging
 import re
 import sys
@@ -117,19 +118,33 @@ def unredacted(name: str) -> Write:
 
 
 def _writer(name: str, stream: TextIO) -> Write:
+    """The lines of one round of the event loop go out together, or before whatever else is written there meanwhile."""
     binary = getattr(stream, "buffer", None)
+    flushing: asyncio.AbstractEventLoop | None = None
+
+    def flush() -> None:
+        nonlocal flushing
+        flushing = None
+        stream.flush()
 
     def write(line: dict[str, Any]) -> None:
+        nonlocal flushing
         line["logger"] = name
         line["level"] = "info"
         line["time"] = datetime.now(UTC)
         data = orjson.dumps(line, option=QUICK)
         if binary is None:
             stream.write(data.decode())
-            stream.flush()
         else:
             binary.write(data)
-            binary.flush()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            flush()
+            return
+        if loop is not flushing:
+            flushing = loop
+            loop.call_soon(flush)
 
     return write
 

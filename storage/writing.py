@@ -41,19 +41,16 @@ class WritingSession(Session):
         self._info = None
         self._reader: Reader | None = None
         self._reading = 0
-        self._ended = False
+        self._begun = self._ended = False
         self._rows: dict[Any, Any] = {}
         self._left: list[Any] = []
         self._question: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
-
-    @property
-    def _begun(self) -> bool:
-        return "sync_session" in self.__dict__
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("sync_session", "_proxied", "_async_bind", "_async_binds"):
             raise AttributeError(name)
         AsyncSession.__init__(self, bind=self._database.writing_engine, expire_on_commit=False)
+        self._begun = True
         if not self._reading:
             self._give_back()
         self.add_all([*self._rows.values(), *self._left])

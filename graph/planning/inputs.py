@@ -107,10 +107,17 @@ def reader(declared: Any, node: Any) -> Read:
     if not isinstance(node, ObjectValueNode) or not isinstance(kind, GraphQLInputObjectType) or kind.is_one_of:
         return _other
     nodes = {each.name.value: each.value for each in node.fields}
-    readers = [(field.out_name or key, reader(field, nodes.get(key))) for key, field in kind.fields.items()]
+    readers: list[tuple[str, Read]] = []
+    absent: dict[str, Any] = {}
+    for key, field in kind.fields.items():
+        name, read = field.out_name or key, reader(field, nodes.get(key))
+        if key in nodes or read is _other:
+            readers.append((name, read))
+        elif (value := read({})) is not Undefined:
+            absent[name] = value
 
     def fields(coerced: Mapping[str, Any]) -> dict[str, Any]:
-        found = {}
+        found = absent.copy()
         for key, read in readers:
             if (value := read(coerced)) is not Undefined:
                 found[key] = value

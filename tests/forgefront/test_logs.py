@@ -1,5 +1,6 @@
 """Every line has the same form, its request's id and no secret."""
 
+import asyncio
 import io
 import json
 import logging
@@ -127,6 +128,25 @@ class TestRedaction:
         assert time.perf_counter() - started < 0.5
 
 
+class Flushed(io.StringIO):
+    """Tells what was written between two flushes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds: list[str] = []
+
+    def flush(self) -> None:
+        if self.getvalue():
+            self.rounds.append(self.getvalue())
+        self.seek(0)
+        self.truncate()
+
+
+async def round_of_nothing(write: logs.Write) -> None:
+    """Writes a line in the last moment of a loop."""
+    write({"path": "/6", "event": "request"})
+
+
 class TestLinesPastTheChain:
     def test_have_the_form_of_all_others(self, lines: Callable[[], list[dict[str, object]]]) -> None:
         logs.unredacted("access")({"request_id": "abc", "status": 200, "event": "request"})
@@ -135,6 +155,31 @@ class TestLinesPastTheChain:
         quick, usual = lines()
         assert {**quick, "time": ""} == {**usual, "time": ""}
         assert str(quick["time"]).endswith("Z")
+
+    def test_those_of_one_round_of_the_loop_go_out_together(self) -> None:
+        stream = Flushed()
+        logs.configure("json", "info", stream)
+        write = logs.unredacted("access")
+
+        async def round_of(*paths: str) -> None:
+            for path in paths:
+                write({"path": path, "event": "request"})
+            await asyncio.sleep(0)
+
+        async def work() -> None:
+            await round_of("/1", "/2", "/3")
+            write({"path": "/4", "event": "request"})
+            structlog.get_logger().warning("beside")
+            await round_of("/5")
+
+        asyncio.run(work())
+        # A loop that ended too early to let them go does not keep those of the next one.
+        asyncio.run(round_of_nothing(write))
+        asyncio.run(round_of("/7"))
+        structlog.reset_defaults()
+        told = [[json.loads(line).get("path", "beside") for line in lines.splitlines()] for lines in stream.rounds]
+        assert told[0] == ["/1", "/2", "/3"]
+        assert [path for some in told for path in some] == ["/1", "/2", "/3", "/4", "beside", "/5", "/6", "/7"]
 
     def test_are_not_written_below_the_level(self) -> None:
         stream = io.StringIO()
