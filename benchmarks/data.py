@@ -98,7 +98,8 @@ async def _seed(url: str, projects: int, worked: Worked) -> None:
             await fill(connection, _tables(projects, worked))
         async with database.engine.connect() as connection:
             # As the database would by itself after a while; without it the first plans are guesses.
-            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text("ANALYZE"))
+            tidied = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
+            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(tidied))
     finally:
         await database.close()
 

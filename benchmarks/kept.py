@@ -24,8 +24,10 @@ wal_level = minimal
 max_wal_senders = 0
 max_connections = 300
 shared_buffers = 512MB
+autovacuum = off
 """
-"""What the suite runs with, and room for the connections of all peers."""
+"""What the suite runs with, and room for the connections of all peers. Its own housekeeping, which is done once the data is there, rests:
+it would hold up whose turn it is."""
 
 
 @dataclass(frozen=True)
@@ -109,5 +111,5 @@ class Kept:
         """Of what the rows depend on: the scale, the tables and the modules that make them."""
         sources = [Path(str(module.__file__)) for module in (rows, filling, work_data, worked_on)]
         sources += sorted((Path(str(migrations.__file__)).parent / "versions").glob("*.py"))
-        made_by = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+        made_by = hashlib.sha256(b"".join([SETTINGS.encode(), *(path.read_bytes() for path in sources)])).hexdigest()
         return {"scale": self._scale, "made_by": made_by}
