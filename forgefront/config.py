@@ -60,7 +60,9 @@ class Config(BaseSettings):
     database_url: str = Field(
         default="", repr=False, description="sqlite:///FILE or postgresql://…; by default forgefront.db in the data folder."
     )
-    database_connections: int = Field(default=10, ge=1, le=200, description="Connections kept open, for each process.")
+    database_connections: int = Field(
+        default=10, ge=1, le=200, description="Connections that each process keeps open: so many to read, and as many to write."
+    )
     secret_key: SecretStr | None = Field(
         default=None, description="Encrypts the tokens kept in the database; by default secret.key in the data folder."
     )
