@@ -86,7 +86,7 @@ class Compiler:
         self._keys: tuple[str, ...] = ()
         """The response keys on the way to the field that is looked at."""
         self._arguments: list[Arguments] = []
-        self._remember = True
+        self._is_mutation = False
         self._spelling = Spelling(dialect)
         self._build = Builder(self, self._spelling)
 
@@ -95,7 +95,7 @@ class Compiler:
         if operation.directives:
             raise Unplannable("a directive on the operation")
         root = self._schema.get_root_type(operation.operation)
-        self._remember = root is not self._schema.mutation_type
+        self._is_mutation = root is self._schema.mutation_type
         if root is None:
             raise Unplannable("no such kind of operation")
         return Plan(
@@ -128,6 +128,8 @@ class Compiler:
                 place_step(self.step(kind, asked, way), steps, fills)
         relations = self._build.relations(kind, related, way)
         if relations is not None:
+            if self._is_mutation:
+                relations.otherwise = [self.step(kind, asked, way) for asked in related if asked.key in relations.keys]
             fills.append(relations)
         steps += [self.step(kind, asked, way) for asked in related if relations is None or asked.key not in relations.keys]
         return Selection(shell(parts), steps, fills)
@@ -282,7 +284,7 @@ class Compiler:
         if not field.args:
             return None
         definition = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF]
-        converter, remember = self._converter, self._remember
+        converter, remember = self._converter, not self._is_mutation
         arguments = Arguments(field, definition, node, converter.config, converter.scalar_registry, remember=remember)
         self._arguments.append(arguments)
         return len(self._arguments) - 1

@@ -1,6 +1,6 @@
 """A mutation runs once, whoever answers: a plan, graphql-core, or one after the other. Both give the same answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -44,11 +44,11 @@ class Twins:
         for _ in range(2):
             await self.make.issue(self.project, title="One of two", author=self.owner)
 
-    async def both(self, query: str, viewer: tables.User | None = None, **variables: Any) -> Outcome:
-        """The outcome of both, which is the same."""
+    async def both(self, query: str, viewer: tables.User | None = None, *, ids: Sequence[int] = (0, 0), **variables: Any) -> Outcome:
+        """The outcome of both, which is the same. `ids` are those of two other equal things."""
         found = []
         for iid, planner in ((1, True), (2, False)):
-            given = {"path": str(self.project.id), "iid": iid, **variables}
+            given = {"path": str(self.project.id), "iid": iid, "id": ids[iid - 1], **variables}
             graph = Graph(self.services, planner=planner)
             found.append(await graph.run_text(query, given, None, token_of(viewer or self.owner), request_id="test"))
         planned, wanted = found
@@ -70,6 +70,19 @@ class TestSameAnswers:
         assert outcome.errors == []
         assert outcome.data is not None
         assert outcome.data["created"]["note"]["author"] == {"username": "owner"}
+        assert twins.left == 0
+
+    async def test_to_what_is_removed(self, twins: Twins) -> None:
+        """The row is gone when its relations are read; they are those that it had."""
+        snippets = [await twins.make.snippet(twins.project, author=twins.owner, title="One of two") for _ in range(2)]
+        query = """mutation ($path: String!, $id: Int!) { deleteSnippet(input: {projectPath: $path, databaseId: $id}) {
+          snippet { title author { username emails(first: 1) { nodes { email } } } project { name owner { name } } } userErrors { code } } }"""
+        outcome = await twins.both(query, ids=[snippet.id for snippet in snippets])
+
+        assert outcome.errors == []
+        assert outcome.data is not None
+        snippet = outcome.data["deleteSnippet"]["snippet"]
+        assert (snippet["author"]["username"], snippet["project"]["name"]) == ("owner", twins.project.name)
         assert twins.left == 0
 
     async def test_to_user_errors(self, twins: Twins) -> None:
