@@ -37,6 +37,9 @@ class LinedPool(AsyncAdaptedQueuePool):
     of the pool's and finds it empty is given one of them.
     """
 
+    # What SQLAlchemy tells of its pools goes by the name of the class, and would stand in every log at its end.
+    _sqla_logger_namespace = "sqlalchemy.pool.LinedPool"
+
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.line: Connections[Kept] = Connections(self._connect_in_place, self.size(), self._timeout)

@@ -46,6 +46,11 @@ def token_of(user: tables.User) -> str:
     return f"token-{user.username}"
 
 
+def altered(token: str) -> str:
+    """A token that is wrong in its last character."""
+    return token[:-1] + ("y" if token.endswith("x") else "x")
+
+
 def ssh_key(number: int) -> str:
     """A public key of this number: made of a counted modulus, which is quicker than making real ones."""
 

@@ -23,7 +23,7 @@ from storage import tables
 from storage.database import Database, now
 from storage.tables import CheckStatus, runners
 from tests.forge import Ask
-from tests.make import Make, token_of
+from tests.make import Make, altered, token_of
 from tests.statements import Statements
 
 CLAIM = """
@@ -293,7 +293,7 @@ class TestTheCode:
             await access.reader("bob/tool", job["token"], "test")
         with pytest.raises(Forbidden):
             await access.pusher("ann/tool", job["token"], "test")
-        for wrong in (job["token"][:-1] + "x", runner.token, f"fb-{build.id + 1}-" + "x" * 20, f"fb-{2**33}-" + "x" * 20):
+        for wrong in (altered(job["token"]), runner.token, f"fb-{build.id + 1}-" + "x" * 20, f"fb-{2**33}-" + "x" * 20):
             with pytest.raises(Unauthenticated):
                 await access.reader("ann/tool", wrong, "test")
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import func, insert, select
@@ -200,6 +200,8 @@ async def test_writers_are_served_in_their_order(database_url: str) -> None:
             written[number] += 1
 
     try:
+        # To open a connection takes longer than many notes, and who does so has his turn meanwhile.
+        await asyncio.gather(*(left(database, f"first-{number}") for number in range(4)))
         async with asyncio.timeout(60):
             await asyncio.gather(*(write(number) for number in range(len(written))))
     finally:
@@ -234,6 +236,11 @@ async def test_all_writers_share_the_connections(database_url: str) -> None:
             assert await session.scalar(select(func.count()).select_from(Namespace)) == 12 + 1 + 40
     finally:
         await database.close()
+
+
+async def test_the_pool_says_no_more_than_sqlalchemys_own(database: Database) -> None:
+    logger: Any = database.engine.sync_engine.pool.logger
+    assert logger.name.startswith("sqlalchemy.pool.")
 
 
 async def test_a_writer_that_was_called_off_leaves_its_place(database_url: str) -> None:
