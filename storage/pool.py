@@ -9,19 +9,18 @@ from storage.connections import Connections
 from storage.prepared import Prepared
 
 
-class Kept:
-    """A connection that is kept from the pool while it rests. `driver` is asyncpg's."""
+class Kept(Prepared):
+    """A connection that is kept from the pool while it rests; the pool opens another one for it once it is broken."""
 
     def __init__(self, pooled: Any) -> None:
+        super().__init__(pooled.driver_connection)
         self._pooled = pooled
-        self.driver = pooled.driver_connection
-        self.prepared = Prepared(self.driver)
 
     def rest(self) -> bool:
-        if self.driver.is_closed():
-            self.give_back()
-            return False
-        return True
+        if super().rest():
+            return True
+        self.give_back()
+        return False
 
     def give_back(self) -> None:
         self._pooled.close()

@@ -9,7 +9,7 @@ MOST = 100
 
 
 class Prepared:
-    """Of one connection of asyncpg's, which runs in no transaction of its own."""
+    """A connection of asyncpg's that runs one statement at a time, each of which is a transaction of its own."""
 
     def __init__(self, connection: Any) -> None:
         # Where SQLite is used it is not needed.
@@ -17,10 +17,28 @@ class Prepared:
 
         self._changed, self._outdated = asyncpg.InvalidCachedStatementError, asyncpg.OutdatedSchemaCacheError
         self._connection = connection
+        self._unfinished = False
         self._statements: OrderedDict[str, Any] = OrderedDict()
 
     async def fetch(self, text: str, parameters: Sequence[Any]) -> Sequence[Any]:
         """The rows. Raises what asyncpg raises."""
+        self._unfinished = True
+        try:
+            found = await self._fetched(text, parameters)
+        except Exception:
+            # The server has answered; only a cancelled call leaves an answer behind that nobody waits for.
+            self._unfinished = False
+            raise
+        self._unfinished = False
+        return found
+
+    def rest(self) -> bool:
+        """As `Connection` (`storage/connections.py`)."""
+        if self._unfinished:
+            self._connection.terminate()
+        return not self._connection.is_closed()
+
+    async def _fetched(self, text: str, parameters: Sequence[Any]) -> Sequence[Any]:
         statement = self._statements.get(text)
         if statement is None:
             statement = self._statements[text] = await self._connection.prepare(text)

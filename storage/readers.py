@@ -175,31 +175,10 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-class PostgresReader:
+class PostgresReader(Prepared):
     """Each statement is a transaction of its own, which shows what READ COMMITTED shows within a longer one."""
 
     takes_many = False
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self._prepared = Prepared(connection)
-        self._unfinished = False
-
-    async def fetch(self, text: str, parameters: Values) -> Sequence[Values]:
-        self._unfinished = True
-        try:
-            found = await self._prepared.fetch(text, parameters)
-        except Exception:
-            # The server has answered; only a cancelled call leaves an answer behind that nobody waits for.
-            self._unfinished = False
-            raise
-        self._unfinished = False
-        return found
-
-    def rest(self) -> bool:
-        if self._unfinished:
-            self._connection.terminate()
-        return not self._connection.is_closed()
 
     async def close(self) -> None:
         await self._connection.close()

@@ -85,20 +85,11 @@ class PostgresWriter:
     async def write(self, statements: Sequence[Statement]) -> list[int]:
         ((text, parameters),) = statements
         connection = self.connections.ready() or await self.connections.take()
-        answered = False
         try:
-            rows = await connection.prepared.fetch(text, parameters)
-            answered = True
+            rows = await connection.fetch(text, parameters)
         except self._conflict as error:
-            answered = True
             raise self._spelled(text, error) from error
-        except Exception:
-            answered = True
-            raise
         finally:
-            if not answered:
-                # A cancelled call leaves an answer behind that nobody waits for; the pool opens another connection then.
-                connection.driver.terminate()
             self.connections.give_back(connection)
         return [row[0] for row in rows]
 

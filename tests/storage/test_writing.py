@@ -283,7 +283,7 @@ async def test_a_connection_that_broke_while_it_rested_is_not_written_to(databas
         return
     (resting,) = database.writer.connections._idle
     other = await database.connect_alone()
-    await other.execute("SELECT pg_terminate_backend($1, 5000)", resting.driver.get_server_pid())
+    await other.execute("SELECT pg_terminate_backend($1, 5000)", resting._connection.get_server_pid())
     await other.close()
     await left(database, "after")
 
