@@ -11,7 +11,7 @@ from sqlalchemy.inspection import inspect
 from graph.declare import ENTITIES, Identity, NamesOf, Numbered, Same, Told, ToMany, ToOne, global_id
 from graph.installing import Loading, declared_of, filling_of, is_filled, metadata_of
 from graph.installing import Reading as Column
-from graph.planning.leaves import PLAIN, instants_of, is_plain
+from graph.planning.leaves import instants_of, is_plain
 from graph.planning.numbered import One
 from graph.planning.paging import Connected, Edges, Pages
 from graph.planning.relations import Relations
@@ -117,10 +117,9 @@ class Builder:
             return None
         if isinstance(make, Same):
             return Constant(make.value)
-        needed, leaf = opened(asked.field.type)
         keys = metadata_of(asked.field)["needs"]
-        assert leaf.name in PLAIN and set(keys) <= set(source.attributes)  # noqa: S101 - what it makes is its own spelling
-        return Made(make, [source.made(key) for key in keys], needed)
+        assert set(keys) <= set(source.attributes)  # noqa: S101 - they are columns of its row
+        return Made(make, [source.made(key) for key in keys], opened(asked.field.type)[0])
 
     def _is_plain_names(self, declared: NamesOf, kind: Any) -> bool:
         if not isinstance(kind, GraphQLList) or opened(kind.of_type)[1].name != "String" or declared.pick is not None:

@@ -239,9 +239,7 @@ class Compiler:
             return None
         if isinstance(make, Same):
             return asked.key, make.value
-        needed, leaf = opened(asked.field.type)
-        assert leaf.name in PLAIN  # noqa: S101 - what it makes is its own spelling
-        return Computed(asked.key, make, metadata_of(asked.field)["needs"], needed)
+        return Computed(asked.key, make, metadata_of(asked.field)["needs"], opened(asked.field.type)[0])
 
     def step(self, kind: GraphQLObjectType, asked: Asked, way: Way) -> Any:
         """A field that is more than read off its objects. Raises Unplannable."""
@@ -277,7 +275,10 @@ class Compiler:
     def made(self, asked: Asked, way: Way) -> Callable[..., Any] | Same | None:
         """What makes a computed field's value of the columns that it needs; None where its resolver is to be asked."""
         factory = metadata_of(asked.field).get("made")
-        return None if factory is None else factory(self._fixed, way.prev.typename if way.prev is not None else None)
+        if factory is None:
+            return None
+        assert opened(asked.field.type)[1].name in PLAIN  # noqa: S101 - what it makes is its own spelling
+        return factory(self._fixed, way.prev.typename if way.prev is not None else None)  # type: ignore[no-any-return]
 
     def argued(self, field: GraphQLField, node: FieldNode) -> int | None:
         """Where the arguments of a field stand in `Run.arguments`; None for a field without any."""
