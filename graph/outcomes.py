@@ -11,6 +11,7 @@ from graph.context import StoredFile
 from graph.errors import Code, Forbidden, Internal, NotFound, OperationError, Unavailable
 from graph.rates import Charge
 from storage.database import is_unavailable
+from storage.disk_full import is_disk_full
 
 log = structlog.get_logger("graph")
 
@@ -53,6 +54,9 @@ def known(error: BaseException, request_id: str) -> OperationError:
     if is_unavailable(error):
         log.warning("unavailable", request_id=request_id, error=type(error).__name__)
         return Unavailable()
+    if is_disk_full(error):
+        log.warning("disk full", request_id=request_id, error=str(error))
+        return Unavailable("The disk of the service is full; nothing was changed.")
     log.error("unexpected", request_id=request_id, exc_info=error)
     return Internal()
 

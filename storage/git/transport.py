@@ -246,6 +246,8 @@ class _Feed:
         try:
             async for block in self._incoming:
                 # A process that has said all it had to say reads no more; what still comes is taken and dropped.
+                if self._stdin.is_closing():
+                    continue
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     self._stdin.write(block)
                     await self._stdin.drain()

@@ -143,11 +143,17 @@ class TestCheck:
         assert "NOT RUN: the schema since HEAD" in result.stderr
         assert [call.split()[0] for call in checkout.called()] == ["setup", "python"]
 
-    def test_reliability_runs_the_kill_loops(self, checkout: Checkout) -> None:
+    def test_reliability_measures_all_promises(self, checkout: Checkout) -> None:
         (checkout.folder / "tests").mkdir()
-        (checkout.folder / "tests" / "test_kills.py").write_text("FORGEFRONT_RELIABILITY")
+        (checkout.folder / "tests" / "test_kills.py").write_text('@promise("R1")')
         assert checkout.run("scripts/check", "--reliability").returncode == 0
-        assert checkout.called()[-1] == "python -m pytest tests/test_kills.py"
+        assert checkout.called()[-1] == "python -m pytest -m promise tests/test_kills.py"
+
+    def test_reliability_measures_those_that_are_named(self, checkout: Checkout) -> None:
+        (checkout.folder / "tests").mkdir()
+        (checkout.folder / "tests" / "test_kills.py").write_text('@promise("R1")')
+        assert checkout.run("scripts/check", "--reliability", "R4,R12").returncode == 0
+        assert checkout.called()[-1] == "python -m pytest -m promise(name='R4') or promise(name='R12') tests/test_kills.py"
 
     def test_says_what_failed(self, checkout: Checkout) -> None:
         result = checkout.run("scripts/check", FAILING="python -m pytest")

@@ -55,15 +55,15 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, database_url: str) -> Iterator[Served]:
-    """The server over this folder and database, ready; killed at the end unless it has ended."""
+def served(folder: Path, database_url: str, log: Path | None = None) -> Iterator[Served]:
+    """The server over this folder and database, ready; killed at the end unless it has ended. Its log is in the folder by default."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")},
         "FORGEFRONT_DATABASE_URL": database_url,
         "FORGEFRONT_HOOKS_ALLOW_LOCAL": "true",
         "FORGEFRONT_RATE_LIMIT": "0",
     }
-    log = folder / "serve.log"
+    log = log or folder / "serve.log"
     started = time.monotonic()
     with log.open("w") as errors:
         process = subprocess.Popen(
@@ -93,9 +93,10 @@ def served(folder: Path, database_url: str) -> Iterator[Served]:
 
 @dataclass
 class Written:
-    """What writers were told: the number (`iid`) of each title that was acknowledged, seconds by request, and the other answers."""
+    """What writers were answered: the number (`iid`) of each acknowledged title and when, seconds by request, and the other answers."""
 
     iids: dict[str, int] = field(default_factory=dict)
+    acknowledged_at: dict[str, float] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
     refusals: list[httpx.Response] = field(default_factory=list)
     unanswered: Counter[str] = field(default_factory=Counter)
@@ -126,6 +127,7 @@ class Written:
         self.seconds.append(time.monotonic() - started)
         if response.is_success:
             self.iids[title] = response.json()[number]
+            self.acknowledged_at[title] = time.monotonic()
         else:
             self.refusals.append(response)
         return True

@@ -11,19 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pytest
 from sqlmodel import select
 
 from storage import tables
 from storage.artifact_folder import FolderStore
 from tests.make import Make, token_of
+from tests.promises import promise, promised
 from tests.reliability.served import Served, served
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
-)
-MEGABYTES = int(os.environ.get("FORGEFRONT_ARTIFACT_MEGABYTES", "2048"))
-KILLS = int(os.environ.get("FORGEFRONT_KILLS", "20"))
+MEGABYTES = promised(2048, 64)
+KILLS = promised(20)
 SENDERS = 4
 SENT_AT_ONCE = 2**18
 CREATE = "mutation ($input: CreateArtifactUploadInput!) { createArtifactUpload(input: $input) { upload { url } userErrors { code } } }"
@@ -88,8 +85,9 @@ def digest_of(size: int, block: bytes) -> str:
     return digest.hexdigest()
 
 
+@promise("R17")
 async def test_a_large_artifact_goes_up_and_down_in_constant_memory(make: Make, tmp_path: Path, figure: Callable[[str], None]) -> None:
-    """RELIABILITY R17: resident growth of at most 32 MB for one, 256 MB for eight at once."""
+    """Resident growth of at most 32 MB for one, 256 MB for eight at once."""
     owner = await make.user()
     project = await make.project(owner=owner)
     builds = [await make.build(project, SHA) for _ in range(8)]
@@ -120,8 +118,9 @@ async def test_a_large_artifact_goes_up_and_down_in_constant_memory(make: Make, 
             assert max(seen) - before <= 256 * 10**6
 
 
+@promise("R18")
 async def test_a_kill_leaves_no_row_without_its_file(make: Make, tmp_path: Path, figure: Callable[[str], None]) -> None:
-    """RELIABILITY R18: what is there is whole, and what was acknowledged is there."""
+    """Each artifact in the database is whole, and every acknowledged one is there."""
     owner = await make.user()
     project = await make.project(owner=owner)
     block, dice = os.urandom(SENT_AT_ONCE), random.Random(1)

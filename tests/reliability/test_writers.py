@@ -1,29 +1,26 @@
 """Many writers at a served process: nobody is refused without need, nothing is lost (R4, R10)."""
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from sqlalchemy import text
 
 from storage import tables
 from storage.database import Database
 from tests.make import Make, token_of
+from tests.promises import promise, promised
 from tests.reliability.served import Written, each, served, writers
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
-)
 WRITERS, EACH = 32, 100
-SECONDS = float(os.environ.get("FORGEFRONT_SECONDS", "20"))
-"""How long the writers of R10 go on; the promise is about 60."""
+SECONDS = float(promised(60, 20))
+"""How long the writers go on."""
 HELD = 7.0
 """Seconds for which another process keeps all writers out: longer than one waits for its turn."""
 
 
+@promise("R4")
 async def test_numbers_leave_no_gap(make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
     project, users = await writers(make, WRITERS)
     written = Written()
@@ -48,6 +45,7 @@ async def test_numbers_leave_no_gap(make: Make, tmp_path: Path, database_url: st
     assert p99 < 1000
 
 
+@promise("R10")
 async def test_writers_queue(make: Make, database: Database, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
     """Whoever waits for too long is told 503 and when to come back; readers never wait."""
     project, users = await writers(make, WRITERS)
