@@ -6,6 +6,7 @@ share of the promised counts that is run: 1 for all, 0.1 for a tenth; without it
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -38,14 +39,14 @@ FIGURES = pytest.StashKey[list[tuple[str, str, str]]]()
 """(promise, database or parameters of the test, what was measured)."""
 
 
-def promise(*names: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Marks a test that shows these promises, run by `scripts/check --reliability` alone."""
+def promise(*names: str, always: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Marks a test that shows these promises, run by `scripts/check --reliability` alone; with `always` also by the suite."""
 
-    def mark(test: Callable[..., object]) -> Callable[..., object]:
+    def mark(test: Callable[..., Any]) -> Callable[..., Any]:
         assert set(names) <= PROMISES.keys()
         for name in names:
             test = pytest.mark.promise(name=name)(test)
-        return pytest.mark.skipif(not SHARE, reason="takes minutes; scripts/check --reliability runs it")(test)
+        return pytest.mark.skipif(not (SHARE or always), reason="takes minutes; scripts/check --reliability runs it")(test)
 
     return mark
 
@@ -80,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     figures = config.stash.get(FIGURES, [])
-    if not figures:
+    if not figures or not SHARE:
         return
     terminalreporter.section(f"promises, at {SHARE:g} of the promised counts" if SHARE != 1 else "promises")
     printed = ""
