@@ -129,23 +129,31 @@ class Deliverer:
     async def turn(self) -> float:
         """Records what has ended, starts what is due; seconds until there may be more to do."""
         moment = self._clock()
+        # Before anything else: what a receiver has taken is sent again by the next process if this one is killed before it is recorded.
+        await self._record_finished(moment)
         ids, pause = await self._due(moment)
-        done, self._done = self._done, []
-        if done or ids:
-            try:
-                async with kept(self._database) as session:
-                    enabled = await self._record(session, done, moment)
-                    jobs = await self._claim(session, ids, moment)
-            except BaseException:
-                self._done[:0] = done
-                raise
-            if enabled:
-                self._outbox.hooks_changed()
+        if ids:
+            async with kept(self._database) as session:
+                jobs = await self._claim(session, ids, moment)
             for job in jobs:
                 task = asyncio.create_task(self._attempt(job), name=f"delivery {job.delivery.id}")
                 self._running[task] = job
                 task.add_done_callback(self._ended)
         return pause
+
+    async def _record_finished(self, moment: datetime) -> None:
+        """Records the attempts that have ended, in a transaction of their own; keeps them when that fails."""
+        if not self._done:
+            return
+        done, self._done = self._done, []
+        try:
+            async with kept(self._database) as session:
+                enabled = await self._record(session, done, moment)
+        except BaseException:
+            self._done[:0] = done
+            raise
+        if enabled:
+            self._outbox.hooks_changed()
 
     async def idle(self) -> None:
         """Returns when nothing is under way and everything that ended is recorded."""

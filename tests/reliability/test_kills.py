@@ -161,7 +161,7 @@ async def test_hooks(make: Make, database: Database, tmp_path: Path, database_ur
             with served(tmp_path, database_url) as server:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(until_killed(server, project, users, written, turn, 0.1))
-                    group.create_task(kill_after(server, chance.uniform(0.5, 2.5)))
+                    group.create_task(kill_after(server, chance.uniform(1, 5)))
         waiting = await left()
         with served(tmp_path, database_url) as server:
             started = time.monotonic()
@@ -172,10 +172,11 @@ async def test_hooks(make: Make, database: Database, tmp_path: Path, database_ur
             assert (await server.stop())[0] == 0
 
     doubled = sum(count - 1 for count in receiver.taken.values())
+    share = f"{doubled / len(written.iids):.1%}, {doubled / HOOK_KILLS:.1f} a kill"
     figure(
         f"{HOOK_KILLS} kills: {len(written.iids)} acknowledged, {waiting} undelivered at the last kill, all delivered "
         f"{seconds:.0f} s after the last start; {len(receiver.requests)} requests, "
-        f"{sum(receiver.refused.values())} refused, {doubled} doubled ({doubled / len(written.iids):.1%})"
+        f"{sum(receiver.refused.values())} refused, {doubled} doubled ({share})"
     )
     told = {title for title, keys in receiver.ids.items() if any(receiver.taken[key] for key in keys)}
     assert set(written.iids) <= told
