@@ -259,7 +259,8 @@ async def _close(context: Context, project_id: int, wanted: Sequence[tuple[Sourc
     rows = []
     for source, speaker, issue in closed:
         by = source.words(None if issue.project_id == project_id else path)
-        rows.append(system_notes.note(speaker, Target(ISSUE, issue.id, issue.project_id), system_notes.status(issue.state, by)))
+        told = {"source_project_id": project_id, "source": system_notes.source_of_change(source, context.now())}
+        rows.append(system_notes.note(speaker, Target(ISSUE, issue.id, issue.project_id), system_notes.status(issue.state, by), **told))
     await system_notes.write(context, rows)
     await publish_all(context, object_payloads.IssueChanged, [(speaker, issue, "close") for _, speaker, issue in closed])
     return {(source.key, ISSUE, issue.id) for source, _, issue in closed}

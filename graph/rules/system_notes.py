@@ -1,12 +1,13 @@
 """Notes that the service itself writes under issues and merge requests: what became of them, and where else they were mentioned
 (wire facts 6).
 
-They are written in the transaction of what they tell, by the viewer. Whoever does not see what mentions does not see the note of the
-mention either.
+They are written in the transaction of what they tell, by the viewer. A note that names an issue, a merge request or a commit as its
+source carries that source, also one of the same project: a viewer who may not see the source does not see the note either.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from graph.context import Context
@@ -107,7 +108,7 @@ async def write_mentions_of(
 
 
 async def seen(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
-    """Those of the notes of which the viewer may see what mentions, if they tell of a mention: two statements whatever their number."""
+    """Those of the notes whose source the viewer may see, and those that name none: two statements whatever their number."""
     notes = list(notes)
     sources = await seen_projects(context, [note.source_project_id for note in notes if note.source_project_id is not None])
     found = await context.rows_by_id(tables.Project).get_many(sources)
@@ -121,6 +122,12 @@ def status(state: IssueState | MergeRequestState, by: str | None = None) -> str:
     """`Status changed to closed`, ` by commit FULLSHA` where that is given."""
     word = "reopened" if state in (IssueState.OPENED, MergeRequestState.OPENED) else state
     return f"Status changed to {word}{f' by {by}' if by else ''}"
+
+
+def source_of_change(source: Source, moment: datetime) -> str:
+    """The value of `Note.source` for a change of state that a source made: a source may close the same issue again after it was
+    reopened, so the moment, in microseconds, makes each one unique. A mention has the key alone and is noted once."""
+    return f"{source.key}:{round(moment.timestamp() * 1_000_000)}"
 
 
 def target_of(thing: Thing) -> Target:

@@ -14,8 +14,9 @@ class Note(Dated, table=True):
     """One of the foreign keys `issue_id`, `merge_request_id` and `snippet_id` is set: what the note stands under.
 
     `system` notes are written by the service; `upvote` and `downvote` mark a note that is only a thumb.
-    `attachment` is the name of the uploaded file that the body links to. `source`, of `source_project_id`, is what a system note tells
-    mentioned this thing: `issue:ID`, `merge_request:ID` or `commit:OID`; each is told of once.
+    `attachment` is the name of the uploaded file that the body links to. `source`, of `source_project_id`, is what the body of a system
+    note names: `issue:ID`, `merge_request:ID` or `commit:OID` mentioned this thing, each of which is told of once;
+    `merge_request:ID:…` or `commit:OID:…` closed it.
     """
 
     __tablename__ = "notes"
