@@ -44,12 +44,14 @@ class Place:
 
 @dataclass(slots=True)
 class Health:
-    """What the walk from a head tells. `walked` are its commits, newest first; `dated`: it went so far that `since` is known."""
+    """What the walk from a head tells. `walked` are its commits, newest first; `dated`: it went so far that `since` is known. Without
+    `builds` only commit statuses count."""
 
     project_id: int
     head: str
     names: Names
     dated: bool
+    builds: bool = True
     walked: list[Place] = field(default_factory=list)
 
     @property
@@ -100,7 +102,7 @@ class Health:
 
 
 async def healths(
-    context: Context, heads: Collection[Key], names: Collection[str] | None = None, *, dated: bool = False
+    context: Context, heads: Collection[Key], names: Collection[str] | None = None, *, dated: bool = False, builds: bool = True
 ) -> dict[Key, Health]:
     """The health that branches with these heads have, given as (project id, full id): one statement for all of them.
 
@@ -108,11 +110,11 @@ async def healths(
     rights are looked at. A head that the index does not have comes to NONE. `since` is known where it was to be `dated`.
     """
     wanted = None if names is None else tuple(sorted(set(names)))
-    found = {(project_id, oid): Health(project_id, oid, wanted, dated) for project_id, oid in heads}
+    found = {(project_id, oid): Health(project_id, oid, wanted, dated, builds) for project_id, oid in heads}
     if not found:
         return found
     walks: dict[int, Health] = {}
-    statement, values = first_parents.rolled(found, MOST, wanted, dated=dated)
+    statement, values = first_parents.rolled(found, MOST, wanted, dated=dated, builds=builds)
     rows = await context.tuples(statement, **values)
     for start, project_id, oid, state, ended_at, *facts in rows:
         # The first row of a walk is its head.
@@ -135,16 +137,17 @@ async def healths_of_branches(
     return {branch: found[head] for branch, head in heads.items()}
 
 
-async def of_head(context: Context, head: Key, names: Collection[str] | None, *, dated: bool) -> Health:
-    """The health of a head among others of its level. Raises LimitExceeded for more than MOST_NAMES names."""
+async def of_head(context: Context, head: Key, names: Collection[str] | None, *, dated: bool, builds: bool) -> Health:
+    """The health of a head among others of its level. Without `builds` only commit statuses count, as for a viewer who asks for names
+    and may not see the names of builds. Raises LimitExceeded for more than MOST_NAMES names."""
     if names is not None and len(names) > MOST_NAMES:
         raise LimitExceeded(f"At most {MOST_NAMES} names of checks can be asked for at once, and {len(names):,} are.")
     names = None if names is None else tuple(sorted(set(names)))
 
     async def fetch(heads: list[Key]) -> dict[Key, Health]:
-        return await healths(context, heads, names, dated=dated)
+        return await healths(context, heads, names, dated=dated, builds=builds)
 
-    found = await context.loader(("health of branches", names, dated), fetch).get(head)
+    found = await context.loader(("health of branches", names, dated, builds), fetch).get(head)
     assert found is not None, "every head has one"  # noqa: S101
     return found  # type: ignore[no-any-return]
 
@@ -152,7 +155,7 @@ async def of_head(context: Context, head: Key, names: Collection[str] | None, *,
 async def since(context: Context, health: Health) -> datetime | None:
     """Since when a branch is as `of_head` told, among others of its level."""
     if not health.dated:
-        health = await of_head(context, (health.project_id, health.head), health.names, dated=True)
+        health = await of_head(context, (health.project_id, health.head), health.names, dated=True, builds=health.builds)
     return health.since
 
 

@@ -9,8 +9,8 @@ from graph.connections import Connection, UncountedConnection, Window
 from graph.context import Info
 from graph.rules import branch_health
 from graph.rules.branch_health import Health
-from graph.rules.building import Key
-from graph.rules.policy import Action, require
+from graph.rules.branches import ProjectRef
+from graph.rules.policy import Action, may, require
 from graph.selecting import Shape, asks_only
 from graph.types.builds import Build
 from graph.types.commits import Commit
@@ -81,9 +81,12 @@ class BranchHealth:
 UNDATED: Shape = dict.fromkeys(("__typename", "state", "lastGreen", "firstBad", "suspects", "failing"))
 
 
-async def health_of(info: Info, head: Key, names: list[str] | None = None) -> Health:
-    """The health of a head, walked so far as it is asked for. Raises LimitExceeded."""
-    return await branch_health.of_head(info.context, head, names, dated=not asks_only(info, UNDATED))
+async def health_of(info: Info, branch: ProjectRef, names: list[str] | None = None) -> Health:
+    """The health of a branch, walked so far as it is asked for. Raises LimitExceeded."""
+    # A name would tell whether there is such a build, and how it ended.
+    builds = names is None or await may(info.context, Action.READ_BUILD, branch)
+    head = (branch.project_id, branch.oid)
+    return await branch_health.of_head(info.context, head, names, dated=not asks_only(info, UNDATED), builds=builds)
 
 
 @strawberry.type
@@ -96,9 +99,12 @@ class HealthOfBranch:
         info: Info,
         name: Annotated[
             list[str] | None,
-            strawberry.argument(description="Only checks of these names count, as if there were no others; at most 100."),
+            strawberry.argument(
+                description="Only checks of these names count, as if there were no others; at most 100. For who may not see builds, only"
+                " commit statuses."
+            ),
         ] = None,
     ) -> BranchHealth:
         branch: Any = self
         await require(info.context, Action.READ_CHECKS, branch)
-        return await health_of(info, (branch.project_id, branch.oid), name)  # type: ignore[return-value]
+        return await health_of(info, branch, name)  # type: ignore[return-value]

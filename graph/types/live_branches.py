@@ -58,7 +58,7 @@ class BranchEvent(LiveEvent):
     @strawberry.field(description="Its health now: whether it is good, since when, and which commits may have broken it.")
     async def health(self, info: Info) -> BranchHealth:
         ref = await _branch(self, info)
-        return await health_of(info, (ref.project_id, ref.oid))  # type: ignore[return-value]
+        return await health_of(info, ref)  # type: ignore[return-value]
 
 
 @strawberry.type

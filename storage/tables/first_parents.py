@@ -31,9 +31,10 @@ def _walk(starts: Keys, length: int) -> CTE:
     return walk.union_all(further.join(parent, following).where(walk.c.place < length - 1))
 
 
-def rolled(starts: Keys, most: int, names: Sequence[str] | None, *, dated: bool) -> tuple[Select[Any], dict[str, Any]]:
+def rolled(starts: Keys, most: int, names: Sequence[str] | None, *, dated: bool, builds: bool = True) -> tuple[Select[Any], dict[str, Any]]:
     """(walk, project, commit, the word of its `RollupState`, when its last check ended, its title and what follows in FACTS) for each
-    commit of the walks, which end with the newest good commit, or after `most` commits. With `names` no other check counts.
+    commit of the walks, which end with the newest good commit, or after `most` commits. With `names` no other check counts, and
+    without `builds` only commit statuses do.
 
     `dated`: they go on until there was a bad one too, and each that is good or bad has the moment; else there are none. What comes after
     the newest good one has no facts.
@@ -41,18 +42,18 @@ def rolled(starts: Keys, most: int, names: Sequence[str] | None, *, dated: bool)
     The statement, and the values of its parameters: it is made once, since making it costs more than a short walk.
     """
     values = keys_of(starts)
-    statement = _rolled("project_id" in values, dated, names is not None)
+    statement = _rolled("project_id" in values, dated, names is not None, builds)
     return statement, {**values, "most": most, **({} if names is None else {"names": names})}
 
 
 @cache
-def _rolled(in_one: bool, dated: bool, named: bool) -> Select[Any]:
+def _rolled(in_one: bool, dated: bool, named: bool, builds: bool) -> Select[Any]:
     names: Any = bindparam("names", expanding=True) if named else None
     row, parent = Commit, aliased(Commit)
     columns = ("id", "project_id", "oid", "first_parent")
     # Whether there was a good and a bad one before. The state is asked once for each commit, so a commit's own is the next one's to add.
     flags = (literal(0).label("good"), literal(0).label("bad"))
-    state = states.state(col(row.project_id), col(row.oid), row, names=names).label("state")
+    state = states.state(col(row.project_id), col(row.oid), row, names=names, builds=builds).label("state")
     walk = (
         select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns), *flags, state)
         .where(among(row.project_id, row.oid, in_one))
@@ -67,13 +68,14 @@ def _rolled(in_one: bool, dated: bool, named: bool) -> Select[Any]:
         *(col(getattr(parent, name)) for name in columns),
         good,
         bad,
-        states.state(col(parent.project_id), col(parent.oid), parent, names=names),
+        states.state(col(parent.project_id), col(parent.oid), parent, names=names, builds=builds),
     )
     untold = or_(good == 0, bad == 0) if dated else good == 0
     walk = walk.union_all(further.join(parent, following).where(walk.c.place < bindparam("most", type_=Integer) - 1, untold))
     ended: Any = null()
     if dated:
-        ended = case((walk.c.state.in_(("success", "failed")), states.ended(walk.c.project_id, walk.c.oid, walk, names=names)))
+        latest = states.ended(walk.c.project_id, walk.c.oid, walk, names=names, builds=builds)
+        ended = case((walk.c.state.in_(("success", "failed")), latest))
     facts: Any = aliased(Commit)
     told: list[Any] = [walk.c.start, walk.c.project_id, walk.c.oid, walk.c.state, type_coerce(ended, Timestamp)]
     found: Select[Any] = select(*told, *(getattr(facts, each.key) for each in FACTS[2:])).select_from(walk)

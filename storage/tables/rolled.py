@@ -18,26 +18,27 @@ from storage.tables.commit_statuses import FINISHED, CheckStatus, CommitStatus
 WORD = words(CheckStatus)
 
 
-def state(project_id: Any, oid: Any, outer: Any, *, moment: Any = None, names: Sequence[str] | None = None) -> ScalarSelect[Any]:
+def state(
+    project_id: Any, oid: Any, outer: Any, *, moment: Any = None, names: Sequence[str] | None = None, builds: bool = True
+) -> ScalarSelect[Any]:
     """The word of `RollupState` for the commit that columns of the enclosing statement's `outer` name: now, or at a moment of it. With
-    `names` no other check counts."""
-    newest = _newest(project_id, oid, (), outer, moment, names)
+    `names` no other check counts; without `builds` only commit statuses do."""
+    newest = _newest(project_id, oid, (), outer, moment, names, builds)
     return select(_state(newest)).select_from(newest).correlate(outer).scalar_subquery()
 
 
-def ended(project_id: Any, oid: Any, outer: Any, *, names: Sequence[str] | None = None) -> ScalarSelect[Any]:
+def ended(project_id: Any, oid: Any, outer: Any, *, names: Sequence[str] | None = None, builds: bool = True) -> ScalarSelect[Any]:
     """When the last of those checks ended that count; as `state`."""
-    newest = _newest(project_id, oid, (), outer, None, names)
+    newest = _newest(project_id, oid, (), outer, None, names, builds)
     return select(func.max(newest.c.finished_at)).select_from(newest).correlate(outer).scalar_subquery()
 
 
-def _newest(project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: Any, names: Sequence[str] | None) -> Subquery:
+def _newest(project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: Any, names: Sequence[str] | None, builds: bool) -> Subquery:
     """The checks that count: of each name and ref the newest, and of these the newest of each name."""
+    kept = func.coalesce(col(Build.current_id), col(Build.id))
+    built = [_checks(Build, 0, kept, col(Build.attempt), project_id, oid, keys, outer, moment, names)] if builds else []
     rows = union_all(
-        _checks(
-            Build, 0, func.coalesce(col(Build.current_id), col(Build.id)), col(Build.attempt), project_id, oid, keys, outer, moment, names
-        ),
-        _checks(CommitStatus, 1, col(CommitStatus.id), literal(1), project_id, oid, keys, outer, moment, names),
+        *built, _checks(CommitStatus, 1, col(CommitStatus.id), literal(1), project_id, oid, keys, outer, moment, names)
     ).subquery()
     own = [rows.c[key.key] for key in keys]
     latest = func.row_number().over(
