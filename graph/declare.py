@@ -141,15 +141,16 @@ class Identity:
 class Entity:
     """A GraphQL type and the class of its rows.
 
-    `project_key` names the column by which a row belongs to a project; `action` is what one must be allowed to do in that project
-    to be given the row as a node, where seeing the project is not enough. What is in no table is found by `nodes(context, keys)`:
-    what there is and the viewer may see, by the key in its id.
+    `project_key` names the column by which a row belongs to a project; `action` is what one must be allowed to do with the row to be
+    given it as a node. An entity without an action says in `unrestricted` why it needs none. What is not found by its number alone is
+    found by `nodes(context, keys)`: what there is and the viewer may see, by the key in its id. `is_node`: whether `node` finds it.
     """
 
     name: str
     row: type
     project_key: str | None
-    action: Action | None = None
+    action: Action | None
+    is_node: bool
     nodes: Callable[[Context, list[str]], Awaitable[dict[str, Any]]] | None = None
 
 
@@ -353,15 +354,25 @@ def entity(
     name: str | None = None,
     project_key: str | None = None,
     action: Action | None = None,
+    unrestricted: str | None = None,
     nodes: Callable[[Context, list[str]], Awaitable[dict[str, Any]]] | None = None,
 ) -> Callable[[C], C]:
-    """Makes a class the GraphQL type of a table's rows. Rows pass as they are, behind interfaces and unions too. See `Entity`."""
+    """Makes a class the GraphQL type of a table's rows. Rows pass as they are, behind interfaces and unions too. See `Entity`.
+
+    Raises TypeError unless either an action or the reason for having none is given.
+    """
+    label = name or row.__name__
+    if (action is None) is not bool(unrestricted):
+        raise TypeError(
+            f"{label}: pass `action=Action.READ_…`, the right that a viewer needs to be given one as a node,"
+            ' or `unrestricted="…"`, the reason why none is needed; not both.'
+        )
 
     def decorate(cls: C) -> C:
         made: Any = strawberry.type(cls, name=name, description=description)
         made.is_type_of = staticmethod(lambda value, _info: isinstance(value, row))
         made.__strawberry_definition__.is_type_of = made.is_type_of
-        ENTITIES[row] = Entity(name or cls.__name__, row, project_key, action, nodes)
+        ENTITIES[row] = Entity(name or cls.__name__, row, project_key, action, issubclass(cls, Node), nodes)
         return made  # type: ignore[no-any-return]
 
     return decorate

@@ -38,6 +38,7 @@ class Action(StrEnum):
     CREATE_SNIPPET = "snippet:create"
     UPDATE_SNIPPET = "snippet:update"
     CREATE_UPLOAD = "upload:create"
+    FIND_UPLOAD = "upload:find"
     READ_CODE = "code:read"
     PUSH_CODE = "code:push"
     PUSH_PROTECTED = "code:push_protected"
@@ -114,6 +115,7 @@ RULES: dict[Action, Rule] = {
     Action.CREATE_SNIPPET: Rule(AccessLevel.REPORTER, feature="snippets_enabled"),
     Action.UPDATE_SNIPPET: Rule(AccessLevel.MASTER, own=True, feature="snippets_enabled"),
     Action.CREATE_UPLOAD: Rule(AccessLevel.GUEST, shared=True),
+    Action.FIND_UPLOAD: Rule(AccessLevel.MASTER, own=True),
     Action.READ_CODE: Rule(AccessLevel.REPORTER, shared=True, anybody=True),
     Action.PUSH_CODE: Rule(AccessLevel.DEVELOPER, unarchived=True),
     Action.PUSH_PROTECTED: Rule(AccessLevel.MASTER, unarchived=True),

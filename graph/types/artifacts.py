@@ -9,13 +9,19 @@ from graph.context import Info
 from graph.declare import column, entity
 from graph.mutations import mutation
 from graph.rules import artifacts
+from graph.rules.policy import Action
 from graph.scalars import BigInt
 from graph.types.inputs import InProject, given, value_or
 from graph.types.traces import find_written
 from storage import tables
 
 
-@entity(tables.Artifact, description="The file that a build left; who may see the build may fetch it.")
+@entity(
+    tables.Artifact,
+    description="The file that a build left; who may see the build may fetch it.",
+    action=Action.READ_BUILD,
+    project_key="project_id",
+)
 class Artifact:
     filename: str = column(description="What it is called: one name, without folders.")
     size: BigInt = column(description="Its length in bytes.")

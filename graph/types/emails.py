@@ -21,7 +21,12 @@ SECONDARY = col(tables.Email.is_primary).is_(False)
 OLDEST_FIRST = Order(tables.Email.id)
 
 
-@entity(tables.Email, description="An e-mail address of a user.", nodes=owned_nodes(tables.Email))
+@entity(
+    tables.Email,
+    description="An e-mail address of a user.",
+    nodes=owned_nodes(tables.Email),
+    unrestricted="The right is on the account: `owned_nodes` asks for it.",
+)
 class Email(Node):
     database_id: int = column(tables.Email.id, description="The v3 id.")
     email: str = column(description="The address, in lower case; no two users share one.")

@@ -49,7 +49,7 @@ class GroupAbilities:
     create_project: bool = strawberry.field(description="Create projects in it.")
 
 
-@entity(tables.Namespace, name="Group", description="People with common projects.")
+@entity(tables.Namespace, name="Group", description="People with common projects.", action=Action.READ_GROUP)
 class Group(Node, GroupMergeRequests, GroupBuildStats):
     database_id: int = column(tables.Namespace.id, description="The v3 id.")
     name: str = column(description="The name, in words.")

@@ -1,39 +1,25 @@
 """System hooks, and the log of what was delivered to them. Administrators only."""
 
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import strawberry
 from sqlmodel import col
 from strawberry.scalars import JSON
 
 from graph.connections import Connection, Listing, Order
-from graph.context import Context, Info
+from graph.context import Info
 from graph.declare import Node, column, connection_field, entity, narrowed, parse_global_id, to_many, to_one, window_of
 from graph.errors import NotFound
 from graph.mutations import mutation
 from graph.rules import finding, hooks
-from graph.rules.policy import Action, may, require
+from graph.rules.policy import Action, require
 from graph.types.inputs import given, sent, value_or
 from storage import tables
 from storage.database import Session
 from storage.tables import hooks as statements
-from storage.tables.base import Row
-
-R = TypeVar("R", bound=Row)
 
 DeliveryState = strawberry.enum(tables.DeliveryState, description="How far a delivery has come.")
-
-
-def _nodes(table: type[R]) -> Any:
-    async def nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-        if not await may(context, Action.ADMIN_HOOKS):
-            return {}
-        numbers = {number: key for key in keys if (number := finding.as_id(key)) is not None}
-        rows = await context.rows_by_id(table).get_many(numbers)
-        return {numbers[key]: row for key, row in rows.items() if row is not None}
-
-    return nodes
 
 
 @strawberry.input(description="Which deliveries; every field given must match.")
@@ -50,7 +36,7 @@ class DeliveryFilter:
         return found
 
 
-@entity(tables.Delivery, description="An event on its way to a hook; kept for 30 days.", nodes=_nodes(tables.Delivery))
+@entity(tables.Delivery, description="An event on its way to a hook; kept for 30 days.", action=Action.ADMIN_HOOKS)
 class Delivery(Node):
     database_id: int = column(tables.Delivery.id, description="The id of the row.")
     event: str = column(tables.Delivery.event_name, description="The name of the event, as `project_create`.")
@@ -71,7 +57,7 @@ class Delivery(Node):
         return event.payload if event is not None else {}  # type: ignore[return-value]
 
 
-@entity(tables.Hook, description="An address that is told what happens on the instance.", nodes=_nodes(tables.Hook))
+@entity(tables.Hook, description="An address that is told what happens on the instance.", action=Action.ADMIN_HOOKS)
 class Hook(Node):
     database_id: int = column(tables.Hook.id, description="The v3 id.")
     url: str = column(description="Where events are sent, without the user name and password that may belong to it.")

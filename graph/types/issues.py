@@ -27,7 +27,7 @@ from graph.events import object_payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
 from graph.rules import finding, issues, naming, system_notes
-from graph.rules.policy import Action, may, require, visible_projects
+from graph.rules.policy import Action, may, projects_where, require
 from graph.rules.states import IssueEvent
 from graph.types.closing import IssueClosing
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
@@ -98,7 +98,12 @@ class IssueAbilities:
     comment: bool = strawberry.field(description="Write notes under it.")
 
 
-@entity(tables.Issue, description="A piece of work to be discussed and done.", project_key="project_id")
+@entity(
+    tables.Issue,
+    description="A piece of work to be discussed and done.",
+    project_key="project_id",
+    action=Action.READ_ISSUE,
+)
 class Issue(Node, IssueNotes, IssueClosing):
     database_id: int = column(tables.Issue.id, description="The v3 id.")
     iid: int = column(description="The number within the project.")
@@ -156,9 +161,7 @@ class ProjectIssues:
 async def _issues_of_viewer(root: Any, info: Info, **arguments: Any) -> Any:
     context = info.context
     listing = Listing(tables.Issue, NEWEST_FIRST).where(col(tables.Issue.author_id) == context.viewer.id)
-    seen = visible_projects(context)
-    if seen:
-        listing = listing.where(members.in_projects(tables.Issue.project_id, *seen))
+    listing = listing.where(members.in_projects(tables.Issue.project_id, *projects_where(context, Action.READ_ISSUE)))
     return await narrowed(listing, arguments).page(context, window_of(arguments))
 
 

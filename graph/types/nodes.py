@@ -31,7 +31,7 @@ class NodeQueries:
 
 async def _nodes(context: Context, ids: list[strawberry.ID]) -> list[Any]:
     """Statements for each kind of node, not for each node."""
-    kinds = {entity.name: entity for entity in ENTITIES.values()}
+    kinds = {entity.name: entity for entity in ENTITIES.values() if entity.is_node}
     wanted: dict[str, list[Any]] = {}
     keys: list[tuple[str, Any] | None] = []
     for text in ids:
@@ -46,15 +46,22 @@ async def _nodes(context: Context, ids: list[strawberry.ID]) -> list[Any]:
         if entity.nodes is not None:
             found.update({(name, key): thing for key, thing in (await entity.nodes(context, places)).items()})
             continue
+        if entity.row is tables.Namespace:
+            found.update({(name, row.id): row for row in await _groups(context, places)})
+            continue
         rows: list[Any] = [row for row in (await context.rows_by_id(entity.row).get_many(places)).values() if row is not None]
         if entity.project_key is not None:
             projects = [getattr(row, entity.project_key) for row in rows]
             seen = await policy.seen_projects(context, projects)
             rows = [row for row in rows if getattr(row, entity.project_key) in seen]
-            if entity.action is not None:
-                rows = [row for row in rows if await policy.may(context, entity.action, row)]
-        elif entity.row is tables.Namespace:
-            seen = await policy.seen_groups(context, [row.id for row in rows])
-            rows = [row for row in rows if row.kind is tables.NamespaceKind.GROUP and row.id in seen]
+        if entity.action is not None:
+            rows = [row for row in rows if await policy.may(context, entity.action, row)]
         found.update({(name, row.id): row for row in rows})
     return [found.get(key) if key else None for key in keys]
+
+
+async def _groups(context: Context, ids: list[int]) -> list[tables.Namespace]:
+    """Those of these groups that the viewer may read: the right is looked up for all of them together."""
+    rows = await context.rows_by_id(tables.Namespace).get_many(ids)
+    seen = await policy.seen_groups(context, ids)
+    return [row for key, row in rows.items() if row is not None and row.kind is tables.NamespaceKind.GROUP and key in seen]

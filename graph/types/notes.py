@@ -50,7 +50,13 @@ async def _nodes(context: Context, keys: list[str]) -> dict[str, Any]:
     return {numbers[note.id]: note for note in await notes.seen(context, [row for row in rows.values() if row is not None])}
 
 
-@entity(tables.Note, description="What somebody, or the service itself, wrote under a thing.", project_key="project_id", nodes=_nodes)
+@entity(
+    tables.Note,
+    description="What somebody, or the service itself, wrote under a thing.",
+    project_key="project_id",
+    action=Action.READ_NOTE,
+    nodes=_nodes,
+)
 class Note(Node):
     database_id: int = column(tables.Note.id, description="The v3 id.")
     body: str = column(description="The text.")
@@ -114,7 +120,8 @@ def _notes_of(key: Any) -> Any:
         order_by=Order(tables.Note.id),
         action=Action.READ_NOTE,
         seen=system_notes.seen,
-        description="The notes under it, oldest first. One that tells of a mention in what the viewer may not see is counted, not shown.",
+        description="The notes under it, oldest first. One that names a commit, an issue or a merge request that the viewer may not see is"
+        " counted, not shown.",
     )
 
 

@@ -65,7 +65,7 @@ class ProjectAbilities:
     upload: bool = strawberry.field(description="Attach files.")
 
 
-@entity(tables.Project, description="A repository and what is kept around it.", project_key="id")
+@entity(tables.Project, description="A repository and what is kept around it.", project_key="id", action=Action.READ_PROJECT)
 class Project(
     Node,
     ProjectIssues,

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 OLDEST_FIRST = Order(tables.Runner.id)
 
 
-async def _no_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """A runner is shown where it ran something, and is no node of its own."""
-    return {}
-
-
-@entity(tables.Runner, description="A program that takes builds and runs them.", nodes=_no_nodes)
+@entity(
+    tables.Runner,
+    description="A program that takes builds and runs them.",
+    unrestricted="It is no node: it is shown where it ran something, or in lists that ask for the right to administer runners.",
+)
 class Runner:
     database_id: int = column(tables.Runner.id, description="The v3 id.")
     description: str = column(description="What it is, in words.")

@@ -23,7 +23,12 @@ from storage.tables import ssh_keys as statements
 NEWEST_FIRST = Order(tables.SshKey.id, descending=True)
 
 
-@entity(tables.SshKey, description="A public key with which a user reaches repositories over SSH.", nodes=owned_nodes(tables.SshKey))
+@entity(
+    tables.SshKey,
+    description="A public key with which a user reaches repositories over SSH.",
+    nodes=owned_nodes(tables.SshKey),
+    unrestricted="The right is on the account: `owned_nodes` asks for it.",
+)
 class SshKey(Node):
     database_id: int = column(tables.SshKey.id, description="The v3 id.")
     title: str = column(description="What the user calls it.")

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from graph.types.projects import Project
 
 
-@entity(tables.Upload, description="A file attached to what somebody wrote; who sees the project sees it.", project_key="project_id")
+@entity(
+    tables.Upload,
+    description="A file attached to what somebody wrote. Who sees the project and knows the address may fetch it; as a node only its"
+    " author and masters of the project find it.",
+    project_key="project_id",
+    action=Action.FIND_UPLOAD,
+)
 class Upload(Node):
     database_id: int = column(tables.Upload.id, description="Its number in the database; v3 does not show it.")
     project_id: int = column(description="The v3 id of the project.")
@@ -72,6 +78,7 @@ class ProjectUploads:
         name: Annotated[str, strawberry.argument(description="The name of the file.")],
     ) -> Upload | None:
         project: Any = self
+        await require(info.context, Action.READ_PROJECT, project)
         return await uploads.found(info.context, project, secret, name)  # type: ignore[return-value]
 
 

@@ -34,7 +34,11 @@ def _private(key: str, *, description: str) -> Any:
     return strawberry.field(resolver=resolve, description=f"{description} Null for all but the user and administrators.")
 
 
-@entity(tables.User, description="A person, or a program, with an account.")
+@entity(
+    tables.User,
+    description="A person, or a program, with an account.",
+    unrestricted="Every signed-in viewer may see every account; what is private to one is a field that asks for the right itself.",
+)
 class User(Node, UserSshKeys, UserEmails):
     database_id: int = column(tables.User.id, description="The v3 id.")
     username: str = column(description="The name in mentions and paths, unique without case.")
