@@ -54,6 +54,7 @@ class CommitAbilities:
     ProjectCommit,
     name="Commit",
     description="A state of all files of a project, with its message. Read from the project's repository.",
+    action=Action.READ_CODE,
     nodes=commits.of_nodes,
 )
 class Commit(Node, CommitPipelines, CommitStatuses, CommitBuilds, CommitRollup, CommitMergeRequests):
@@ -76,7 +77,8 @@ class Commit(Node, CommitPipelines, CommitStatuses, CommitBuilds, CommitRollup, 
         (tables.CommitComment.project_id, tables.CommitComment.sha),
         of="key",
         order_by=Order(tables.CommitComment.created_at),
-        description="The comments on it, oldest first.",
+        action=Action.READ_CODE,
+        description="The comments on it, oldest first; for who may read code.",
     )
 
     @strawberry.field(description="The ids of its parents; v3's `parent_ids`.")
@@ -92,22 +94,26 @@ class Commit(Node, CommitPipelines, CommitStatuses, CommitBuilds, CommitRollup, 
         return await commits.author_of(info.context, self)  # type: ignore[arg-type,return-value]
 
     @strawberry.field(
-        description="What it changed against its first parent, whole up to 5 MB. Null, with an error, when the repository cannot give it,"
-        " or when the operation has read 5 MB of diffs before."
+        description="What it changed against its first parent, whole up to 5 MB; for who may read code. Null, with an error, when the"
+        " repository cannot give it, or when the operation has read 5 MB of diffs before."
     )
     async def diff(self, info: Info) -> list[DiffEntry] | None:
+        await require(info.context, Action.READ_CODE, self)
         return await commits.diff_of(info.context, self)  # type: ignore[arg-type,return-value]
 
-    @strawberry.field(description="How many comments there are on it.")
+    @strawberry.field(description="How many comments there are on it; for who may read code.")
     async def comment_count(self, info: Info) -> int:
+        await require(info.context, Action.READ_CODE, self)
         return await commits.comment_count(info.context, self)  # type: ignore[arg-type]
 
-    @strawberry.field(description="What its newest checks come to; v3's `status`.")
+    @strawberry.field(description="What its newest checks come to; v3's `status`. For who may see the checks of commits.")
     async def status(self, info: Info) -> ChecksState:  # type: ignore[valid-type]
+        await require(info.context, Action.READ_CHECKS, self)
         return building.state_of(await building.checks_of(info.context, self.key))  # type: ignore[attr-defined]
 
-    @strawberry.field(description="Whether one of its newest checks failed and was allowed to.")
+    @strawberry.field(description="Whether one of its newest checks failed and was allowed to; for who may see the checks of commits.")
     async def allow_failure(self, info: Info) -> bool:
+        await require(info.context, Action.READ_CHECKS, self)
         return building.failure_allowed(await building.checks_of(info.context, self.key))  # type: ignore[attr-defined]
 
     @strawberry.field(description="What the viewer may do with it.")

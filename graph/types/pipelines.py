@@ -76,6 +76,7 @@ class Pipeline(Node):
         tables.Build.pipeline_id,
         order_by=Order(tables.Build.id),
         where=(is_current(),),
+        action=Action.READ_BUILD,
         description="Its builds, each in its newest attempt, the oldest first.",
     )
 
@@ -86,10 +87,12 @@ class Pipeline(Node):
 
     @strawberry.field(description="What its builds come to; `FAILED` with an error, `NONE` where nothing is built.")
     async def status(self, info: Info) -> RollupState:  # type: ignore[valid-type]
+        await require(info.context, Action.READ_BUILD, self)
         return await viewing.status(info.context, self)  # type: ignore[arg-type]
 
     @strawberry.field(description="Its stages in order, with those that have not begun.")
     async def stages(self, info: Info) -> list[PipelineStage]:
+        await require(info.context, Action.READ_BUILD, self)
         found: Sequence[StageRow] = await viewing.stages(info.context, self)  # type: ignore[arg-type]
         return [PipelineStage(name=stage.name, status=stage.status, builds=stage.builds) for stage in found]  # type: ignore[arg-type]
 
