@@ -108,6 +108,14 @@ class ToMany:
             await require_each(context, more, parents)
 
 
+def for_viewer(context: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with their filter bound to the viewer, where what it matches depends on who asks: where it has `seen_by`."""
+    wanted = arguments.get("filter")
+    if wanted is None or not hasattr(wanted, "seen_by"):
+        return arguments
+    return {**arguments, "filter": wanted.seen_by(context)}
+
+
 def spelled(value: Any) -> str:
     """`repr`, which an input object keeps: the same one comes again with the same arguments."""
     known = getattr(value, "__dict__", None)
@@ -208,7 +216,7 @@ def to_many(
     async def resolve(root: Any, info: strawberry.Info, **arguments: Any) -> Any:
         context: Context = info.context
         await declared.require(context, arguments, [root])
-        window = window_of(arguments)
+        arguments, window = for_viewer(context, arguments), window_of(arguments)
 
         async def fetch(keys: list[Any]) -> dict[Any, Any]:
             # Once for all objects of a level, since conditions cost more to spell than a page to look up.

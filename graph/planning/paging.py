@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Integer, func, select
 
 from graph.connections import Listing, Page, Window, paged
-from graph.declare import ToMany, spelled, window_of
+from graph.declare import ToMany, for_viewer, spelled, window_of
 from graph.planning.completing import split
 from graph.planning.hanging import EnteredProject, Entering, Hanging
 from graph.planning.running import Run
@@ -181,7 +181,7 @@ class Pages:
         return Entering(statement.page, self._values(statement, window, None), statement.own + 1, answer)
 
     def _given(self, run: Run) -> dict[str, Any]:
-        return run.arguments[self._arguments] if self._arguments is not None else {}
+        return for_viewer(run.context, run.arguments[self._arguments]) if self._arguments is not None else {}
 
     def _values(self, statement: Statement, window: Window, parents: list[Any] | None) -> dict[str, Any]:
         """The values of the statement's parameters; `parents` None: they are not known yet."""

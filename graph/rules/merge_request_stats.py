@@ -10,6 +10,7 @@ from sqlmodel import col
 from graph.context import Context
 from graph.errors import LimitExceeded
 from graph.rules import quantiles
+from graph.rules.policy import Action, projects_where
 from graph.rules.quantiles import Quantiles
 from storage import tables
 from storage.tables import merge_request_stats
@@ -50,7 +51,8 @@ async def of_projects(context: Context, ids: list[int], wanted: Wanted) -> dict[
     cut = wanted.buckets
     own = col(tables.MergeRequest.project_id).in_(ids)
     shown = [cut.keys(*span) for span in wanted.spans] if cut is not None else []
-    asked = merge_request_stats.rows([own, *wanted.conditions], cut, shown, MOST + 1, lead=wanted.lead, red=wanted.red)
+    checked = projects_where(context, Action.READ_CHECKS) if wanted.red else None
+    asked = merge_request_stats.rows([own, *wanted.conditions], cut, shown, MOST + 1, lead=wanted.lead, red=checked)
     found = await context.tuples(asked)
     if len(found) > MOST:
         raise LimitExceeded(f"These are more than {MOST:,} rows; ask for a larger bucket, or for less time with the filter.")

@@ -209,7 +209,7 @@ async def tell(context: Context, merge_request: tables.MergeRequest, before: sys
 
 
 async def blockers(context: Context, merge_request: tables.MergeRequest) -> list[Blocker]:
-    """What stands in the way, by what is known: nothing is asked of git. Of builds who may see them is told."""
+    """What stands in the way, by what is known: nothing is asked of git. Checks count for a viewer who may see them where they stand."""
     row = merge_request
     if row.state is MergeRequestState.MERGED:
         return [Blocker.MERGED]
@@ -220,8 +220,7 @@ async def blockers(context: Context, merge_request: tables.MergeRequest) -> list
         found.append(Blocker.NO_COMMITS)
     elif row.merge_status is MergeStatus.CANNOT_BE_MERGED:
         found.append(Blocker.CONFLICT)
-    if row.head_oid is not None and await may(context, Action.READ_CHECKS, row):
-        # The checks of the newest commit stand in the project that it was pushed to.
+    if row.head_oid is not None and await _may_read_head_checks(context, row):
         state = building.state_of(await building.checks_of(context, (row.source_project_id, row.head_oid)))
         if state in UNDECIDED:
             found.append(Blocker.BUILD_RUNNING)
@@ -232,6 +231,15 @@ async def blockers(context: Context, merge_request: tables.MergeRequest) -> list
     if not await may_accept(context, row):
         found.append(Blocker.NO_PERMISSION)
     return found
+
+
+async def _may_read_head_checks(context: Context, merge_request: tables.MergeRequest) -> bool:
+    """Whether the viewer may see the checks of the newest commit: they stand in the project that it was pushed to, as a private fork."""
+    row = merge_request
+    if row.source_project_id == row.project_id:
+        return await may(context, Action.READ_CHECKS, row)
+    source = await context.rows_by_id(tables.Project).get(row.source_project_id)
+    return source is not None and await may(context, Action.READ_CHECKS, source)
 
 
 async def may_merge(context: Context, merge_request: tables.MergeRequest) -> bool:

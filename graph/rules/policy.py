@@ -293,12 +293,14 @@ def visible_projects(context: Context) -> list[Any]:
 
 
 def projects_where(context: Context, action: Action) -> list[Any]:
-    """The SQL conditions on `Project` under which the viewer may do this there, for what everybody may who sees the project."""
+    """The SQL conditions on `Project` under which the viewer may do this there, for what any viewer may in an internal project."""
     rule = RULES[action]
-    assert rule.shared and rule.least <= AccessLevel.GUEST and rule.switch is None and not rule.unarchived, action  # noqa: S101
+    assert rule.shared and rule.switch is None and not rule.unarchived, action  # noqa: S101
     features = [getattr(tables.Project, name) for name in (*((rule.feature,) if rule.feature else ()), *rule.features)]
     switched = [or_(*features)] if features else []
-    return [*visible_projects(context), *switched]
+    if rule.least <= AccessLevel.GUEST or context.viewer.admin:
+        return [*visible_projects(context), *switched]
+    return [members.shared_or_at_level(context.viewer.id, rule.least), *switched]
 
 
 def visible_groups(context: Context) -> list[Any]:

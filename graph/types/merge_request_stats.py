@@ -27,7 +27,7 @@ class MergeRequestStatsRow:
     )
     red_at_merge: int | None = strawberry.field(
         description="Of how many of those merged in it the checks of the newest commit came to `FAILED` at that moment, whatever became of"
-        " them since. Null for who may not see the checks of commits."
+        " them since. Null for who may not see the checks of commits; those of a fork count where the viewer may see its checks."
     )
 
 
@@ -57,7 +57,7 @@ class ProjectMergeRequestStats:
             cut = buckets.buckets(bucket, timezone or "UTC", since, until, context.now())
         asked = selected(info)
         red = "redAtMerge" in asked and await may(context, Action.READ_CHECKS, self)
-        statistics = Wanted(wanted.conditions(), cut, spans, "leadTime" in asked, red)
+        statistics = Wanted(wanted.seen_by(context).conditions(), cut, spans, "leadTime" in asked, red)
 
         async def fetch(ids: list[int]) -> Any:
             return await merge_request_stats.of_projects(context, ids, statistics)

@@ -1,5 +1,6 @@
 """Merge requests."""
 
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,24 +9,26 @@ import strawberry
 from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order, OrderDirection, Page, UncountedConnection, Window
-from graph.context import Info
+from graph.context import Context, Info
 from graph.declare import (
     Node,
     column,
     computed,
     connection_field,
     entity,
+    for_viewer,
     names_of,
     narrowed,
     numbered,
     order_of,
+    spelled,
     to_many,
     to_one,
     window_of,
 )
 from graph.rules import groups, merge_requests, proposing
 from graph.rules.merge_requests import Blocker
-from graph.rules.policy import Action, may, seen_projects
+from graph.rules.policy import Action, may, projects_where, seen_projects
 from graph.rules.states import in_progress
 from graph.types.closing import MergeRequestClosing
 from graph.types.commits import Commit, DiffEntry
@@ -73,6 +76,10 @@ class MergeRequestOrder:
         return [col(tables.MergeRequest.merged_at).is_not(None)] if self.field is MergeRequestOrderField.MERGED_AT else []
 
 
+READABLE = "readable"
+"""Where a filter keeps the condition that the viewer may see the checks of what a merge request proposes."""
+
+
 @strawberry.input(description="Which merge requests; every field given must match.")
 class MergeRequestFilter:
     state: list[MergeRequestState] | None = strawberry.field(description="In one of these states.", default=None)  # type: ignore[valid-type]
@@ -86,7 +93,9 @@ class MergeRequestFilter:
     merge_when_build_succeeds: bool | None = strawberry.field(description="Waiting for their builds, or not.", default=None)
     search: str | None = strawberry.field(description="With this text in the title.", default=None)
     head_state: list[RollupState] | None = strawberry.field(  # type: ignore[valid-type]
-        description="Whose newest commit's checks come to one of these; for who may see the checks of commits.", default=None
+        description="Whose newest commit's checks come to one of these; for who may see the checks of commits. Of a fork's commits only"
+        " where the viewer may see those of the fork.",
+        default=None,
     )
     created: DateTimeRange | None = strawberry.field(description="Opened in this time.", default=None)
     updated: DateTimeRange | None = strawberry.field(description="Last changed in this time.", default=None)
@@ -114,12 +123,25 @@ class MergeRequestFilter:
         if self.search is not None:
             found.append(col(row.title).icontains(self.search, autoescape=True))
         if self.head_state is not None:
-            found.append(statements.with_head_state([str(state) for state in self.head_state]))
+            readable = vars(self).get(READABLE)
+            if readable is None:
+                raise RuntimeError("A filter with `head_state` is bound to its viewer first: see `seen_by`.")
+            found.append(statements.with_head_state([str(state) for state in self.head_state], readable))
         spans: list[tuple[Any, Any]] = [(row.created_at, self.created), (row.updated_at, self.updated), (row.merged_at, self.merged)]
         for moment, span in spans:
             if span is not None:
                 found += span.conditions(moment)
         return found
+
+    def seen_by(self, context: Context) -> "MergeRequestFilter":
+        """The filter for this viewer: what `head_state` matches depends on whose checks the viewer may see."""
+        if self.head_state is None:
+            return self
+        bound = replace(self)
+        readable = statements.source_in(*projects_where(context, Action.READ_CHECKS))
+        viewer = "administrators" if context.viewer.admin else context.viewer.id
+        vars(bound).update({READABLE: readable, "spelled": f"{spelled(self)} for {viewer}"})
+        return bound
 
     @property
     def needs(self) -> tuple[Action, ...]:
@@ -290,7 +312,7 @@ async def _of_group(root: Any, info: Info, **arguments: Any) -> Page:
     actions = (Action.READ_MERGE_REQUEST, *(wanted.needs if wanted is not None else ()))
     ids = await groups.projects_where(context, root, actions)
     listing = Listing(tables.MergeRequest, NEWEST_FIRST, (col(tables.MergeRequest.project_id).in_(ids),))
-    return await narrowed(listing, arguments).page(context, window_of(arguments))
+    return await narrowed(listing, for_viewer(context, arguments)).page(context, window_of(arguments))
 
 
 @strawberry.type

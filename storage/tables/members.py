@@ -247,6 +247,25 @@ def visible_projects(user_id: int) -> ColumnElement[bool]:
     return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id))
 
 
+def shared_or_at_level(user_id: int, least: AccessLevel) -> ColumnElement[bool]:
+    """The condition on `Project` that it is internal or public, or that the user has at least this level in it."""
+    level = int(least)
+    return or_(
+        col(Project.visibility_level) >= int(Visibility.INTERNAL),
+        exists().where(
+            col(ProjectMember.project_id) == col(Project.id),
+            col(ProjectMember.user_id) == user_id,
+            col(ProjectMember.access_level) >= level,
+        ),
+        exists().where(
+            col(GroupMember.group_id) == col(Project.namespace_id),
+            col(GroupMember.user_id) == user_id,
+            col(GroupMember.access_level) >= level,
+        ),
+        owned_projects(user_id),
+    )
+
+
 def visible_groups(user_id: int) -> ColumnElement[bool]:
     """The condition on `Namespace` that a signed-in user may see the group: a member, or a project in it is visible."""
     return or_(

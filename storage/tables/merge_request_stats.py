@@ -10,7 +10,7 @@ from storage import dialects
 from storage.tables import quantiles, rolled
 from storage.tables.buckets import Buckets
 from storage.tables.commits import Commit
-from storage.tables.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState
+from storage.tables.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, source_in
 
 OPENED, MERGED, CLOSED = 0, 1, 2
 LEAD = "lead"
@@ -23,13 +23,13 @@ def rows(
     limit: int,
     *,
     lead: bool,
-    red: bool,
+    red: Collection[Any] | None,
 ) -> Select[Any]:
     """(project, key of the bucket, how many were opened, merged and closed in it, of how many of the merged the newest commit was red at
     that moment, `quantiles.columns` of the microseconds from their first commits to the merge) of the first so many buckets.
 
-    `shown` are the first and the last key of the spans that are asked for; none means all buckets. Without `red` and `lead` these are
-    null and left out.
+    `shown` are the first and the last key of the spans that are asked for; none means all buckets. `red` are the conditions on `Project`
+    under which the checks of another project's commits count. Without `red` and `lead` these are null and left out.
     """
     row = MergeRequest
     names = ("id", "project_id", "source_project_id", "head_oid", "state", "created_at", "merged_at", "closed_at")
@@ -51,7 +51,7 @@ def _within(bucket: Any, first: int | None, last: int | None) -> Any:
     return and_(true(), *ends, *([bucket <= last] if last is not None else []))
 
 
-def _events(matching: CTE, buckets: Buckets | None, *, lead: bool, red: bool) -> Any:
+def _events(matching: CTE, buckets: Buckets | None, *, lead: bool, red: Collection[Any] | None) -> Any:
     """What happened to them: which, in which bucket, and of a merge how long it took and what the checks came to."""
 
     def event(kind: int, moment: Any, took: Any, state: Any) -> Select[Any]:
@@ -61,8 +61,9 @@ def _events(matching: CTE, buckets: Buckets | None, *, lead: bool, red: bool) ->
 
     none = cast(null(), BigInteger)
     state: Any = null()
-    if red:
+    if red is not None:
         state = rolled.state(matching.c.source_project_id, matching.c.head_oid, matching, moment=matching.c.merged_at)
+        state = case((source_in(*red, rows=matching.c), state), else_=null())
     opened = event(OPENED, matching.c.created_at, none, null()).select_from(matching)
     closed = event(CLOSED, matching.c.closed_at, none, null()).where(matching.c.state == MergeRequestState.CLOSED)
     if lead:

@@ -215,11 +215,17 @@ def with_milestone(titles: list[str]) -> ColumnElement[bool]:
     return exists().where(col(Milestone.id) == col(MergeRequest.milestone_id), col(Milestone.title).in_(titles))
 
 
-def with_head_state(states: Collection[str]) -> ColumnElement[bool]:
-    """The condition that the checks of the newest commit, where it was pushed to, come to one of these words of `RollupState`."""
+def with_head_state(states: Collection[str], readable: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The condition that the checks of the newest commit, where it was pushed to, come to one of these words of `RollupState`, and are
+    `readable` (`source_in`)."""
     row = MergeRequest
-    found: ColumnElement[bool] = rolled.state(col(row.source_project_id), col(row.head_oid), row).in_(states)
-    return found
+    return and_(readable, rolled.state(col(row.source_project_id), col(row.head_oid), row).in_(states))
+
+
+def source_in(*conditions: Any, rows: Any = MergeRequest) -> ColumnElement[bool]:
+    """The condition that a merge request of `rows` comes from its own project, or from one that meets the conditions on `Project`."""
+    own: ColumnElement[bool] = rows.source_project_id == rows.project_id
+    return or_(own, exists().where(col(Project.id) == rows.source_project_id, *conditions).correlate_except(Project))
 
 
 def first_authored(merge_request_ids: Any) -> Select[int, datetime]:
