@@ -23,6 +23,7 @@ DEAR = (
     "tests/forgefront/test_worker.py",
     "tests/test_races.py",
     "tests/test_permissions.py",
+    "tests/graph/test_planted_values.py",
     "tests/test_benchmarks.py",
     "tests/forgefront/test_client.py",
     "tests/forgefront/test_app.py",
