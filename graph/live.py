@@ -49,20 +49,23 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which changes of a kind somebody asked for; None: all of them. `after` is the last number that they have seen.
+    """Which changes of a kind somebody asked for; None: all of them. `after` is the last number that they have seen. None among the
+    `refs` stands for the default branch of each project.
 
     What a subscription field gives: the stream is made of it by `graph/subscribing.py`.
     """
 
     kind: ChangeKind
     projects: frozenset[int] | None
-    refs: frozenset[str] | None
+    refs: frozenset[str | None] | None
     after: int | None
 
     def fits(self, change: Change) -> bool:
         if change.kind is not self.kind or (self.projects is not None and change.project_id not in self.projects):
             return False
-        return self.refs is None or change.ref in self.refs
+        if self.refs is None or change.ref in self.refs:
+            return True
+        return None in self.refs and change.ref == change.default_branch
 
     def __aiter__(self) -> Any:
         raise TypeError("this is what a stream is made of")

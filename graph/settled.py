@@ -27,6 +27,7 @@ SETTLE_SECONDS = 5.0
 @dataclass(frozen=True, slots=True)
 class Change:
     """One change, as its row says it. `subject_id` is the build or the merge request; None for a branch, whose name is `ref`.
+    `default_branch` is the project's when the row was read.
 
     `read_at` is a moment of this process's clock at which the row had been read.
     """
@@ -39,6 +40,7 @@ class Change:
     was: str | None
     became: str
     at: datetime
+    default_branch: str | None
     read_at: float = field(default_factory=monotonic, compare=False)
 
 

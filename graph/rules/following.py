@@ -25,7 +25,7 @@ ACTIONS: dict[ChangeKind, tuple[Action, ...]] = {
 
 
 async def wanted(
-    context: Context, kind: ChangeKind, projects: Sequence[str] | None, after_seq: str | None, refs: Sequence[str] | None = None
+    context: Context, kind: ChangeKind, projects: Sequence[str] | None, after_seq: str | None, refs: Sequence[str | None] | None = None
 ) -> Wanted:
     """Raises NotFound and Forbidden for a project where the viewer does not see what is to be followed, BadRequest, LimitExceeded."""
     for what, names, most in (("projects", projects, MOST_PROJECTS), ("refs", refs, MOST_REFS)):

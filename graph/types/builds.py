@@ -41,7 +41,9 @@ class BuildFilter:
     )
     name: list[str] | None = strawberry.field(description="Of a job of one of these names.", default=None)
     stage: list[str] | None = strawberry.field(description="Of one of these stages.", default=None)
-    ref: list[str] | None = strawberry.field(description="For one of these branches or tags.", default=None)
+    ref: list[str | None] | None = strawberry.field(
+        description="For one of these branches or tags; null in the list stands for the project's default branch.", default=None
+    )
     latest_attempt_only: bool = strawberry.field(
         description="True: without the attempts that a retry superseded. A build's own are its `attempts`.", default=True
     )
@@ -51,8 +53,10 @@ class BuildFilter:
 
     def conditions(self) -> list[Any]:
         row = tables.Build
-        among: list[tuple[Any, Any]] = [(row.status, self.status), (row.name, self.name), (row.stage, self.stage), (row.ref, self.ref)]
+        among: list[tuple[Any, Any]] = [(row.status, self.status), (row.name, self.name), (row.stage, self.stage)]
         found: list[Any] = [col(key).in_(values) for key, values in among if values is not None]
+        if self.ref is not None:
+            found.append(statements.has_ref(self.ref))
         if self.author_username is not None:
             found.append(col(row.user_id).in_(issue_statements.ids_of_users(self.author_username)))
         spans: list[tuple[Any, Any]] = [(row.created_at, self.created), (row.finished_at, self.finished)]

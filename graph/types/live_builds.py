@@ -41,7 +41,13 @@ class BuildSubscriptions:
         self,
         info: Info,
         projects: Annotated[list[str] | None, PROJECTS] = None,
-        refs: Annotated[list[str] | None, strawberry.argument(description="Branches and tags, at most 100; any when left out.")] = None,
+        refs: Annotated[
+            list[str | None] | None,
+            strawberry.argument(
+                description="Branches and tags, at most 100; null in the list stands for the default branch of each project. Any when left"
+                " out."
+            ),
+        ] = None,
         after_seq: Annotated[str | None, AFTER_SEQ] = None,
     ) -> AsyncGenerator[BuildEvent, None]:
         return await following.wanted(info.context, ChangeKind.BUILD, projects, after_seq, refs)  # type: ignore[return-value]

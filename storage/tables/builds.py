@@ -1,5 +1,6 @@
 """Builds: what is run for a commit, by a runner of this service or by a system outside."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -10,6 +11,7 @@ from sqlmodel import Field, col
 from storage.database import Timestamp, now, words
 from storage.tables.base import Row, long_text, refers
 from storage.tables.commit_statuses import CheckStatus
+from storage.tables.projects import Project
 
 
 class RunWhen(StrEnum):
@@ -88,6 +90,16 @@ class Build(Row, table=True):
 def is_current() -> Any:
     """The condition that a build has not been superseded by a later attempt."""
     return col(Build.current_id).is_(None)
+
+
+def has_ref(names: Sequence[str | None]) -> Any:
+    """The condition that a build is for one of these branches or tags; None stands for the default branch of the build's project."""
+    named: Any = col(Build.ref).in_([name for name in names if name is not None])
+    if None not in names:
+        return named
+    default = select(col(Project.default_branch)).where(col(Project.id) == col(Build.project_id)).correlate(Build).scalar_subquery()
+    is_default = col(Build.ref) == default
+    return or_(named, is_default) if any(name is not None for name in names) else is_default
 
 
 def held(build_id: int) -> Select[Build]:

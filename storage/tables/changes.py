@@ -10,6 +10,7 @@ from sqlmodel import Field, col
 
 from storage.database import Timestamp, now, words
 from storage.tables.base import Row, refers
+from storage.tables.projects import Project
 
 
 class ChangeKind(StrEnum):
@@ -69,11 +70,12 @@ def after(
     kind: ChangeKind | None = None,
     project_ids: Collection[int] | None = None,
 ) -> Select[Any]:
-    """(sequence number, kind, project, build or merge request, branch or tag, what it was, what it became, when) of changes, in their
-    order; the id of what changed is null for a branch."""
+    """(sequence number, kind, project, build or merge request, branch or tag, what it was, what it became, when, the project's
+    default branch) of changes, in their order; the id of what changed is null for a branch."""
     row: Any = Change
     subject = func.coalesce(row.build_id, row.merge_request_id)
-    found: Select[Any] = select(row.id, row.kind, row.project_id, subject, row.ref, row.was, row.became, row.created_at)
+    default = select(col(Project.default_branch)).where(col(Project.id) == row.project_id).scalar_subquery()
+    found: Select[Any] = select(row.id, row.kind, row.project_id, subject, row.ref, row.was, row.became, row.created_at, default)
     found = found.where(row.id > number)
     if until is not None:
         found = found.where(row.id <= until)

@@ -269,6 +269,25 @@ class TestD05DurationTrend:
         }
 
 
+    @pytest.mark.parametrize("variables", [{}, {"ref": None}])
+    async def test_is_about_the_default_branch_of_the_project(
+        self, question: Any, make: Make, story: Story, variables: dict[str, None]
+    ) -> None:
+        story.web.default_branch = "stable"
+        await make.save(story.web)
+
+        answer = await question("D05_DurationTrend", story.ann, p="acme/web", since=moment("19 00:00"), **variables)
+
+        rows = answer["project"]["buildStats"]["rows"]
+        assert [(row["bucketStart"], row["name"], row["counts"]["total"]) for row in rows] == [(moment("25 22:00"), "unit", 1)]
+
+    async def test_is_about_the_branch_that_is_named(self, question: Any, story: Story) -> None:
+        answer = await question("D05_DurationTrend", story.ann, p="acme/web", since=moment("19 00:00"), ref="numbers")
+
+        rows = answer["project"]["buildStats"]["rows"]
+        assert [(row["bucketStart"], row["name"], row["counts"]["total"]) for row in rows] == [(moment("22 22:00"), "unit", 1)]
+
+
 class TestD06IsMasterGreen:
     async def test_one_segment_for_each_change_of_colour(self, question: Any, story: Story) -> None:
         span = {"since": moment("24 00:00"), "until": moment("28 12:00")}
@@ -504,6 +523,33 @@ class TestD13LiveWall:
                 "commit": {"shortOid": short(story, "m6"), "rollup": {"state": "SUCCESS"}},
             },
         }
+
+
+    @pytest.mark.parametrize(("variables", "commit"), [({}, "sm"), ({"ref": None}, "sm"), ({"ref": "topic"}, "t1"), ({"ref": "master"}, "m6")])
+    async def test_is_about_the_default_branch_unless_one_is_named(
+        self, graph: Graph, make: Make, story: Story, variables: dict[str, Any], commit: str
+    ) -> None:
+        story.web.default_branch = "stable"
+        await make.save(story.web)
+        for name in ("m6", "t1", "sm"):
+            await make.save(change_of(story.builds[name, "unit"]))
+
+        async with following(graph, story.ann, QUESTIONS["D13_LiveWall"], ps=["acme/web"], after="0", **variables) as stream:
+            data = await told(stream)
+
+        assert data["build"]["commit"]["shortOid"] == short(story, commit)
+
+    async def test_tells_of_the_default_branch_as_it_happens(self, graph: Graph, make: Make, story: Story) -> None:
+        story.web.default_branch = "stable"
+        await make.save(story.web)
+
+        async with following(graph, story.ann, QUESTIONS["D13_LiveWall"], ps=["acme/web"]) as stream:
+            for name in ("m6", "sm"):
+                await make.save(change_of(story.builds[name, "unit"]))
+            await graph.services.live.settle(graph.services.database)
+            data = await told(stream)
+
+        assert data["build"]["commit"]["shortOid"] == short(story, "sm")
 
 
 class TestRows:
