@@ -16,7 +16,8 @@ and for what the graph answers:
          as the specification wants it for old clients
     200  everything else, also with errors beside the data
 
-An operation is text, or the id of a trusted document (`graph/trusted.py`). Answers to a viewer say how their rate stands, in headers
+An operation is text, or the id of a trusted document (`graph/trusted.py`). Automatic persisted queries are not registered: a hash that
+no trusted document has is answered with PersistedQueryNotSupported at status 200, after which clients send texts. Answers to a viewer say how their rate stands, in headers
 `X-RateLimit-…` (`graph/rates.py`).
 
 The credential is read from the headers PRIVATE-TOKEN and `Authorization: Bearer`, and from nowhere else (DECISIONS 3), so
@@ -113,6 +114,9 @@ def door(graph: Graph) -> ASGIApp:
             body = orjson.dumps(answer.body)
         except Refused as refused:
             answer = _refusal(refused, request_id)
+            if media == EVENT_STREAM and refused.status == 200:
+                await streaming.send_once(answer.body, answer.headers, send)
+                return
             body = orjson.dumps(answer.body)
         except ClientDisconnect:
             raise

@@ -30,12 +30,16 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Request:
-    """`query` is empty where the operation is asked for by `document_id`, until `resolved` has found its text."""
+    """`query` is empty where the operation is asked for by `document_id`, until `resolved` has found its text.
+
+    `is_persisted_query`: the id is the hash that a client of automatic persisted queries sent in place of the text.
+    """
 
     query: str
     variables: dict[str, Any]
     operation_name: str | None
     document_id: str | None = None
+    is_persisted_query: bool = False
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -144,24 +148,40 @@ def request_of(given: object) -> Request:
             raise Refused(400, "`documentId` is not a text.")
         if query is not None:
             raise Refused(400, "Send `query` or `documentId`, not both.")
-    elif not isinstance(query, str) or not query:
-        raise Refused(400, "`query` is missing, or is not a text.")
     if name is not None and not isinstance(name, str):
         raise Refused(400, "`operationName` is not a text.")
     if variables is not None and not isinstance(variables, dict):
         raise Refused(400, "`variables` is not an object.")
     if extensions is not None and not isinstance(extensions, dict):
         raise Refused(400, "`extensions` is not an object.")
-    return Request(query or "", variables or {}, name or None, document_id)
+    persisted = extensions.get("persistedQuery") if extensions and document_id is None and query in (None, "") else None
+    if persisted is not None:
+        document_id = _id_of_persisted_query(persisted)
+    elif document_id is None and (not isinstance(query, str) or not query):
+        raise Refused(400, "`query` is missing, or is not a text.")
+    return Request(query or "", variables or {}, name or None, document_id, persisted is not None)
+
+
+def _id_of_persisted_query(persisted: object) -> str:
+    """The document id for the `persistedQuery` extension of automatic persisted queries."""
+    if not isinstance(persisted, dict):
+        raise Refused(400, "`extensions.persistedQuery` is not an object.")
+    return f"{PREFIX}{persisted.get('sha256Hash')}"
 
 
 def resolved(graph: Graph, request: Request) -> Request:
-    """The request with the text of the trusted document that it names."""
+    """The request with the text of the trusted document that it names.
+
+    The hash of an automatic persisted query is that of the text, as the id of a trusted document is. Other hashes get the error with
+    which Apollo's clients send texts from then on, at status 200 as their servers answer; texts are never registered.
+    """
     if request.document_id is None:
         return request
     text = graph.trusted.text_of(request.document_id)
     if text is not None:
         return replace(request, query=text)
+    if request.is_persisted_query:
+        raise Refused(200, "PersistedQueryNotSupported", Code.PERSISTED_QUERY_NOT_SUPPORTED)
     if not graph.trusted:
         raise Refused(400, "No documents are served here by their ids: send `query`.")
     if not ID.fullmatch(request.document_id):

@@ -268,7 +268,6 @@ class TestD05DurationTrend:
             ],
         }
 
-
     @pytest.mark.parametrize("variables", [{}, {"ref": None}])
     async def test_is_about_the_default_branch_of_the_project(
         self, question: Any, make: Make, story: Story, variables: dict[str, None]
@@ -524,8 +523,9 @@ class TestD13LiveWall:
             },
         }
 
-
-    @pytest.mark.parametrize(("variables", "commit"), [({}, "sm"), ({"ref": None}, "sm"), ({"ref": "topic"}, "t1"), ({"ref": "master"}, "m6")])
+    @pytest.mark.parametrize(
+        ("variables", "commit"), [({}, "sm"), ({"ref": None}, "sm"), ({"ref": "topic"}, "t1"), ({"ref": "master"}, "m6")]
+    )
     async def test_is_about_the_default_branch_unless_one_is_named(
         self, graph: Graph, make: Make, story: Story, variables: dict[str, Any], commit: str
     ) -> None:

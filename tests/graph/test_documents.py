@@ -133,6 +133,83 @@ def message(response: httpx.Response) -> str:
     return str(error["message"])
 
 
+NOT_SUPPORTED = ("PersistedQueryNotSupported", "PERSISTED_QUERY_NOT_SUPPORTED")
+
+
+def persisted(text: str) -> dict[str, Any]:
+    """What Apollo's persisted-query link sends in place of a text."""
+    return {"operationName": "Who", "variables": {}, "extensions": {"persistedQuery": {"version": 1, "sha256Hash": id_of(text)[7:]}}}
+
+
+class TestAutomaticPersistedQueries:
+    """Hashes of trusted documents are served; every other hash gets the error after which Apollo's clients send the text."""
+
+    @pytest.mark.parametrize("accept", ["*/*", "application/graphql-response+json,application/json;q=0.9", "text/event-stream"])
+    @pytest.mark.parametrize("method", ["POST", "GET"])
+    async def test_an_unknown_hash_makes_the_client_send_the_text(self, client: httpx.AsyncClient, accept: str, method: str) -> None:
+        response = await asked(client, method, persisted(WHO), accept)
+
+        assert response.status_code == 200
+        text = response.text.partition("data: ")[2].partition("\n")[0] if accept == "text/event-stream" else response.text
+        body = json.loads(text)
+        assert body.keys() == {"errors"}
+        (error,) = body["errors"]
+        assert error["extensions"].keys() == {"code", "requestId"}
+        assert (error["message"], error["extensions"]["code"]) == NOT_SUPPORTED
+
+    async def test_a_text_beside_its_hash_is_answered_and_not_remembered(self, client: httpx.AsyncClient, make: Make) -> None:
+        client.headers["PRIVATE-TOKEN"] = token_of(await make.user("ada"))
+
+        both = await client.post("", json={"query": WHO, **persisted(WHO)})
+        assert both.json() == {"data": {"viewer": {"username": "ada"}}}
+
+        assert (await client.post("", json=persisted(WHO))).json()["errors"][0]["message"] == NOT_SUPPORTED[0]
+
+    @pytest.mark.parametrize("only", [False, True])
+    @pytest.mark.parametrize("method", ["POST", "GET"])
+    async def test_the_hash_of_a_trusted_document_is_its_id(
+        self, graph: Graph, client: httpx.AsyncClient, make: Make, method: str, only: bool
+    ) -> None:
+        trust(graph, WHO, only=only)
+        headers = {"PRIVATE-TOKEN": token_of(await make.user("ada"))}
+
+        assert (await asked(client, method, persisted(WHO), "*/*", **headers)).json() == {"data": {"viewer": {"username": "ada"}}}
+        assert (await asked(client, method, persisted(WHO), "*/*")).status_code == 401
+
+    async def test_where_only_trusted_documents_are_served_a_hash_admits_no_other(
+        self, graph: Graph, client: httpx.AsyncClient, make: Make
+    ) -> None:
+        trust(graph, WHO, only=True)
+        client.headers["PRIVATE-TOKEN"] = token_of(await make.user("ada"))
+        other = "query Who { viewer { id } }"
+
+        assert (await client.post("", json=persisted(other))).json()["errors"][0]["message"] == NOT_SUPPORTED[0]
+        assert message(await client.post("", json={"query": other, **persisted(other)})).startswith("Only trusted documents")
+
+    @pytest.mark.parametrize("given", [{}, {"version": 2, "sha256Hash": "x"}, {"version": 1, "sha256Hash": None}, {"sha256Hash": ["x"]}])
+    async def test_a_hash_of_another_kind_is_not_supported_either(self, client: httpx.AsyncClient, given: dict[str, Any]) -> None:
+        response = await client.post("", json={"extensions": {"persistedQuery": given}})
+
+        assert (response.status_code, response.json()["errors"][0]["message"]) == (200, NOT_SUPPORTED[0])
+
+    async def test_an_extension_that_is_no_object_is_refused(self, client: httpx.AsyncClient) -> None:
+        response = await client.post("", json={"extensions": {"persistedQuery": "x"}})
+
+        assert (response.status_code, message(response)) == (400, "`extensions.persistedQuery` is not an object.")
+
+    async def test_no_text_and_no_hash_is_a_missing_query(self, client: httpx.AsyncClient) -> None:
+        assert message(await client.post("", json={"extensions": {"persistedQuery": None}})).startswith("`query` is missing")
+
+
+async def asked(client: httpx.AsyncClient, method: str, sent: dict[str, Any], accept: str, **headers: str) -> httpx.Response:
+    """The same request in a body or in an address."""
+    headers = {"accept": accept, **headers}
+    if method == "POST":
+        return await client.post("", json=sent, headers=headers)
+    params = {name: value if isinstance(value, str) else json.dumps(value) for name, value in sent.items()}
+    return await client.get("", params=params, headers=headers)
+
+
 class TestAskedById:
     async def test_in_a_body_and_in_an_address(self, graph: Graph, client: httpx.AsyncClient, make: Make) -> None:
         viewer = await make.user("ada")
