@@ -17,8 +17,8 @@ and for what the graph answers:
     200  everything else, also with errors beside the data
 
 An operation is text, or the id of a trusted document (`graph/trusted.py`). Automatic persisted queries are not registered: a hash that
-no trusted document has is answered with PersistedQueryNotSupported at status 200, after which clients send texts. Answers to a viewer say how their rate stands, in headers
-`X-RateLimit-…` (`graph/rates.py`).
+no trusted document has is answered with PersistedQueryNotSupported at status 200, after which clients send texts. Answers to a viewer say
+how their rate stands, in headers `X-RateLimit-…` (`graph/rates.py`).
 
 The credential is read from the headers PRIVATE-TOKEN and `Authorization: Bearer`, and from nowhere else (DECISIONS 3), so
 that no other site can act for a browser's user. Every answer is JSON, is never stored by caches and carries the request's

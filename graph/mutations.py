@@ -12,11 +12,18 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm.exc import StaleDataError
 
 from graph.context import Context, Info
+from graph.declare import ENTITIES, global_id
 from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
 from graph.transaction import follow, read_on, save
 from storage.database import is_conflict
 
 ErrorCode = strawberry.enum(Code, name="ErrorCode", description="Everything that can go wrong: the closed list of codes.")
+
+
+DELETED_ID = ("deleted_id", strawberry.ID, "The `id` that was deleted, for caches to forget; null where nothing was.")
+"""The field of payloads that says what is gone."""
+DELETES = ("delete_", "remove_", "unregister_")
+"""How the names of mutations begin that delete what they give."""
 
 
 @strawberry.type(name="UserError", description="Why a mutation changed nothing.")
@@ -37,17 +44,21 @@ def mutation(
 ) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
     """Makes a mutation of `async def verb_noun(info, input) -> row`. `conflict` is what a hit unique constraint means.
 
-    `beside` is the name, type and description of a second field of the payload; the function gives a pair then.
+    `beside` is the name, type and description of a second field of the payload; the function gives a pair then. That of a mutation which
+    deletes is `DELETED_ID`: of the row that the function gives, unless `beside` says that it gives the id itself.
     """
 
     def decorate(function: Callable[..., Awaitable[Any]]) -> Any:
-        payload = _payload(function.__name__, [(entity, returns, entity_description), *([beside] if beside else [])])
-        second = beside[0] if beside else None
+        shown = DELETED_ID if beside is None and function.__name__.startswith(DELETES) else beside
+        payload = _payload(function.__name__, [(entity, returns, entity_description), *([shown] if shown else [])])
+        second = shown[0] if shown else None
 
         async def resolver(info: Info, input: Any) -> Any:
             context: Context = info.context
             try:
                 row = await function(info, input)
+                if shown is not beside:
+                    row = row, global_id(ENTITIES[type(row)].name, row.id)
                 await save(context)
             except UserError as error:
                 return _refused(payload, (entity, second), error)

@@ -30,7 +30,7 @@ POLICY = (
 _NAME = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 _PAGES = re.compile(
     rf"/|/-/sign_in|/u/{_NAME}|/groups/{_NAME}"
-    rf"|/{_NAME}/{_NAME}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?|/commits?/[0-9a-f]{{7,64}}|/milestones/\d+)?/?"
+    rf"|/{_NAME}/{_NAME}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?|/commits?/[0-9a-f]{{7,64}}|/(?:milestones|snippets)/\d+)?/?"
 )
 _OURS = frozenset({"u", "groups"})
 

@@ -164,13 +164,15 @@ async def replace(context: Context, build: tables.Build, filename: str, key: str
     )
 
 
-async def remove(context: Context, build: tables.Build) -> None:
-    """Takes the artifact of a held build away, if it has one."""
+async def remove(context: Context, build: tables.Build) -> int | None:
+    """Takes the artifact of a held build away; returns its id, or None where there was none."""
     old = await _of(context, build.id)
-    if old is not None:
-        await context.session.delete(old)
-        await context.session.flush()
-        erase_later(context, [old.key])
+    if old is None:
+        return None
+    await context.session.delete(old)
+    await context.session.flush()
+    erase_later(context, [old.key])
+    return old.id
 
 
 async def found(context: Context, project: tables.Project, build_id: int) -> tables.Artifact | None:

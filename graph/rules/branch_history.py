@@ -14,7 +14,7 @@ from graph.context import Context
 from graph.cursors import cursor_of, place_of
 from graph.errors import BadRequest, LimitExceeded
 from graph.rules import commits
-from graph.rules.branches import ProjectRef
+from graph.rules.branches import BranchRef
 from graph.rules.building import Key
 from graph.rules.commits import FULL_ID, in_repository
 from storage.git import log
@@ -40,7 +40,7 @@ class Wanted:
         return Narrowing(self.path, since, until)
 
 
-async def page(context: Context, branch: ProjectRef, wanted: Wanted, window: Window, *, told: bool) -> Page:
+async def page(context: Context, branch: BranchRef, wanted: Wanted, window: Window, *, told: bool) -> Page:
     """A page of these commits of a branch, among others of its level: along first parents without a path, one statement for all.
     `told` as in `commits.all_by_oid`.
 

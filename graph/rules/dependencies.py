@@ -40,14 +40,16 @@ async def artifact(context: Context, machine: Machine, build_id: int) -> tables.
     return await context.first(artifact_statements.of_builds([build_id]).where(col(tables.Artifact.project_id) == own.project_id))
 
 
-async def remove_artifact(context: Context, build: tables.Build) -> tables.Build:
-    """Takes the artifact of a build away, for who may give it one. Raises Forbidden, NotFound, NotAllowed for an earlier run."""
+async def remove_artifact(context: Context, build: tables.Build) -> tuple[tables.Build, int | None]:
+    """Takes the artifact of a build away, for who may give it one; returns its id too, None where there was none.
+
+    Raises Forbidden, NotFound, NotAllowed for an earlier run.
+    """
     await artifacts.may_write(context, build)
     held = await builds.hold(context, build.id)
     if held.current_id is not None:
         raise NotAllowed("id", "An earlier attempt stays as it was.")
-    await artifacts.remove(context, held)
-    return held
+    return held, await artifacts.remove(context, held)
 
 
 async def given(context: Context, machine: Machine, token: str) -> tables.Build:

@@ -7,7 +7,7 @@ from graph.errors import BadRequest, LimitExceeded
 from graph.live import Wanted
 from graph.loading import Loader
 from graph.rules import building, commits, finding
-from graph.rules.branches import ProjectRef
+from graph.rules.branches import BranchRef
 from graph.rules.policy import Action, may, require
 from graph.settled import Change
 from storage import tables
@@ -66,19 +66,19 @@ async def is_told(context: Context, change: Change) -> bool:
     return True
 
 
-async def branch_of(context: Context, change: Change) -> ProjectRef | None:
+async def branch_of(context: Context, change: Change) -> BranchRef | None:
     """The branch that has changed, where the index has it now; None once it is gone."""
     return await _branches(context).get((change.project_id, change.ref))
 
 
-def _branches(context: Context) -> Loader[tuple[int, str], ProjectRef]:
-    async def fetch(keys: list[tuple[int, str]]) -> dict[tuple[int, str], ProjectRef]:
-        return {(key, name): ProjectRef(key, name, oid) for key, name, oid in await context.tuples(branches.of_names(keys))}
+def _branches(context: Context) -> Loader[tuple[int, str], BranchRef]:
+    async def fetch(keys: list[tuple[int, str]]) -> dict[tuple[int, str], BranchRef]:
+        return {(key, name): BranchRef(key, name, oid) for key, name, oid in await context.tuples(branches.of_names(keys))}
 
     return context.loader("branches that changed", fetch)
 
 
-async def _subject(context: Context, change: Change) -> tables.Build | tables.MergeRequest | ProjectRef | None:
+async def _subject(context: Context, change: Change) -> tables.Build | tables.MergeRequest | BranchRef | None:
     if change.kind is ChangeKind.BRANCH:
         return await branch_of(context, change)
     if change.kind is ChangeKind.BUILD:

@@ -1,11 +1,12 @@
 """Who becomes a member with which level, and who may go."""
 
 from collections.abc import Collection
+from typing import Any
 
 from graph.context import Context
 from graph.errors import Conflict, Invalid, NotFound, Required
 from graph.rules import finding
-from graph.rules.policy import Action, require
+from graph.rules.policy import Action, may, require, seen_groups
 from storage import tables
 from storage.tables import AccessLevel, members, users
 
@@ -58,6 +59,15 @@ async def in_project(context: Context, project: tables.Project, user: tables.Use
     if found is None:
         raise NotFound("ProjectMember")
     return found
+
+
+async def group_member_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
+    """The memberships of these ids in groups whose members the viewer may see, by their keys."""
+    ids = {number: key for key in keys if (number := finding.as_id(key)) is not None}
+    rows = [row for row in (await context.rows_by_id(tables.GroupMember).get_many(ids)).values() if row is not None]
+    groups = await context.rows_by_id(tables.Namespace).get_many(await seen_groups(context, [row.group_id for row in rows]))
+    readable = {key for key, group in groups.items() if group is not None and await may(context, Action.READ_GROUP, group)}
+    return {ids[row.id]: row for row in rows if row.group_id in readable}
 
 
 async def require_absent(context: Context, condition: object) -> None:

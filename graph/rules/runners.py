@@ -19,7 +19,7 @@ from graph.errors import Forbidden, Invalid, NotAllowed, NotFound
 from graph.rules import builds, finding, machines, naming, traces
 from graph.rules.ci.coverage import coverage_of
 from graph.rules.objects import erase_with_builds
-from graph.rules.policy import Action, may, require
+from graph.rules.policy import Action, may, require, seen_projects
 from graph.transaction import keep, session_for
 from storage import tables
 from storage.secrets import digest
@@ -129,6 +129,20 @@ async def find(context: Context, runner_id: int) -> tables.Runner:
     if len(mine) < len(served):
         raise Forbidden("The runner serves projects of others too.")
     return runner
+
+
+async def nodes(context: Context, keys: list[str]) -> dict[str, Any]:
+    """The runners of these ids that a list shows to the viewer, by their keys: all to administrators, and those of a project to its
+    masters."""
+    ids = {number: key for key in keys if (number := finding.as_id(key)) is not None}
+    rows = {number: row for number, row in (await context.rows_by_id(tables.Runner).get_many(ids)).items() if row is not None}
+    if not await may(context, Action.ADMIN_RUNNERS):
+        served = [(key, project_id) for key, project_id in await context.tuples(runners.projects_of(list(rows)))]
+        seen = await seen_projects(context, [project_id for _, project_id in served])
+        projects = await context.rows_by_id(tables.Project).get_many(seen)
+        mine = {key for key, project in projects.items() if await may(context, Action.ADMIN_RUNNER, project)}
+        rows = {number: row for number, row in rows.items() if any((number, key) in served for key in mine)}
+    return {ids[number]: row for number, row in rows.items()}
 
 
 async def served_projects(context: Context, runner: tables.Runner) -> list[tables.Project]:

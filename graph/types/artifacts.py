@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.declare import column, entity
+from graph.declare import Node, column, computed, entity
 from graph.mutations import mutation
 from graph.rules import artifacts
 from graph.rules.policy import Action
@@ -22,10 +22,15 @@ from storage import tables
     action=Action.READ_BUILD,
     project_key="project_id",
 )
-class Artifact:
+class Artifact(Node):
     filename: str = column(description="What it is called: one name, without folders.")
     size: BigInt = column(description="Its length in bytes.")
     created_at: datetime = column(description="When it was there as a whole.")
+
+    @computed(tables.Artifact.project_id, tables.Artifact.build_id, description="The path of the same thing in v3.")
+    def rest_path(self) -> str:
+        row: Any = self
+        return f"/api/v3/projects/{row.project_id}/builds/{row.build_id}/artifacts"
 
     @strawberry.field(description="Where it is fetched, with a private token; parts of it by Range.")
     def download_url(self, info: Info) -> str:

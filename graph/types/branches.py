@@ -6,10 +6,10 @@ import strawberry
 
 from graph.connections import Connection
 from graph.context import Context, Info
-from graph.declare import column, connection_field, window_of
+from graph.declare import Node, column, connection_field, entity, window_of
 from graph.mutations import mutation
 from graph.rules import branches, finding, pushing
-from graph.rules.branches import ProjectRef
+from graph.rules.branches import BranchRef, ProjectRef, TagRef
 from graph.rules.policy import Action, may, require
 from graph.rules.pushing import Move
 from graph.types.branch_health import HealthOfBranch
@@ -35,8 +35,14 @@ class BranchAbilities:
     protect: bool = strawberry.field(description="Protect it and take its protection away.")
 
 
-@strawberry.type(description="A line of work: a name that moves with its newest commit.")
-class Branch(HealthOfBranch, TimelineOfBranch, HistoryOfBranch):
+@entity(
+    BranchRef,
+    name="Branch",
+    description="A line of work: a name that moves with its newest commit. Its id is that of the name: of a branch that is deleted and"
+    " made again it is the same.",
+    nodes=branches.branch_nodes,
+)
+class Branch(Node, HealthOfBranch, TimelineOfBranch, HistoryOfBranch):
     name: str = column(description="The name, without `refs/heads/`.")
 
     @strawberry.field(description="Whether developers may not force-push to it or delete it.")
@@ -64,8 +70,8 @@ class Branch(HealthOfBranch, TimelineOfBranch, HistoryOfBranch):
         return await commit_of(info, _ref(self).project_id, _ref(self).oid)
 
 
-@strawberry.type(description="A name for one commit, for good.")
-class Tag:
+@entity(TagRef, name="Tag", description="A name for one commit, for good.", nodes=branches.tag_nodes)
+class Tag(Node):
     name: str = column(description="The name, without `refs/tags/`.")
 
     @strawberry.field(
@@ -140,7 +146,7 @@ async def _project(context: Context, input: OfBranch, action: Action) -> tables.
 
 
 @mutation(entity="branch", returns=Branch, entity_description="The new branch.", description="Creates a branch; who may push may.")
-async def create_branch(info: Info, input: CreateBranchInput) -> ProjectRef:
+async def create_branch(info: Info, input: CreateBranchInput) -> BranchRef:
     project = await _project(info.context, input, Action.PUSH_CODE)
     return await branches.create(info.context, project, input.name, input.ref)
 
@@ -151,7 +157,7 @@ async def create_branch(info: Info, input: CreateBranchInput) -> ProjectRef:
     entity_description="The branch as it was.",
     description="Deletes a branch with its protection; who may push may, and masters where it is protected.",
 )
-async def delete_branch(info: Info, input: DeleteBranchInput) -> ProjectRef:
+async def delete_branch(info: Info, input: DeleteBranchInput) -> BranchRef:
     project = await _project(info.context, input, Action.PUSH_CODE)
     return await branches.delete(info.context, project, input.name)
 
@@ -162,7 +168,7 @@ async def delete_branch(info: Info, input: DeleteBranchInput) -> ProjectRef:
     entity_description="The protected branch.",
     description="Protects a branch: developers can no longer move or delete it as they like. Masters may.",
 )
-async def protect_branch(info: Info, input: ProtectBranchInput) -> ProjectRef:
+async def protect_branch(info: Info, input: ProtectBranchInput) -> BranchRef:
     context = info.context
     project = await _project(context, input, Action.PROTECT_BRANCH)
     branch = await branches.branch(context, project, input.name)
@@ -177,7 +183,7 @@ async def protect_branch(info: Info, input: ProtectBranchInput) -> ProjectRef:
     entity_description="The branch, which is not protected any more.",
     description="Takes the protection of a branch away; does nothing for one without. Masters may.",
 )
-async def unprotect_branch(info: Info, input: UnprotectBranchInput) -> ProjectRef:
+async def unprotect_branch(info: Info, input: UnprotectBranchInput) -> BranchRef:
     context = info.context
     project = await _project(context, input, Action.PROTECT_BRANCH)
     branch = await branches.branch(context, project, input.name)

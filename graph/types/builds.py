@@ -19,6 +19,7 @@ from graph.types.runners import Runner
 from graph.types.shown_commits import TOLD, commit_of, commits_of
 from graph.types.traces import BuildTraces
 from graph.types.users import User
+from graph.types.web_urls import web_url
 from storage import tables
 from storage.tables import builds as statements
 from storage.tables import issues as issue_statements
@@ -108,6 +109,14 @@ class Build(BuildArtifact, BuildTraces, Node):
     )
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.Build.project_id, description="Where it belongs."
+    )
+
+    web_url: str = web_url(
+        "builds",
+        tables.Build.project_id,
+        tables.Build.current_id,
+        tables.Build.id,
+        description="The address of its page; of an attempt that was superseded, that of the build.",
     )
 
     @computed(

@@ -20,6 +20,7 @@ from graph.types.commit_statuses import CommitStatuses
 from graph.types.pipelines import CommitPipelines
 from graph.types.rollups import CommitRollup
 from graph.types.users import User
+from graph.types.web_urls import web_url
 from storage import tables
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Commit(Node, CommitPipelines, CommitStatuses, CommitBuilds, CommitRollup, 
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.CommitComment.project_id, description="The project in whose repository it was read."
     )
+    web_url: str = web_url("commit", tables.Commit.project_id, tables.Commit.oid, description="The address of its page.")
     comments: Connection[CommitComment] = to_many(
         (tables.CommitComment.project_id, tables.CommitComment.sha),
         of="key",

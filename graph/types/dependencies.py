@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Context, Info, Machine
+from graph.declare import global_id
 from graph.errors import Forbidden
-from graph.mutations import mutation
+from graph.mutations import DELETED_ID, mutation
 from graph.rules import dependencies, jobs
 from graph.types.artifacts import Artifact
 from graph.types.builds import Build
@@ -50,11 +51,13 @@ class DeleteArtifactInput(InProject):
     entity="build",
     returns=Build,
     entity_description="The build, without its file.",
+    beside=DELETED_ID,
     description="Takes away the file that a build left; for developers, and for the runner that has the build. Its trace stays.",
 )
-async def delete_artifact(info: Info, input: DeleteArtifactInput) -> tables.Build:
+async def delete_artifact(info: Info, input: DeleteArtifactInput) -> tuple[tables.Build, strawberry.ID | None]:
     build: Any = await find_written(info.context, input)
-    return await dependencies.remove_artifact(info.context, build)
+    left, artifact_id = await dependencies.remove_artifact(info.context, build)
+    return left, global_id("Artifact", artifact_id) if artifact_id is not None else None
 
 
 @strawberry.type

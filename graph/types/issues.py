@@ -34,6 +34,7 @@ from graph.types.inputs import NumberedInProject, find, given, sent, value_or
 from graph.types.labels import Label
 from graph.types.notes import IssueNotes
 from graph.types.users import User
+from graph.types.web_urls import web_url
 from storage import tables
 from storage.tables import issues as issue_statements
 from storage.tables import labels as label_statements
@@ -122,6 +123,7 @@ class Issue(Node, IssueNotes, IssueClosing):
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.Issue.project_id, description="Where it belongs."
     )
+    web_url: str = web_url("issues", tables.Issue.project_id, tables.Issue.iid, description="The address of its page.")
     label_nodes: list[Label] = names_of(label_statements.of_issues, description="The labels, by name.")
     labels: list[str] = names_of(label_statements.titles_of_issues, description="The names of the labels, sorted.")
 

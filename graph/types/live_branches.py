@@ -8,7 +8,7 @@ import strawberry
 from graph.context import Info
 from graph.errors import NotFound
 from graph.rules import following, rollups
-from graph.rules.branches import ProjectRef
+from graph.rules.branches import BranchRef
 from graph.types.branch_health import BranchHealth, health_of
 from graph.types.branches import Branch
 from graph.types.commits import Commit
@@ -20,7 +20,7 @@ from storage import tables
 from storage.tables import ChangeKind
 
 
-async def _branch(event: object, info: Info) -> ProjectRef:
+async def _branch(event: object, info: Info) -> BranchRef:
     found = await following.branch_of(info.context, change_of(event))
     if found is None:
         raise NotFound("Branch")

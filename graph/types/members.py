@@ -6,7 +6,7 @@ from typing import Any
 import strawberry
 
 from graph.context import Info
-from graph.declare import column, to_one
+from graph.declare import Node, column, computed, entity, to_one
 from graph.events import payloads
 from graph.events.publish import publish
 from graph.mutations import mutation
@@ -21,8 +21,12 @@ AccessLevel = strawberry.enum(tables.AccessLevel, description="What a member may
 Level = tables.AccessLevel
 
 
-@strawberry.type(description="A user's membership in a group; it holds in all projects of the group.")
-class GroupMember:
+@entity(
+    tables.GroupMember,
+    description="A user's membership in a group; it holds in all projects of the group.",
+    nodes=members.group_member_nodes,
+)
+class GroupMember(Node):
     user: User = to_one(tables.GroupMember.user_id, description="Who it is.")
     access_level_value: int = column(tables.GroupMember.access_level, description="The level as v3 spells it: 10, 20, 30, 40 or 50.")
     created_at: datetime = column(description="When the user became a member.")
@@ -32,9 +36,19 @@ class GroupMember:
     def access_level(self) -> AccessLevel:  # type: ignore[valid-type]
         return Level(_level_of(self))
 
+    @computed(tables.GroupMember.group_id, tables.GroupMember.user_id, description="The path of the same thing in v3.")
+    def rest_path(self) -> str:
+        row: Any = self
+        return f"/api/v3/groups/{row.group_id}/members/{row.user_id}"
 
-@strawberry.type(description="A user's own membership in a project; the group's members are not repeated here.")
-class ProjectMember:
+
+@entity(
+    tables.ProjectMember,
+    description="A user's own membership in a project; the group's members are not repeated here.",
+    project_key="project_id",
+    action=Action.READ_PROJECT_MEMBER,
+)
+class ProjectMember(Node):
     user: User = to_one(tables.ProjectMember.user_id, description="Who it is.")
     access_level_value: int = column(tables.ProjectMember.access_level, description="The level as v3 spells it: 10, 20, 30 or 40.")
     created_at: datetime = column(description="When the user became a member.")

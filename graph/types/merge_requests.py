@@ -40,6 +40,7 @@ from graph.types.notes import MergeRequestNotes
 from graph.types.rollups import RollupState
 from graph.types.shown_commits import TOLD, commit_of, commits_of, is_told
 from graph.types.users import User
+from graph.types.web_urls import web_url
 from storage import tables
 from storage.tables import issues as issue_statements
 from storage.tables import labels as label_statements
@@ -191,6 +192,9 @@ class MergeRequest(Node, MergeRequestNotes, MergeRequestClosing, MergeRequestLea
     )
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.MergeRequest.project_id, description="Where it belongs: the project that it would go into."
+    )
+    web_url: str = web_url(
+        "merge_requests", tables.MergeRequest.project_id, tables.MergeRequest.iid, description="The address of its page."
     )
     label_nodes: list[Label] = names_of(label_statements.of_merge_requests, description="The labels, by name.")
     labels: list[str] = names_of(label_statements.titles_of_merge_requests, description="The names of the labels, sorted.")

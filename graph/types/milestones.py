@@ -18,6 +18,7 @@ from graph.rules.states import MilestoneEvent
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
 from graph.types.issues import Issue, IssueFilter, IssueOrder, IssueState
 from graph.types.merge_requests import MilestoneMergeRequests
+from graph.types.web_urls import web_url
 from storage import tables
 from storage.tables import issues as issue_statements
 
@@ -62,6 +63,7 @@ class Milestone(Node, MilestoneMergeRequests):
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.Milestone.project_id, description="Where it belongs."
     )
+    web_url: str = web_url("milestones", tables.Milestone.project_id, tables.Milestone.iid, description="The address of its page.")
     issues: Connection[Issue] = to_many(
         tables.Issue.milestone_id,
         order_by=Order(tables.Issue.id, descending=True),

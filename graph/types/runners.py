@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from graph.connections import Connection, Listing, Order, Page
 from graph.context import Context, Info
-from graph.declare import column, connection_field, entity, window_of
+from graph.declare import Node, column, connection_field, entity, window_of
 from graph.mutations import mutation
 from graph.rules import finding, runners
 from graph.rules.policy import Action, require, seen_projects
@@ -24,10 +24,12 @@ OLDEST_FIRST = Order(tables.Runner.id)
 
 @entity(
     tables.Runner,
-    description="A program that takes builds and runs them.",
-    unrestricted="It is no node: it is shown where it ran something, or in lists that ask for the right to administer runners.",
+    description="A program that takes builds and runs them. By its id it is given to administrators, and to masters of a project that it"
+    " serves; others are shown it where it ran something.",
+    unrestricted="By its id it is found by `nodes`, which asks for the right to administer it; elsewhere it is shown where it ran something.",
+    nodes=runners.nodes,
 )
-class Runner:
+class Runner(Node):
     database_id: int = column(tables.Runner.id, description="The v3 id.")
     description: str = column(description="What it is, in words.")
     active: bool = column(description="Whether it is given builds.")

@@ -30,6 +30,7 @@ INDEXED: Shape = dict.fromkeys(
         "committerEmail",
         "committedAt",
         "restPath",
+        "webUrl",
         "project",
         "author",
         "comments",

@@ -15,6 +15,7 @@ from graph.types.inputs import InProject, find, given, sent, value_or
 from graph.types.notes import SnippetNotes
 from graph.types.users import User
 from graph.types.visibility import Visibility
+from graph.types.web_urls import web_url
 from storage import tables
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Snippet(Node, SnippetNotes):
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(
         tables.Snippet.project_id, description="Where it belongs."
     )
+
+    web_url: str = web_url("snippets", tables.Snippet.project_id, tables.Snippet.id, description="The address of its page.")
 
     @strawberry.field(description="Who of those who see the project sees it: members alone when it is private.")
     def visibility(self) -> Visibility:  # type: ignore[valid-type]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
@@ -192,3 +193,16 @@ async def test_reference_is_filtered(world: World) -> None:
         "[...document.querySelectorAll('nav li')].filter(each => each.checkVisibility()).map(each => each.innerText)"
     )
     assert shown == ["closeIssue", "CloseIssuePayload"]
+
+
+async def test_a_snippet_opens_at_its_web_url_and_is_commented(world: World) -> None:
+    write = """mutation ($path: String!) { createSnippet(input: {projectPath: $path, title: "Taxes", fileName: "taxes.py",
+      content: "rate = <b>24</b>", visibility: INTERNAL}) { snippet { webUrl } userErrors { message } } }"""
+    url = (await world.ask(write, path=PATH))["createSnippet"]["snippet"]["webUrl"]
+
+    await world.visit(urlsplit(url).path)
+    await world.page.until("document.querySelector('h1')?.innerText === 'Taxes'")
+    assert await world.page.evaluate("document.querySelector('pre').innerText") == "rate = <b>24</b>"
+    await world.page.evaluate("document.querySelector('textarea').value = 'As of May.'")
+    await world.page.evaluate("document.querySelector('form button.primary').click()")
+    await world.page.until("document.querySelector('.notes')?.innerText.includes('As of May.')")

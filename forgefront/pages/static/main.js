@@ -50,6 +50,7 @@ const VIEWS = [
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],
   [`${PROJECT}/commits?/(?<sha>[0-9a-f]{7,64})`, "commit"],
   [`${PROJECT}/milestones/(?<number>\\d+)`, "milestone"],
+  [`${PROJECT}/snippets/(?<number>\\d+)`, "snippet"],
 ].map(([pattern, view]) => [new RegExp(`^${pattern}/?$`), view]);
 
 const main = document.getElementById("main");

@@ -1,0 +1,50 @@
+// A snippet: its text, and what was said of it.
+
+import { address } from "../address.js";
+import { h } from "../dom.js";
+import { ago, more, person } from "../parts.js";
+import { note } from "./issue.js";
+
+export async function open(page) {
+  const { path } = page.where;
+  const id = Number(page.where.number);
+  const read = async (after = null) => {
+    const { project } = await page.ask("Snippet", { path, id, after });
+    if (!project?.snippet) throw page.missing("snippet");
+    return project.snippet;
+  };
+  const snippet = await read();
+  const notes = h("div.notes", null, snippet.notes.nodes.map(note));
+
+  page.title(snippet.title, [[path, address(path)]]);
+  page.show(
+    h("article.reading", null,
+      h("h1", null, snippet.title),
+      h("div.facts", null, h("span.quiet", null, snippet.fileName), person(snippet.author), ago(snippet.createdAt)),
+      h("pre.output", null, snippet.content),
+      notes,
+      more(snippet.notes.pageInfo, async (after) => {
+        const next = (await read(after)).notes;
+        notes.append(...next.nodes.map(note));
+        return next.pageInfo;
+      }, "More notes"),
+      snippet.viewerCan.comment ? commenting(page, { path, id }) : null));
+}
+
+function commenting(page, variables) {
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const body = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Say something" });
+  const send = async () => {
+    wrong.hidden = true;
+    try {
+      await page.change("Comment", { ...variables, body: body.value });
+      page.reload();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      wrong.textContent = error.message;
+      wrong.hidden = false;
+    }
+  };
+  return h("form.stack", { onsubmit: (event) => (event.preventDefault(), body.value.trim() && send()) },
+    body, wrong, h("div.actions", null, h("button.primary", null, "Comment")));
+}

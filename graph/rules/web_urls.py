@@ -1,0 +1,19 @@
+"""Addresses of the pages that show things in a browser."""
+
+from collections.abc import Sequence
+
+from graph.context import Context
+from graph.events.payloads import existing, full_path
+from storage import tables
+
+
+async def project_urls(context: Context, project_ids: Sequence[int]) -> list[str]:
+    """The addresses of the projects' pages: two statements whatever their number."""
+    rows = await context.rows_by_id(tables.Project).get_many(project_ids)
+    await context.rows_by_id(tables.Namespace).get_many({row.namespace_id for row in rows.values() if row is not None})
+    return [await project_url(context, project_id) for project_id in project_ids]
+
+
+async def project_url(context: Context, project_id: int) -> str:
+    """The address of a project's page."""
+    return f"{context.services.external_url}/{await full_path(context, await existing(context, tables.Project, project_id))}"

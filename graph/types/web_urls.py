@@ -1,0 +1,27 @@
+"""`webUrl`: the address of the page of a thing that belongs to a project."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from graph.context import Info
+from graph.declare import computed
+from graph.rules import web_urls
+
+
+def web_url(section: str, project_id: Any, *keys: Any, description: str) -> Any:
+    """The field of things whose page lies at `PROJECT/section/NUMBER`; the number is the first of the columns `keys` that is not null.
+
+    >>> web_url("issues", tables.Issue.project_id, tables.Issue.iid, description="…")  # https://forge.example/ada/mill/issues/3
+    """
+
+    def page_of(row: Any) -> str:
+        return f"{section}/{next(value for key in keys if (value := getattr(row, key.key)) is not None)}"
+
+    async def together(info: Info, rows: Sequence[Any]) -> list[str]:
+        urls = await web_urls.project_urls(info.context, [row.project_id for row in rows])
+        return [f"{url}/{page_of(row)}" for url, row in zip(urls, rows, strict=True)]
+
+    async def resolver(root: Any, info: Info) -> str:
+        return f"{await web_urls.project_url(info.context, root.project_id)}/{page_of(root)}"
+
+    return computed(project_id, *keys, together=together, description=description)(resolver)
