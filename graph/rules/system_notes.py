@@ -5,7 +5,8 @@ They are written in the transaction of what they tell, by the viewer. A note tha
 source carries that source, also one of the same project: a viewer who may not see the source does not see the note either.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,10 @@ from storage.tables import IssueState, MergeRequestState, notes
 
 ROWS_AT_ONCE = 500
 """Notes that one statement writes: the parameters of a statement are limited."""
+
+MILESTONE_CHANGED = "Milestone changed to "
+_MILESTONE_LINK = re.compile(r"\]\((?:https?://[^()\s]*)?(/[^/()\s]+/[^/()\s]+/milestones/[0-9]+)\)\Z")
+"""The end of such a note: a link to the path of a milestone. Notes from before had the whole address that the service had then."""
 
 Thing = tables.Issue | tables.MergeRequest
 """What is told of."""
@@ -130,6 +135,22 @@ def source_of_change(source: Source, moment: datetime) -> str:
     return f"{source.key}:{round(moment.timestamp() * 1_000_000)}"
 
 
+def body_shower(external_url: str) -> Callable[[str, bool], str]:
+    """A function that shows a note's body, by whether the service wrote it: links begin with the present address of the service.
+
+    >>> body_shower("https://forge.example")("Milestone changed to [1.0](/ada/mill/milestones/1)", True)
+    'Milestone changed to [1.0](https://forge.example/ada/mill/milestones/1)'
+    """
+
+    def linked(match: re.Match[str]) -> str:
+        return f"]({external_url}{match[1]})"
+
+    def show(body: str, system: bool) -> str:
+        return _MILESTONE_LINK.sub(linked, body) if system and body.startswith(MILESTONE_CHANGED) else body
+
+    return show
+
+
 def target_of(thing: Thing) -> Target:
     return Target(noun_of(thing), thing.id, thing.project_id)
 
@@ -203,7 +224,8 @@ async def _milestone(context: Context, thing: Thing) -> str:
         return "Milestone removed"
     milestone: tables.Milestone = await existing(context, tables.Milestone, thing.milestone_id)
     path = await full_path(context, await project_of(context, thing))
-    return f"Milestone changed to [{milestone.title}]({context.services.external_url}/{path}/milestones/{milestone.iid})"
+    # Without the address of the service, which may change: it is added where the note is read.
+    return f"{MILESTONE_CHANGED}[{milestone.title}](/{path}/milestones/{milestone.iid})"
 
 
 async def _assignee(context: Context, thing: Thing) -> str:

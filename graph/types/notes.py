@@ -59,7 +59,6 @@ async def _nodes(context: Context, keys: list[str]) -> dict[str, Any]:
 )
 class Note(Node):
     database_id: int = column(tables.Note.id, description="The v3 id.")
-    body: str = column(description="The text.")
     attachment: str | None = column(description="The name of the uploaded file that the text links to, of several the first.")
     system: bool = column(description="Whether the service wrote it.")
     upvote: bool = column(description="Whether it is only a thumb up.")
@@ -77,6 +76,16 @@ class Note(Node):
         tables.Note.snippet_id, description="The snippet that it stands under."
     )
     project: Annotated["Project", strawberry.lazy("graph.types.projects")] = to_one(tables.Note.project_id, description="Where it belongs.")
+
+    @computed(
+        tables.Note.body,
+        tables.Note.system,
+        made=lambda fixed, above: system_notes.body_shower(fixed.external_url),
+        description="The text.",
+    )
+    def body(self, info: Info) -> str:
+        row: Any = self
+        return system_notes.body_shower(info.context.services.external_url)(row.body, row.system)
 
     @computed(*KEYS, made=lambda fixed, above: _first, description="The v3 id of what it stands under.")
     def noteable_id(self) -> int:

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from graph.declare import global_id
+from graph.execute import Graph
 from graph.rules.mentions import LONGEST_READ, MOST_MENTIONS, Mention, mentioned
 from storage import tables
 from storage.tables import AccessLevel, Visibility
@@ -80,6 +82,29 @@ class TestChanges:
             ("Title changed from **It leaks** to **It drips**", "ada"),
         ]
         assert all(note["system"] for note in page["nodes"])
+
+    async def test_a_link_has_the_address_that_the_service_has_when_it_is_read(self, forge: Forge, make: Make) -> None:
+        project = await make.project(owner=(ada := await make.user("ada")), path="mill")
+        issue, milestone = await make.issue(project), await make.milestone(project, title="1.0](http://x/a/b/milestones/2)")
+        await forge.do(UPDATE, ada, issue, milestoneId=milestone.id)
+        stored = await make.fetch(tables.Note, 1)
+        moved = Forge(Ask(Graph(replace(make.services, external_url="https://new.example/git"))), make)
+
+        assert stored is not None
+        assert stored.body == f"Milestone changed to [{milestone.title}](/ada/mill/milestones/1)"
+        for _ in range(2):
+            shown = f"Milestone changed to [{milestone.title}](https://new.example/git/ada/mill/milestones/1)"
+            assert await moved.bodies(issue, ada) == [shown]
+
+    @pytest.mark.parametrize("old", ["http://localhost:8080", "https://forge.example/git", "http://[::1]:8080"])
+    async def test_a_link_that_was_stored_with_an_address_has_the_present_one(self, forge: Forge, make: Make, old: str) -> None:
+        project = await make.project(owner=(ada := await make.user("ada")), path="mill")
+        issue = await make.issue(project)
+        body = f"Milestone changed to [1.0]({old}/ada/mill/milestones/1)"
+        await make.note(issue, body=body, system=True, author=ada)
+        await make.note(issue, body=body, author=ada)
+
+        assert await forge.bodies(issue, ada) == [f"Milestone changed to [1.0]({EXTERNAL_URL}/ada/mill/milestones/1)", body]
 
     async def test_made_at_once_are_told_each(self, forge: Forge, make: Make) -> None:
         project = await make.project(owner=(ada := await make.user("ada")))
