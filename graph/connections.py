@@ -198,13 +198,13 @@ class Listing:
         reached = columns[0] >= values[0] if greater else columns[0] <= values[0]
         return and_(reached, or_(leading, and_(columns[0] == values[0], identity)))
 
+    def bounds(self, window: Window) -> list[ColumnElement[bool]]:
+        """The conditions that a row lies between the window's cursors. Raises BadRequest."""
+        sides = ((window.after, True), (window.before, False))
+        return [self.beyond(self.position(cursor), later=later) for cursor, later in sides if cursor is not None]
+
     def _select(self, window: Window, subject: Any) -> Select[Any]:
-        statement = select(subject).where(*self.conditions)
-        if window.after is not None:
-            statement = statement.where(self.beyond(self.position(window.after), later=True))
-        if window.before is not None:
-            statement = statement.where(self.beyond(self.position(window.before), later=False))
-        return statement
+        return select(subject).where(*self.conditions, *self.bounds(window))
 
     def ordering(self, window: Window, named: Callable[[str], Any] | None = None) -> list[Any]:
         """What to sort by; `named` gives the columns by their names where they are not the table's own."""

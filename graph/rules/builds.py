@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import delete, update
 from sqlmodel import col
 
-from graph.connections import Listing, Order, Page, Window
+from graph.connections import Listing, Order, Page, Window, paged
 from graph.context import Context
 from graph.errors import Forbidden, Invalid, NotAllowed, NotFound, Required
 from graph.rules import building, changes, finding, naming, objects, settings
@@ -83,13 +83,14 @@ async def within(context: Context, project: tables.Project, build_id: int) -> ta
 
 
 async def attempts(context: Context, build: tables.Build, window: Window) -> Page:
-    """The newest attempts of a build, whichever of them is asked: the same statements whatever the number of builds."""
+    """A page of the attempts of a build, the newest first, whichever of them is asked: the same statements whatever the number of
+    builds."""
     listing = Listing(tables.Build, Order(tables.Build.attempt, descending=True))
-    limit = window.size + 1
+    bounds, order = listing.bounds(window), listing.ordering(window)
 
     async def fetch(ids: list[int]) -> dict[int, list[tables.Build]]:
         found: dict[int, list[tables.Build]] = {}
-        for row in await context.all(builds.attempts(ids, limit)):
+        for row in await context.all(builds.attempts(ids, bounds, order, window.offset, window.size + 1)):
             found.setdefault(row.current_id or row.id, []).append(row)
         return found
 
@@ -101,8 +102,7 @@ async def attempts(context: Context, build: tables.Build, window: Window) -> Pag
     async def count() -> int:
         return await context.loader("attempts counted", fetch_counts).get(key) or 0
 
-    rows = await context.loader(("attempts", limit), fetch).get(key) or []
-    return Page(rows[: window.size], has_next=len(rows) > window.size, has_previous=False, cursor=listing.cursor, count=count)
+    return paged(await context.loader(("attempts", window), fetch).get(key) or [], window, listing.cursor, count)
 
 
 async def merge_request(context: Context, build: tables.Build) -> tables.MergeRequest | None:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import orjson
 
-from graph.connections import Listing, Order, Page, Window
+from graph.connections import Listing, Order, Page, Window, paged
 from graph.context import Context
 from graph.cursors import cursor_of, place_of
 from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotAllowed, NotFound, Required
@@ -284,14 +284,14 @@ async def commit_page(context: Context, merge_request: tables.MergeRequest, wind
 
 
 async def holding(context: Context, commit: ProjectCommit, window: Window) -> Page:
-    """The newest merge requests that bring a commit, or that it merged, of all projects whose merge requests the viewer sees."""
+    """A page of the merge requests that bring a commit, or that it merged, of all projects whose merge requests the viewer sees."""
     listing = Listing(tables.MergeRequest, Order(tables.MergeRequest.id, descending=True))
-    limit = window.offset + window.size + 1
+    bounds, order = listing.bounds(window), listing.ordering(window)
 
     async def fetch(oids: list[str]) -> dict[str, list[tables.MergeRequest]]:
         found: dict[str, list[tables.MergeRequest]] = {}
         seen = projects_where(context, Action.READ_MERGE_REQUEST)
-        for oid, row in await context.tuples(merge_requests.holding(oids, limit, *seen)):
+        for oid, row in await context.tuples(merge_requests.holding(oids, order, window.offset, window.size + 1, *seen, *bounds)):
             found.setdefault(oid, []).append(row)
         return found
 
@@ -302,14 +302,7 @@ async def holding(context: Context, commit: ProjectCommit, window: Window) -> Pa
     async def count() -> int:
         return await context.loader("merge requests counted by commit", fetch_counts).get(commit.oid) or 0
 
-    rows = (await context.loader(("merge requests by commit", limit), fetch).get(commit.oid) or [])[window.offset :]
-    return Page(
-        nodes=rows[: window.size],
-        has_next=len(rows) > window.size,
-        has_previous=window.offset > 0,
-        cursor=listing.cursor,
-        count=count,
-    )
+    return paged(await context.loader(("merge requests by commit", window), fetch).get(commit.oid) or [], window, listing.cursor, count)
 
 
 def _full_id(oid: str) -> str:

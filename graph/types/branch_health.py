@@ -7,6 +7,7 @@ import strawberry
 
 from graph.connections import Connection, UncountedConnection, Window
 from graph.context import Info
+from graph.declare import connection_field, window_of
 from graph.rules import branch_health
 from graph.rules.branch_health import Health
 from graph.rules.branches import ProjectRef
@@ -20,6 +21,10 @@ from graph.types.shown_commits import commit_of, is_told
 
 def _health(health: Any) -> Health:
     return health  # type: ignore[no-any-return]
+
+
+async def _failing(root: Any, info: Info, **arguments: Any) -> Any:
+    return await branch_health.failing_page(info.context, root, window_of(arguments))
 
 
 @strawberry.type(
@@ -65,17 +70,11 @@ class BranchHealth:
     ) -> UncountedConnection[Commit]:
         return await branch_health.suspect_page(info.context, _health(self), Window.of(first, after), told=is_told(info))  # type: ignore[return-value]
 
-    @strawberry.field(
+    failing: Connection[Build] = connection_field(
+        _failing,
         description="The builds by which the newest commit that decides is red, the newest attempt of each: those that failed and were not"
-        " allowed to, oldest first. Empty when `state` is not `FAILED`, and for who may not see builds."
+        " allowed to, oldest first. Empty when `state` is not `FAILED`, and for who may not see builds.",
     )
-    async def failing(
-        self,
-        info: Info,
-        first: Annotated[int, strawberry.argument(description="How many builds; 20, at most 100.")] = 20,
-        after: Annotated[str | None, strawberry.argument(description="Continue after the build of this cursor.")] = None,
-    ) -> Connection[Build]:
-        return await branch_health.failing_page(info.context, _health(self), Window.of(first, after))  # type: ignore[return-value]
 
 
 UNDATED: Shape = dict.fromkeys(("__typename", "state", "lastGreen", "firstBad", "suspects", "failing"))

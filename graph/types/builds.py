@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 from sqlmodel import col
 
-from graph.connections import Connection, Order, Window
+from graph.connections import Connection, Order
 from graph.context import Info
-from graph.declare import Node, column, computed, entity, to_many, to_one
+from graph.declare import Node, column, computed, connection_field, entity, to_many, to_one, window_of
 from graph.rules import artifacts, builds
 from graph.rules.policy import Action, may, require
 from graph.scalars import GitOid
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from graph.types.projects import Project
 
 NEWEST_FIRST = Order(tables.Build.id, descending=True)
-ATTEMPTS = 10
 TIMES = (tables.Build.created_at, tables.Build.started_at, tables.Build.finished_at)
 
 
@@ -78,6 +77,10 @@ def _row(build: Any) -> tables.Build:
     return build  # type: ignore[no-any-return]
 
 
+async def _attempts(root: Any, info: Info, **arguments: Any) -> Any:
+    return await builds.attempts(info.context, root, window_of(arguments))
+
+
 @entity(
     tables.Build,
     description="A job that was, or is to be, run for a commit. A retry makes the next attempt of the same build.",
@@ -119,6 +122,10 @@ class Build(BuildArtifact, BuildTraces, Node):
         description="The address of its page; of an attempt that was superseded, that of the build.",
     )
 
+    attempts: Connection[Annotated["Build", strawberry.lazy("graph.types.builds")]] = connection_field(
+        _attempts, description="Every attempt of the same build, the newest first."
+    )
+
     @computed(
         tables.Build.project_id,
         tables.Build.id,
@@ -153,12 +160,6 @@ class Build(BuildArtifact, BuildTraces, Node):
     @strawberry.field(description="The newest open merge request that proposes its branch with this commit as the newest.")
     async def merge_request(self, info: Info) -> Annotated["MergeRequest", strawberry.lazy("graph.types.merge_requests")] | None:
         return await builds.merge_request(info.context, _row(self))  # type: ignore[return-value]
-
-    @strawberry.field(description="Every attempt of the same build, the newest first.")
-    async def attempts(
-        self, info: Info, first: Annotated[int, strawberry.argument(description="How many attempts; 10, at most 100.")] = ATTEMPTS
-    ) -> Connection[Annotated["Build", strawberry.lazy("graph.types.builds")]]:
-        return await builds.attempts(info.context, _row(self), Window.of(first, None))  # type: ignore[return-value]
 
     @strawberry.field(description="What the viewer may do with it.")
     async def viewer_can(self, info: Info) -> BuildAbilities:

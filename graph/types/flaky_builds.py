@@ -1,12 +1,14 @@
 """Jobs that both fail and succeed on the same commit."""
 
 from datetime import datetime
+from inspect import Parameter
 from typing import Annotated, Any
 
 import strawberry
 
-from graph.connections import Window
+from graph.connections import Connection
 from graph.context import Info
+from graph.declare import connection_field, window_of
 from graph.rules import flaky_builds
 from graph.rules.policy import Action, require
 from graph.types.commits import Commit
@@ -35,29 +37,20 @@ class FlakyBuild:
         return await commit_of(info, row.project_id, row.sha)
 
 
-@strawberry.type(description="The first of a project's flaky jobs.")
-class FlakyBuildConnection:
-    total_count: int = strawberry.field(description="How many there are.")
-    nodes: list[FlakyBuild] = strawberry.field(description="Those that flipped most first, then by name and stage.")
+async def _flaky_builds(root: Any, info: Info, **arguments: Any) -> Any:
+    await require(info.context, Action.READ_BUILD, root)
+    return await flaky_builds.page(info.context, root.id, arguments["since"], window_of(arguments))
+
+
+SINCE = Annotated[datetime, strawberry.argument(description="Runs that ended from this timestamp on count.")]
 
 
 @strawberry.type
 class ProjectFlakyBuilds:
     """The part of a project that is about jobs which chance decides."""
 
-    @strawberry.field(description="Jobs that both failed and succeeded on the same commit.")
-    async def flaky_builds(
-        self,
-        info: Info,
-        since: Annotated[datetime, strawberry.argument(description="Runs that ended from this instant on count.")],
-        first: Annotated[int | None, strawberry.argument(description="How many of them; 20, at most 100.")] = 20,
-    ) -> FlakyBuildConnection:
-        context, project = info.context, self
-        await require(context, Action.READ_BUILD, project)
-        size = Window.of(first, None).size
-
-        async def fetch(ids: list[int]) -> Any:
-            return await flaky_builds.of_projects(context, ids, since, size)
-
-        found = await context.loader(("flaky builds", since, size), fetch).get(project.id)  # type: ignore[attr-defined]
-        return found or flaky_builds.NONE  # type: ignore[return-value]
+    flaky_builds: Connection[FlakyBuild] = connection_field(
+        _flaky_builds,
+        more={"since": (SINCE, Parameter.empty)},
+        description="Jobs that both failed and succeeded on the same commit: those that flipped most first, then by name and stage.",
+    )

@@ -108,14 +108,15 @@ def held(build_id: int) -> Select[Build]:
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
-def attempts(ids: list[int], limit: int) -> Select[Build]:
-    """Of each build, which is named by its current row, at most so many attempts, the newest first."""
+def attempts(ids: list[int], conditions: Sequence[Any], order: Sequence[Any], skipped: int, limit: int) -> Select[Build]:
+    """Of each build, which is named by its current row, at most so many attempts that meet the conditions, in this order; the first
+    `skipped` are left out."""
     row = Build
     kept = func.coalesce(col(row.current_id), col(row.id))
-    place = func.row_number().over(partition_by=kept, order_by=(col(row.attempt).desc(), col(row.id).desc())).label("place")
-    inner = select(col(row.id).label("id"), place).where(_attempts(ids)).subquery()
-    wanted: Select[Build] = select(row).join(inner, inner.c.id == col(row.id)).where(inner.c.place <= limit)
-    return wanted.order_by(inner.c.place)
+    place = func.row_number().over(partition_by=kept, order_by=order).label("place")
+    inner = select(col(row.id).label("id"), place).where(_attempts(ids), *conditions).subquery()
+    wanted: Select[Build] = select(row).join(inner, inner.c.id == col(row.id))
+    return wanted.where(inner.c.place > skipped, inner.c.place <= skipped + limit).order_by(inner.c.place)
 
 
 def count_attempts(ids: list[int]) -> Select[int, int]:

@@ -1,10 +1,11 @@
 """Jobs that both fail and succeed on the same commit."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import CTE, BigInteger, Select, and_, case, cast, func, null, or_, select
+from sqlalchemy import CTE, BigInteger, Select, Subquery, and_, case, cast, func, null, or_, select, tuple_
 from sqlmodel import col
 
 from storage import dialects
@@ -20,10 +21,29 @@ WASTED = ("wasted_millions", "wasted_rest")
 """Microseconds in two parts, since the sum of very long times goes beyond what either database counts."""
 
 
-def jobs(project_ids: Collection[int], since: datetime, limit: int, *seen: Any) -> Select[Any]:
+class JobPlace(NamedTuple):
+    """Where a job stands in the list."""
+
+    flips: int
+    name: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpan:
+    """A part of the list: at most `limit` jobs between two places after the first `skipped`, from the start or, `backward`, from the
+    end."""
+
+    limit: int
+    skipped: int = 0
+    after: JobPlace | None = None
+    before: JobPlace | None = None
+    backward: bool = False
+
+
+def jobs(project_ids: Collection[int], since: datetime, span: JobSpan, *seen: Any) -> Select[Any]:
     """(project, name, stage, flips, runs, commit of the last flip, sum of millions and rest of the microseconds that were wasted, number
-    of merge requests that were blocked, number of such jobs in the project) of the first so many jobs of each project, the most flips
-    first.
+    of merge requests that were blocked, number of such jobs in the project) of a part of the jobs of each project, the most flips first.
 
     A run is an attempt that failed or succeeded, for whatever branch, and ended at `since` or later; a flip is one that ended otherwise
     than the run of the same commit before it. `seen` are conditions on the target projects of merge requests.
@@ -46,20 +66,34 @@ def jobs(project_ids: Collection[int], since: datetime, limit: int, *seen: Any) 
         .subquery()
     )
     blocked = _blocked(commits, *seen).subquery()
-    order = (flaky.c.flips.desc(), flaky.c.name, flaky.c.stage)
-    listed = (
+    whole = (
         select(
             *flaky.c,
             func.coalesce(blocked.c.blocked, 0).label("blocked"),
             func.count().over(partition_by=flaky.c.project_id).label("total"),
-            func.row_number().over(partition_by=flaky.c.project_id, order_by=order).label("place"),
         )
         .join(blocked, and_(*(blocked.c[key] == flaky.c[key] for key in JOB)), isouter=True)
         .subquery()
     )
+    ascending = (whole.c.flips.asc(), whole.c.name.desc(), whole.c.stage.desc())
+    order = ascending if span.backward else (whole.c.flips.desc(), whole.c.name.asc(), whole.c.stage.asc())
+    place = func.row_number().over(partition_by=whole.c.project_id, order_by=order).label("place")
+    listed = select(whole, place).where(*_between(whole, span)).subquery()
     names = (*JOB, "flips", "runs", "sha", *WASTED, "blocked", "total")
-    wanted: Select[Any] = select(*(listed.c[name] for name in names)).where(listed.c.place <= limit)
+    wanted: Select[Any] = select(*(listed.c[name] for name in names))
+    wanted = wanted.where(listed.c.place > span.skipped, listed.c.place <= span.skipped + span.limit)
     return wanted.order_by(listed.c.project_id, listed.c.place)
+
+
+def _between(jobs: Subquery, span: JobSpan) -> list[Any]:
+    found: list[Any] = []
+    for place, later in ((span.after, True), (span.before, False)):
+        if place is not None:
+            named = tuple_(jobs.c.name, jobs.c.stage)
+            other = tuple_(place.name, place.stage)
+            fewer, tied = (jobs.c.flips < place.flips, named > other) if later else (jobs.c.flips > place.flips, named < other)
+            found.append(or_(fewer, and_(jobs.c.flips == place.flips, tied)))
+    return found
 
 
 def _sum(condition: Any, number: Any) -> Any:

@@ -1,6 +1,6 @@
 """Merge requests: proposals to bring one branch into another."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -259,16 +259,17 @@ def place_of(merge_request_id: int, oid: str) -> Select[int]:
     return select(col(row.position)).where(col(row.merge_request_id) == merge_request_id, col(row.oid) == oid)
 
 
-def holding(oids: list[str], limit: int, *seen: ColumnElement[bool]) -> Select[str, MergeRequest]:
-    """(commit id, merge request) for the newest merge requests that brought each of these commits, at most `limit` each, newest first.
+def holding(oids: list[str], order: Sequence[Any], skipped: int, limit: int, *seen: ColumnElement[bool]) -> Select[str, MergeRequest]:
+    """(commit id, merge request) for the merge requests that brought each of these commits, in this order, at most `limit` each after
+    the first `skipped`.
 
-    A merge commit was brought by what it merged. `seen` are conditions on the target project.
+    A merge commit was brought by what it merged. `seen` are conditions on the merge request and its target project.
     """
     brought = _brought(oids)
-    place = func.row_number().over(partition_by=brought.c.oid, order_by=col(MergeRequest.id).desc()).label("place")
+    place = func.row_number().over(partition_by=brought.c.oid, order_by=order).label("place")
     inner = _seen(select(brought.c.oid, col(MergeRequest.id).label("id"), place), brought, *seen).subquery()
     joined: Select[str, MergeRequest] = select(inner.c.oid, MergeRequest).join(inner, inner.c.id == col(MergeRequest.id))
-    return joined.where(inner.c.place <= limit).order_by(inner.c.oid, col(MergeRequest.id).desc())
+    return joined.where(inner.c.place > skipped, inner.c.place <= skipped + limit).order_by(inner.c.oid, inner.c.place)
 
 
 def open_with_heads(heads: Collection[tuple[int, str, str]], *seen: ColumnElement[bool]) -> Select[MergeRequest]:

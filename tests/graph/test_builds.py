@@ -14,6 +14,7 @@ from storage.git.log import history
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState, Visibility
 from tests.forge import Ask
 from tests.make import Make
+from tests.pages import paged_both_ways
 from tests.statements import Statements, planned
 
 LIST = """query ($path: String!, $filter: BuildFilter, $first: Int, $after: String, $offset: Int) { project(path: $path) {
@@ -249,6 +250,24 @@ class TestLists:
         assert data["project"]["build"] == {"databaseId": build.id, "name": "unit"}
         assert await ask.codes(ONE, owner, path=str(other.id), id=build.id) == ["NOT_FOUND"]
         assert await ask.codes(ONE, owner, path=str(project.id), id=past.id) == ["NOT_FOUND"]
+
+    async def test_attempts_are_paged_both_ways(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        build = await make.build(project, "f" * 40, attempt=5)
+        for attempt in range(1, 5):
+            await make.build(project, "f" * 40, attempt=attempt, current_id=build.id)
+        query = """query ($id: ID!, $first: Int, $after: String, $last: Int, $before: String, $offset: Int) { node(id: $id) { ... on Build {
+            attempts(first: $first, after: $after, last: $last, before: $before, offset: $offset) { totalCount nodes { attempt }
+            edges { cursor node { attempt } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } } } }"""
+
+        async def page(**arguments: Any) -> Any:
+            found = (await ask.data(query, owner, id=global_id("Build", build.id), **arguments))["node"]["attempts"]
+            assert found["totalCount"] == 5
+            assert [edge["node"] for edge in found["edges"]] == found["nodes"]
+            return found
+
+        assert [node["attempt"] for node in (await page())["nodes"]] == [5, 4, 3, 2, 1]
+        assert [node["attempt"] for node in (await page(first=2, offset=1))["nodes"]] == [4, 3]
+        await paged_both_ways(page, "attempt", [5, 4, 3, 2, 1])
 
     async def test_attempts_are_those_of_all_their_builds(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
         builds = [await make.build(project, "f" * 40, attempt=3) for _ in range(2)]

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from graph.context import Services
+from graph.cursors import cursor_of
 from storage import tables
 from storage.git.log import history
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.forge import Ask
 from tests.make import Make
+from tests.pages import paged_both_ways
 from tests.statements import Statements
 
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
@@ -184,3 +186,36 @@ class TestRights:
 
         assert await ask.codes(FLAKY, viewer, path=str(guarded.id), since=MOMENT.isoformat()) == ["FORBIDDEN"]
         assert await ask.codes(FLAKY, viewer, path=str((await make.project()).id), since=MOMENT.isoformat()) == ["NOT_FOUND"]
+
+
+class TestPages:
+    PAGE = """query ($path: String!, $since: DateTime!, $first: Int, $after: String, $last: Int, $before: String, $offset: Int) {
+      project(path: $path) { flakyBuilds(since: $since, first: $first, after: $after, last: $last, before: $before, offset: $offset) {
+        totalCount nodes { name } edges { cursor node { name } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } } }"""
+
+    async def test_both_ways_with_ties(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        for name in ("b", "B", "ä", "a"):
+            await ran(make, project, A, name, ("failed", 10), ("success", 20))
+        await ran(make, project, A, "most", ("failed", 10), ("success", 20), ("failed", 30))
+
+        async def page(**arguments: Any) -> Any:
+            found = await flaky(ask, owner, project, self.PAGE, **arguments)
+            assert found["totalCount"] == 5
+            assert [edge["node"] for edge in found["edges"]] == found["nodes"]
+            return found
+
+        whole = ["most", "B", "a", "b", "ä"]
+        assert [node["name"] for node in (await page())["nodes"]] == whole
+        assert [node["name"] for node in (await page(first=2, offset=2))["nodes"]] == ["a", "b"]
+        await paged_both_ways(page, "name", whole)
+        last = (await page())["edges"][-1]["cursor"]
+        assert (await page(after=last))["nodes"] == []
+        assert (await page(first=0))["nodes"] == []
+
+    @pytest.mark.parametrize(
+        "values", [[], [1], [1, "a"], ["1", "a", "b"], [True, "a", "b"], [-1, "a", "b"], [2**63, "a", "b"], [1, "a\0", "b"], [1, None, "b"]]
+    )
+    async def test_a_forged_cursor_is_refused(self, ask: Ask, owner: tables.User, project: tables.Project, values: list[Any]) -> None:
+        given = {"path": str(project.id), "since": MOMENT.isoformat(), "after": cursor_of("flaky", *values)}
+
+        assert await ask.codes(self.PAGE, owner, **given) == ["BAD_REQUEST"]

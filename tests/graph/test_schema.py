@@ -9,7 +9,9 @@ from graphql import (
     GraphQLEnumType,
     GraphQLInputObjectType,
     GraphQLInterfaceType,
+    GraphQLNamedType,
     GraphQLObjectType,
+    get_named_type,
     is_introspection_type,
     is_specified_scalar_type,
 )
@@ -45,6 +47,52 @@ def described() -> Iterator[tuple[str, str | None]]:
 
 def test_everything_has_a_description() -> None:
     assert [name for name, text in described() if not (text or "").strip()] == [], "give it a description"
+
+
+WALKS = {"MergeRequest.commits", "Project.commits", "Branch.history", "BranchHealth.suspects", "Comparison.commits"}
+"""Connections of commits that are walked from the newest on, so that no page begins at the end."""
+
+
+class TestConnections:
+    """Relay's cursor connections: https://relay.dev/graphql/connections.htm."""
+
+    CONNECTIONS = [kind for name, kind in graphql_schema.type_map.items() if name.endswith("Connection")]
+
+    @pytest.mark.parametrize("kind", CONNECTIONS, ids=str)
+    def test_each_has_the_shape(self, kind: GraphQLNamedType) -> None:
+        assert isinstance(kind, GraphQLObjectType)
+        item = kind.name.removesuffix("Connection")
+        types = {name: str(field.type) for name, field in kind.fields.items()}
+        count = types.pop("totalCount")
+        assert types == {"nodes": f"[{item}!]!", "edges": f"[{item}Edge!]!", "pageInfo": "PageInfo!"}
+        assert count.removesuffix("!") == "Int"
+        edge = graphql_schema.type_map[f"{item}Edge"]
+        assert isinstance(edge, GraphQLObjectType)
+        assert {name: str(field.type) for name, field in edge.fields.items()} == {"cursor": "String!", "node": f"{item}!"}
+
+    def test_each_field_of_one_has_the_arguments(self) -> None:
+        missing = {}
+        for kind in graphql_schema.type_map.values():
+            for name, field in kind.fields.items() if isinstance(kind, GraphQLObjectType) else ():
+                place = f"{kind.name}.{name}"
+                if get_named_type(field.type).name.endswith("Connection"):
+                    needed = {"first", "after"} if place in WALKS else {"first", "after", "last", "before", "offset"}
+                    if lacking := needed - field.args.keys():
+                        missing[place] = lacking
+        assert missing == {}
+
+    def test_no_other_list_looks_like_one(self) -> None:
+        """What has edges or nodes is a connection, but for `Query`, and what `after` is given to gives one."""
+        odd = set()
+        for kind in graphql_schema.type_map.values():
+            if not isinstance(kind, GraphQLObjectType) or is_introspection_type(kind):
+                continue
+            if kind.fields.keys() & {"nodes", "edges", "pageInfo"} and not kind.name.endswith("Connection"):
+                odd.add(kind.name)
+            for name, field in kind.fields.items():
+                if "after" in field.args and not get_named_type(field.type).name.endswith("Connection"):
+                    odd.add(f"{kind.name}.{name}")
+        assert odd == {"Query"}
 
 
 class TestChanges:
