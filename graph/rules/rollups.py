@@ -7,7 +7,7 @@ CANCELED, and beside a success it is SUCCESS with the canceled counted. The `sta
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
@@ -98,8 +98,12 @@ class Rollup(Generic[C]):
 
     @property
     def duration_seconds(self) -> float | None:
-        """From the first start to the last end."""
-        return _seconds(self.started_at, self.finished_at)
+        """How long at least one of them ran, which leaves out the time in which all waited; None while one has not ended, and where none
+        said that it began."""
+        if self.finished_at is None:
+            return None
+        spans = [(check.started_at, check.finished_at) for check in self.checks if check.started_at and check.finished_at]
+        return _union_seconds(spans) if spans else None
 
     @property
     def queued_seconds(self) -> float | None:
@@ -131,6 +135,16 @@ def roll_up(checks: Iterable[C], ref: str | None = None) -> Rollup[C]:
             newest.pop(check.name, None)
             newest[check.name] = check
     return Rollup(tuple(newest.values()))
+
+
+def _union_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
+    """The length of what the spans cover together. One that ends before it begins, by a clock that was set back, covers nothing."""
+    covered, reached = timedelta(), None
+    for start, end in sorted(spans):
+        begin = start if reached is None else max(start, reached)
+        if end > begin:
+            covered, reached = covered + (end - begin), end
+    return covered.total_seconds()
 
 
 def _seconds(start: datetime | None, end: datetime | None) -> float | None:

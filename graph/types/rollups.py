@@ -38,7 +38,10 @@ class Rollup:
     counts: StatusCounts = strawberry.field(description="How many there are of each status.")
     started_at: datetime | None = strawberry.field(description="When the first of them began to run; null when none said so.")
     finished_at: datetime | None = strawberry.field(description="When the last of them ended; null while one has not.")
-    duration_seconds: float | None = strawberry.field(description="Seconds from `startedAt` to `finishedAt`; null without both.")
+    duration_seconds: float | None = strawberry.field(
+        description="Seconds in which at least one of them ran, without the gaps in which none did; null without `startedAt` or"
+        " `finishedAt`."
+    )
     queued_seconds: float | None = strawberry.field(
         description="Seconds from when the first of them was made to `startedAt`; null when none said that it runs."
     )

@@ -118,6 +118,36 @@ class TestTimes:
         assert (rollup.started_at, rollup.finished_at) == (after(5), after(20))
         assert (rollup.duration_seconds, rollup.queued_seconds) == (15.0, 5.0)
 
+    @pytest.mark.parametrize(
+        ("spans", "seconds"),
+        [
+            ([(0, 10), (20, 30)], 20.0),
+            ([(0, 10), (5, 30)], 30.0),
+            ([(0, 30), (5, 10)], 30.0),
+            ([(0, 10), (10, 20)], 20.0),
+            ([(20, 30), (0, 10), (0, 10), (8, 12.5)], 22.5),
+            ([(0, 10), (30, 20)], 10.0),
+            ([(5, 30), (0, -5)], 25.0),
+        ],
+    )
+    def test_gaps_in_which_none_ran_do_not_count(self, spans: list[tuple[float, float]], seconds: float) -> None:
+        rows = [
+            check("success", f"job {number}", started_at=after(start), finished_at=after(end)) for number, (start, end) in enumerate(spans)
+        ]
+
+        assert roll_up(rows).duration_seconds == seconds
+        assert roll_up(reversed(rows)).duration_seconds == seconds
+
+    def test_a_superseded_attempt_does_not_count(self) -> None:
+        earlier = check("failed", "a", started_at=after(0), finished_at=after(100))
+
+        assert roll_up([earlier, check("success", "a", started_at=after(200), finished_at=after(207))]).duration_seconds == 7.0
+
+    def test_one_that_never_ran_adds_nothing(self) -> None:
+        rows = [check("success", "a", started_at=after(1), finished_at=after(3)), check("canceled", "b", finished_at=after(50))]
+
+        assert roll_up(rows).duration_seconds == 2.0
+
     def test_has_no_end_while_one_has_none(self) -> None:
         rollup = roll_up([check("success", "a", started_at=after(1), finished_at=after(2)), check("running", "b", started_at=after(3))])
 
