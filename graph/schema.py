@@ -3,6 +3,7 @@
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 
+from graph.enum_values import describe_enum_values
 from graph.installing import install
 from graph.scalars import SCALARS
 from graph.types.artifacts import ArtifactMutations
@@ -110,6 +111,7 @@ schema = strawberry.Schema(
 )
 graphql_schema = schema._schema
 install(graphql_schema)
+describe_enum_values(graphql_schema)
 
 
 def printed() -> str:

@@ -17,6 +17,7 @@ from graphql import (
 )
 
 from graph.compatibility import Harm, changes
+from graph.enum_values import DESCRIPTIONS
 from graph.schema import graphql_schema, printed
 
 ROOT = Path(__file__).parents[2]
@@ -41,8 +42,9 @@ def described() -> Iterator[tuple[str, str | None]]:
         elif isinstance(kind, GraphQLInputObjectType):
             for field_name, input_field in kind.fields.items():
                 yield f"{name}.{field_name}", input_field.description
-        elif not isinstance(kind, GraphQLEnumType):
-            yield name, kind.description
+        elif isinstance(kind, GraphQLEnumType):
+            for value_name, value in kind.values.items():
+                yield f"{name}.{value_name}", value.description
 
 
 def test_everything_has_a_description() -> None:
@@ -51,6 +53,11 @@ def test_everything_has_a_description() -> None:
 
 WALKS = {"MergeRequest.commits", "Project.commits", "Branch.history", "BranchHealth.suspects", "Comparison.commits"}
 """Connections of commits that are walked from the newest on, so that no page begins at the end."""
+
+
+def test_no_description_is_of_an_enumeration_value_that_is_gone() -> None:
+    there = {name: set(kind.values) for name, kind in graphql_schema.type_map.items() if isinstance(kind, GraphQLEnumType)}
+    assert {name: values for name, texts in DESCRIPTIONS.items() if (values := texts.keys() - there.get(name, set()))} == {}
 
 
 class TestConnections:
