@@ -60,6 +60,7 @@ async def draw(town: Town, graph: Graph, *, cursors: bool = True) -> Drawn:
     oids = list(town.story.oids.values())
     forks = [project.id for project in town.projects if project.forked_from_id or project is town.story.web]
     ids["Commit"] = [global_id("Commit", f"{key}-{oid}") for key in forks for oid in oids]
+    ids["Branch"] = [global_id("Branch", f"{key}:{name}") for key in forks for name in ("master", "stable", "none")]
     groups = [path for path, kind in await _read(database, tables.Namespace, "path", "kind") if kind is tables.NamespaceKind.GROUP]
     everywhere: dict[str, Sequence[Any]] = {
         "paths": [place.path for place in places] * 3 + [str(project.id) for project in town.projects],
