@@ -128,6 +128,8 @@ class Machine:
 class Context:
     """`machine_or_none` is the runner that calls, where no user does.
 
+    `credential` is the token that the caller sent, to be masked in what it stores.
+
     `after_commit` holds what must happen once the change is kept, and never when it was rolled back.
 
     `undo` holds what takes back effects outside the database when the change was not kept; it runs after the rollback.
@@ -153,6 +155,7 @@ class Context:
     files: dict[str, StoredFile] = field(default_factory=dict)
     arguments: dict[Any, dict[str, Any]] = field(default_factory=dict)
     machine_or_none: Machine | None = None
+    credential: str | None = field(default=None, repr=False)
     charge: Charge | None = None
     judged: dict[int, tables.Project] = field(default_factory=dict)
     made: Any = None

@@ -196,6 +196,8 @@ class Graph:
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
             context = Context(self.services, database.writing(), viewer, request_id, undo=undo, machine_or_none=machine, charge=charge)
+            if isinstance(credential, str):
+                context.credential = credential
             try:
                 found = self._plan(prepared, variables)
                 if found is not None:

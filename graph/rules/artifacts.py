@@ -14,7 +14,7 @@ import orjson
 
 from graph.context import Context, Services, StoredFile
 from graph.errors import Conflict, Forbidden, Invalid, NotAllowed, NotFound, TooLarge
-from graph.rules import builds
+from graph.rules import builds, trace_masking
 from graph.rules.objects import erase_later
 from graph.rules.policy import Action, require
 from storage import tables
@@ -102,7 +102,10 @@ async def grant(context: Context, build: tables.Build, filename: str, size: int 
     until = context.now() + OPEN_FOR
     machine = context.machine_or_none
     user_id, digest = (0, build.token_digest or "") if machine is not None else (context.viewer.id, "")
-    permit = Permit(build.id, build.attempt, now.id if now else 0, user_id, digest, file_name(filename), until.timestamp())
+    # Everyone who sees the build sees the name.
+    masker = trace_masking.masker_of(context, build)
+    name = masker.mask(file_name(masker.mask(filename)))
+    permit = Permit(build.id, build.attempt, now.id if now else 0, user_id, digest, name, until.timestamp())
     return Upload(f"{context.services.external_url}{DOOR}{_sealed(context, permit)}", most, until)
 
 

@@ -14,7 +14,7 @@ from sqlmodel import col
 from graph.connections import Listing, Order, Page, Window, paged
 from graph.context import Context
 from graph.errors import Forbidden, Invalid, NotAllowed, NotFound, Required
-from graph.rules import building, changes, finding, naming, objects, settings
+from graph.rules import building, changes, finding, naming, objects, settings, trace_masking
 from graph.rules.ci import pipelines
 from graph.rules.commits import in_repository
 from graph.rules.policy import visible_projects
@@ -28,7 +28,7 @@ DEFAULT_STAGE = "test"
 NOT_RETRYABLE = "Build is not retryable"
 NOT_ERASABLE = "Build is not erasable!"
 
-NEVER_COPIED = frozenset(("id", "current_id", "queue", "token_digest", "lease_until"))
+NEVER_COPIED = frozenset(("id", "current_id", "queue", "token_digest", "sealed_token", "sealed_trace_end", "lease_until"))
 """Columns that a finished run does not take along when the next attempt begins."""
 
 
@@ -55,6 +55,7 @@ async def change(context: Context, build: tables.Build, to: CheckStatus, *, at: 
     else:
         row.finished_at = at or context.now()
         row.lease_until = None
+        await trace_masking.flush(context, row)
     await after_change(context, row, was)
     return row
 
@@ -163,7 +164,7 @@ async def retry(context: Context, build: tables.Build) -> tables.Build:
     row.status = CheckStatus.PENDING
     row.created_at = context.now()
     row.started_at = row.finished_at = row.coverage = row.runner_id = None
-    row.token_digest = row.lease_until = None
+    row.token_digest = row.sealed_token = row.sealed_trace_end = row.lease_until = None
     row.erased_at = row.erased_by_id = None
     row.trace_size = 0
     await after_change(context, row, was)

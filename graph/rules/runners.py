@@ -241,6 +241,7 @@ async def _take(context: Context, runner: tables.Runner) -> tuple[tables.Build, 
             continue
         token = machines.new_build_token(taken.id)
         taken.runner_id, taken.token_digest = runner.id, digest(token)
+        taken.sealed_token = context.services.cipher.encrypt(token)
         taken.lease_until = context.now() + timedelta(seconds=context.services.build_lease)
         await context.session.flush()
         line.taken(queue, await context.value(runners.oldest_id(queue)))
@@ -344,10 +345,11 @@ async def give_back(context: Context, build: tables.Build, why: str) -> None:
     for table in (tables.Artifact, tables.TracePart):
         await context.session.execute(runners.forget_left(table, build.id))
     build.trace_size = 0
+    build.sealed_trace_end = None
     await context.session.flush()
     await traces.append(context, build, why, 0)
     was, build.status = build.status, CheckStatus.PENDING
-    build.started_at = build.runner_id = build.token_digest = build.lease_until = None
+    build.started_at = build.runner_id = build.token_digest = build.sealed_token = build.lease_until = None
     project = await context.rows_by_id(tables.Project).get(build.project_id)
     build.queue = queue_of(build.tags) if has_builds(project) else None
     await builds.after_change(context, build, was)

@@ -6,6 +6,7 @@ written; a build that has ended gets one object for all of them.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import BadRequest, Conflict, Invalid, NotAllowed, TooLarge, Unavailable
-from graph.rules import builds
+from graph.rules import builds, trace_masking
 from graph.rules.objects import erase_later, take_back_object
 from graph.transaction import keep, session_for
 from storage import tables
@@ -21,6 +22,7 @@ from storage.artifacts import NoObject, new_key
 from storage.tables import artifacts
 from storage.tables import builds as statements
 from storage.tables.artifacts import TracePart
+from storage.tables.commit_statuses import FINISHED
 
 MOST_AT_ONCE = 2**20
 """Bytes of one append."""
@@ -40,8 +42,8 @@ log = structlog.get_logger("graph")
 async def append(context: Context, build: tables.Build, text: str, offset: int) -> tables.Build:
     """Adds to the trace what it does not have yet of a text that begins at the byte `offset`.
 
-    The object is written before the transaction begins, from what `build` said then. Raises Conflict where there is a gap, TooLarge,
-    Invalid, NotAllowed for an erased or earlier run.
+    The object is written before the transaction begins, from what `build` said then, with secrets masked. Raises Conflict where there is a
+    gap, TooLarge, Invalid, NotAllowed for an erased or earlier run.
     """
     data = text.encode()
     if offset < 0:
@@ -52,19 +54,35 @@ async def append(context: Context, build: tables.Build, text: str, offset: int) 
     row = await builds.hold(context, build.id)
     if row.current_id is not None or row.erased_at is not None:
         raise NotAllowed("id", "Its trace is closed.")
-    if row.trace_size != build.trace_size:
-        # Another append came between.
-        erase_later(context, [written[0]] if written else [])
+    if _state_of(row) != _state_of(build):
+        # Another append, or the end of the build, came between.
+        erase_later(context, [written.key] if written is not None and written.key is not None else [])
         written = await _write(context, row, data, offset)
     if written is not None:
-        key, size = written
-        await context.add(TracePart(build_id=row.id, start=row.trace_size, size=size, key=key))
-        row.trace_size += size
+        if written.key is not None:
+            await context.add(TracePart(build_id=row.id, start=written.start, size=written.size, key=written.key))
+        row.trace_size = written.start + written.size + len(written.pending.text)
+        row.sealed_trace_end = trace_masking.sealed(context, written.pending)
     return row
 
 
-async def _write(context: Context, build: tables.Build, data: bytes, offset: int) -> tuple[str, int] | None:
-    """The object with what of the data is new, and its length; None where all is known, or the trace is full. Raises Conflict."""
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A new part of a trace, whose object is written, and the text that is pending behind it. Without a key all new text is pending."""
+
+    key: str | None
+    start: int
+    size: int
+    pending: trace_masking.PendingText
+
+
+def _state_of(build: tables.Build) -> tuple[Any, ...]:
+    """What the next part of a trace depends on."""
+    return build.trace_size, build.sealed_trace_end, build.sealed_token, build.status in FINISHED
+
+
+async def _write(context: Context, build: tables.Build, data: bytes, offset: int) -> _Written | None:
+    """The part with what of the data is new; None where all is known, or the trace is full. Raises Conflict."""
     most = context.services.largest_trace
     if build.trace_size >= most:
         return None
@@ -73,16 +91,22 @@ async def _write(context: Context, build: tables.Build, data: bytes, offset: int
     news = data[build.trace_size - offset :]
     if not news:
         return None
-    room = most - build.trace_size
+    room, notice = most - build.trace_size, b""
     if len(news) > room:
         # Whole characters, and a line that makes the trace full.
-        news = (
-            news[:room].decode(errors="ignore").encode() + f"\n[The trace is longer than {most} bytes; the rest was not kept.]\n".encode()
-        )
+        news = news[:room].decode(errors="ignore").encode()
+        notice = f"\n[The trace is longer than {most} bytes; the rest was not kept.]\n".encode()
+    before = trace_masking.pending_of(context, build)
+    final = bool(notice) or build.status in FINISHED
+    stored, pending = trace_masking.masker_of(context, build).feed(before, news, final=final)
+    stored += notice
+    start = build.trace_size - len(before.text)
+    if not stored:
+        return _Written(None, start, 0, pending)
     key = new_key()
     take_back_object(context, key)
-    await context.services.objects.put_bytes(key, news)
-    return key, len(news)
+    await context.services.objects.put_bytes(key, stored)
+    return _Written(key, start, len(stored), pending)
 
 
 async def tail(context: Context, build: tables.Build, last: int) -> list[str]:

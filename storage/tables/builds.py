@@ -36,6 +36,8 @@ class Build(Row, table=True):
 
     `queue` are the tags that a runner needs, sorted and joined by commas, for builds that runners may take; null for those of outside
     systems. While a runner has the build, `token_digest` is the SHA-256 of what it calls with, and `lease_until` when it is given up.
+    `sealed_token` is that token encrypted, so that it can be masked in the trace, and `sealed_trace_end` the end of the trace that may be
+    the beginning of a secret (`graph/rules/trace_masking.py`): `trace_size` counts it, the stored parts do not have it yet.
     `trace_size` is in bytes. `coverage` is in per cent.
     """
 
@@ -77,8 +79,10 @@ class Build(Row, table=True):
     description: str | None = long_text(optional=True)
     target_url: str | None = long_text(optional=True)
     token_digest: str | None = Field(default=None, max_length=64)
+    sealed_token: str | None = long_text(optional=True)
     lease_until: datetime | None = Field(default=None, sa_type=Timestamp)
     trace_size: int = Field(default=0, sa_type=BigInteger)
+    sealed_trace_end: str | None = long_text(optional=True)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
     updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
     started_at: datetime | None = Field(default=None, sa_type=Timestamp)

@@ -64,7 +64,7 @@ async def project(make: Make) -> tables.Project:
 
 @pytest.fixture
 async def runner(make: Make, ci: httpx.AsyncClient) -> OldRunner:
-    return OldRunner(ci, make.runner_token(await make.runner()))
+    return OldRunner(ci, make.runner_token(await make.runner(description="Old runner")))
 
 
 @pytest.fixture
