@@ -17,7 +17,7 @@ from rest_v3.route import Route
 __all__ = ["BASE", "application"]
 
 OPERATIONS = Path(__file__).parent / "routes"
-KINDS: dict[str, type[RunnerEndpoint]] = {"PUT /builds/:id": TraceEndpoint, "POST /builds/:id/artifacts/authorize": ProxyEndpoint}
+KINDS: dict[str, type[RunnerEndpoint]] = {"POST /builds/:id/artifacts/authorize": ProxyEndpoint}
 
 
 def application(graph: Graph, artifacts: Artifacts, *, external_url: str) -> RunnerDoor:
@@ -28,6 +28,8 @@ def application(graph: Graph, artifacts: Artifacts, *, external_url: str) -> Run
     def endpoint(route: Route) -> Endpoint:
         if route.call == "POST /builds/:id/artifacts":
             return ArtifactsReceiver(route, operations, graph, base_url, artifacts)
+        if route.call == "PUT /builds/:id":
+            return TraceEndpoint(route, operations, graph, base_url, artifacts)
         kind = KINDS.get(route.call, RunnerSender if route.stream else RunnerEndpoint)
         return kind(route, operations, graph, base_url)
 

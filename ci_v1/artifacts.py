@@ -19,7 +19,10 @@ NO_FILE = refusal(400, not_given("Missing artifacts file!"))
 
 
 class Artifacts(Protocol):
-    """What is asked of graph.artifact_access.ArtifactAccess. Both raise what graph.errors draws."""
+    """What is asked of graph.artifact_access.ArtifactAccess. Both methods raise what graph.errors draws."""
+
+    @property
+    def trace_limit(self) -> int: ...
 
     async def admit(self, ticket: str, request_id: str) -> Any: ...
     async def keep(self, permit: Any, pieces: AsyncIterable[bytes], request_id: str) -> Any: ...

@@ -43,6 +43,11 @@ class ArtifactAccess:
         """The most bytes of an artifact."""
         return self._services.largest_artifact
 
+    @property
+    def trace_limit(self) -> int:
+        """The most bytes that are kept of a build's trace."""
+        return self._services.largest_trace
+
     async def admit(self, ticket: str, request_id: str) -> Permit:
         """Raises NotFound, Unauthenticated, Forbidden, Conflict, NotAllowed, Unavailable."""
         try:

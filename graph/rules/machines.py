@@ -43,6 +43,11 @@ def is_token(credential: str | None) -> bool:
     return bool(RUNNER_TOKEN.fullmatch(credential) or BUILD_TOKEN.fullmatch(credential))
 
 
+def is_runner_token(credential: str | None) -> bool:
+    """Whether a credential is a runner's own token, good or not."""
+    return credential is not None and RUNNER_TOKEN.fullmatch(credential) is not None
+
+
 def is_build_token(credential: object) -> bool:
     return isinstance(credential, str) and BUILD_TOKEN.fullmatch(credential) is not None
 
