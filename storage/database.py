@@ -23,6 +23,7 @@ from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
 
 from storage.connections import Connections
+from storage.data_version import DataVersion
 from storage.inserting import Inserts
 from storage.pool import LinedPool
 from storage.readers import PostgresReader, Reader, SqliteReader
@@ -174,6 +175,7 @@ class Database:
         self._queue = Queue(WAIT_SECONDS)
         self.plans = Plans(self.engine.dialect)
         self.accounts = Touched(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
+        self.data_version = DataVersion(str(self.url.database)) if self.dialect == "sqlite" else None
         self.inserts = Inserts(self.engine.dialect)
         self._slow: set[str] = set()
         self.readers: Connections[Reader] = Connections(self._connect_reader, pool_size, WAIT_SECONDS)
@@ -210,6 +212,8 @@ class Database:
 
     async def close(self) -> None:
         await self.readers.close()
+        if self.data_version is not None:
+            self.data_version.close()
         if "writer" in self.__dict__:
             await self.writer.close()
         await self.engine.dispose()

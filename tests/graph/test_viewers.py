@@ -1,7 +1,8 @@
 """Who calls is remembered for a moment; what changes of them is seen by the very next operation."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -153,3 +154,69 @@ class TestForgetting:
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
+
+
+class TestAnotherProcessOnSqlite:
+    """A connection that knows nothing of this process's cache, as `forgefront admin` has."""
+
+    CHANGES = {
+        "blocked": "UPDATE users SET state = 'blocked' WHERE id = :id",
+        "token reset": "UPDATE tokens SET digest = 'x' WHERE user_id = :id",
+        "token deleted": "DELETE FROM tokens WHERE user_id = :id",
+    }
+
+    @pytest.fixture
+    def elsewhere(self, database: Database) -> Iterator[sqlite3.Connection]:
+        if database.dialect != "sqlite":
+            pytest.skip("PostgreSQL notifies other processes")
+        connection = sqlite3.connect(str(database.url.database), isolation_level=None)
+        yield connection
+        connection.close()
+
+    @pytest.mark.parametrize("change", CHANGES)
+    async def test_who_may_not_call_any_more_is_nobody_at_once(
+        self, ask: Ask, make: Make, elsewhere: sqlite3.Connection, change: str
+    ) -> None:
+        user, other = await make.user(), await make.user()
+        for _ in range(2):
+            await ask.data(VIEWER, user)
+            await ask.data(VIEWER, other)
+
+        elsewhere.execute(self.CHANGES[change], {"id": user.id})
+
+        assert await ask.codes(VIEWER, user) == ["UNAUTHENTICATED"]
+        assert (await ask.data(VIEWER, other))["viewer"]["name"] == other.name
+
+    async def test_other_changes_of_the_file_forget_nobody(
+        self, ask: Ask, make: Make, elsewhere: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        user, asked = await make.user(), []
+        await ask.data(VIEWER, user)
+        read = remembering.viewer_of
+
+        async def counted(session: Session, wanted: str) -> tables.User | None:
+            asked.append(wanted)
+            return await read(session, wanted)
+
+        monkeypatch.setattr(remembering, "viewer_of", counted)
+        await make.project(owner=user)
+        elsewhere.execute("UPDATE users SET name = 'Other' WHERE id <> ?", (user.id,))
+        for _ in range(3):
+            await ask.data(VIEWER, user)
+
+        assert asked == []
+
+    async def test_a_locked_file_is_asked_as_if_nobody_was_remembered(
+        self, database: Database, make: Make, moment: list[datetime], elsewhere: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        user = await make.user()
+        viewers, wanted = Viewers(), digest(token_of(user))
+        await viewers.find(database, wanted, moment[0])
+        await viewers.find(database, wanted, moment[0])
+        assert viewers.known(database, wanted, moment[0]) is not None
+
+        monkeypatch.setattr(database.data_version, "fetch", lambda *_: None)
+
+        assert viewers.known(database, wanted, moment[0]) is None
+        found = await viewers.find(database, wanted, moment[0])
+        assert found is not None and (found.id, len(viewers)) == (user.id, 0)
