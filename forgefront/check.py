@@ -14,6 +14,7 @@ from typing import Any
 from forgefront.config import Config
 from forgefront.demo_folder import is_unfinished
 from forgefront.engine import Engine
+from forgefront.file_permissions import exposed
 from graph.errors import NotFound
 from graph.rules import reconciling
 from storage import indexed, migrations, soundness
@@ -124,6 +125,11 @@ def _folder(config: Config, report: Report) -> bool:
             report.add("folder", folder, f"it cannot be written: {error.strerror}", "give it to the user who runs the service")
     if config.data.stat().st_mode & 0o077:
         report.notes.append(f"{config.data} can be entered by other users of this machine; chmod 700 keeps them out")
+    for path, mode in exposed(config):
+        # The key is looked at by itself.
+        if path.name != KEY_FILE:
+            remedy = f"chmod {mode & 0o700:o} {path}, or start the service once, which does it"
+            report.add("folder", path, f"others may use it (mode {mode:o})", remedy)
     free = shutil.disk_usage(config.data).free
     if free < LEAST_FREE:
         report.add("folder", config.data, f"only {free // 2**20} MB are free on its disk", "make room")

@@ -10,6 +10,7 @@ from datetime import datetime
 import structlog
 
 from forgefront.config import Config, ConfigError
+from forgefront.file_permissions import make_private
 from forgefront.instance import Instance
 from graph.context import Services
 from graph.events.outbox import Outbox
@@ -28,10 +29,12 @@ CLOSING_SECONDS = 3.0
 
 
 class Engine:
-    """The graph over one data folder. Making it touches the folder, but not the database before it is started. Raises ConfigError."""
+    """The graph over one data folder. Making it touches the folder, but not the database before it is started,
+    and has the whole process create files for its user alone. Raises ConfigError."""
 
     def __init__(self, config: Config, *, progress: Progress | None = None, clock: Callable[[], datetime] = now) -> None:
         self.config = config
+        make_private(config)
         try:
             config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
             config.repositories.mkdir(mode=0o700, exist_ok=True)

@@ -6,9 +6,10 @@ from pathlib import Path
 import asyncssh
 
 from forgefront.config import ConfigError
+from forgefront.file_permissions import SSH_HOST_KEY_FILE
 from storage.secrets import write_once
 
-FILE_NAME = "ssh_host_ed25519_key"
+FILE_NAME = SSH_HOST_KEY_FILE
 
 
 def load(data: Path, own: Sequence[Path]) -> list[asyncssh.SSHKey]:

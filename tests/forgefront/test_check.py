@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -67,6 +68,20 @@ class TestWhole:
         whole("check", "--full")
         assert state() == before
 
+    def test_files_are_for_their_owner_whatever_the_umask_and_the_folder(self, apart: None, tmp_path: Path) -> None:
+        data = tmp_path / "data"
+        data.mkdir(mode=0o755)
+        before = os.umask(0)
+        try:
+            Cli(data)("admin", "user", "create", "root", "--admin", "--email", "root@example.org", "--no-password")
+        finally:
+            os.umask(before)
+
+        found = {path.relative_to(data).as_posix(): path.stat().st_mode & 0o777 for path in data.rglob("*")}
+        assert found["forgefront.db"] == found["secret.key"] == 0o600
+        assert found["repositories"] == 0o700
+        assert {name: mode for name, mode in found.items() if mode & 0o077} == {}
+
     def test_notes_are_not_problems(self, whole: Cli) -> None:
         with rows(whole.data) as connection:
             connection.execute("UPDATE users SET admin = 0")
@@ -105,6 +120,31 @@ class TestKey:
         found = problem(whole)
         assert found["problem"] == "others may read it (mode 644)"
         assert found["remedy"] == f"chmod 600 {whole.data / 'secret.key'}"
+
+    @pytest.mark.parametrize(("name", "mode"), [("forgefront.db", 0o644), ("repositories", 0o750), ("forgefront.lock", 0o666)])
+    def test_what_others_may_use(self, whole: Cli, name: str, mode: int) -> None:
+        path = whole.data / name
+        path.chmod(mode)
+
+        found = problem(whole)
+
+        assert (found["area"], found["subject"], found["problem"]) == ("folder", str(path), f"others may use it (mode {mode:o})")
+        assert found["remedy"].startswith(f"chmod {mode & 0o700:o} {path}")
+        assert path.stat().st_mode & 0o777 == mode
+
+    def test_what_others_may_use_is_corrected_by_a_start(self, whole: Cli) -> None:
+        for name in ("forgefront.db", "secret.key", "repositories"):
+            (whole.data / name).chmod(0o755)
+
+        # Standard output stays JSON.
+        assert whole.json("admin", "user", "list")
+
+        assert {name: (whole.data / name).stat().st_mode & 0o777 for name in ("forgefront.db", "secret.key", "repositories")} == {
+            "forgefront.db": 0o700,
+            "secret.key": 0o700,
+            "repositories": 0o700,
+        }
+        assert whole.json("check")["problems"] == []
 
     def test_absent_and_not_made_anew(self, whole: Cli) -> None:
         (whole.data / "secret.key").unlink()
