@@ -13,14 +13,20 @@ the list. An operation without a list is one row.
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rest_v3.operations import Selected
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a text must not begin with, since spreadsheets would run it: it gets an apostrophe before it."""
+_SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
+"""The signs that begin a formula, and their full-width and small forms (OWASP, CSV Injection)."""
+_BLANKS = r"[\s\"\x00-\x1f\u200b-\u200f\ufeff]*"
+"""What spreadsheets skip at the beginning of a cell."""
+_FORMULA = re.compile(f"((?:^|[;\t\r\n]){_BLANKS})([{_SIGNS}])")
+"""A formula where a spreadsheet begins a cell: some split lines at semicolons or tabs, and then do not see quotes within."""
+_CONTROLS = ("\t", "\r", "\n")
 
 Path = tuple[str, ...]
 
@@ -101,5 +107,15 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         value = " ".join(str(item) for item in value if item is not None)
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(FORMULA) else value
+        return _guarded(value)
     return str(value)
+
+
+def _guarded(text: str) -> str:
+    """The text with an apostrophe before each sign that a spreadsheet would take for the beginning of a formula.
+
+    >>> _guarded("=1+1"), _guarded("a;=1+1"), _guarded("a = b; c")
+    ("'=1+1", "a;'=1+1", 'a = b; c')
+    """
+    guarded = _FORMULA.sub(r"\1'\2", text)
+    return f"'{guarded}" if guarded.startswith(_CONTROLS) else guarded

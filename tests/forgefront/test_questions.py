@@ -142,11 +142,27 @@ class TestCsv:
         assert (await get("/Self.csv")).text == "viewer.username,viewer.canCreateGroup\r\nada,true\r\n"
 
     async def test_no_cell_is_a_formula(self, get: Get, project: tables.Project, make: Make) -> None:
-        titles = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"]
-        for title in titles:
+        shown = {
+            **{f"{sign}SUM(A1)": f"'{sign}SUM(A1)" for sign in "=+-@\uff1d\uff0b\uff0d\uff20"},
+            "\t=1": "'\t'=1",
+            "\r=1": "'\r'=1",
+            "\n=1": "'\n'=1",
+            "\ttab": "'\ttab",
+            " =1": " '=1",
+            '"=1': "\"'=1",
+            "\ufeff=1": "\ufeff'=1",
+            "x;=1;+2; @3": "x;'=1;'+2; '@3",
+            "x\n-1": "x\n'-1",
+            "x\t\ufe631": "x\t'\ufe631",
+            "a = b - c; d@e, -1": "a = b - c; d@e, -1",
+            "'=1": "'=1",
+        }
+        for title in shown:
             await make.issue(project, title=title)
+
         rows = list(csv.DictReader(io.StringIO((await get("/Issues.csv", p=project.id)).text, newline="")))
-        assert sorted(row["title"] for row in rows) == sorted(f"'{title}" for title in titles)
+
+        assert sorted(row["title"] for row in rows) == sorted(shown.values())
 
     async def test_an_error_is_the_answer(self, get: Get) -> None:
         response = await get("/Issues.csv", p="no/such")
