@@ -60,7 +60,8 @@ class AppendBuildTraceInput(InProject):
     entity="build",
     returns=Annotated["Build", strawberry.lazy("graph.types.builds")],
     entity_description="The build.",
-    description="Adds to what a build has printed; developers may. Beyond the instance's limit the trace is cut, with a line that says so.",
+    description="Adds to what a build has printed; developers may. Beyond the instance's limit the trace is cut, with a line that says so. "
+    "The token of the build and that of the caller are masked by asterisks; offsets count the bytes that were sent.",
 )
 async def append_build_trace(info: Info, input: AppendBuildTraceInput) -> Any:
     context = info.context
