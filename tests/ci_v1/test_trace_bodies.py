@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci_v1.trace_body import TraceSpool, read_trace_body
@@ -53,6 +53,7 @@ CUTS = st.lists(st.integers(0, 400), max_size=12)
 
 
 class TestJson:
+    @settings(deadline=None)
     @given(ANY_TEXT, st.booleans(), st.booleans(), CUTS)
     def test_is_read_alike_wherever_it_is_cut(self, trace: str, ascii_only: bool, trace_first: bool, cuts: list[int]) -> None:
         others = {"token": 't"\\ö', "info": {"trace": "not this", "list": ["trace", {"x": "}"}]}, "state": "success"}
@@ -97,6 +98,7 @@ class TestJson:
 
 
 class TestForms:
+    @settings(deadline=None)
     @given(ANY_TEXT, CUTS)
     def test_are_read_alike_wherever_they_are_cut(self, trace: str, cuts: list[int]) -> None:
         body = urlencode({"token": "t&ö", "trace": trace.encode("utf-8", "replace"), "state": "success"}).encode()
@@ -106,6 +108,7 @@ class TestForms:
         assert sent == {"token": "t&ö", "state": "success"}
         assert found == stored_as(trace.encode("utf-8", "replace").decode())
 
+    @settings(deadline=None)
     @given(ANY_TEXT, CUTS)
     def test_of_several_parts_are_read_alike_wherever_they_are_cut(self, trace: str, cuts: list[int]) -> None:
         data = trace.encode("utf-8", "replace")

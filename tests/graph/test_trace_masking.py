@@ -5,7 +5,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.rules.trace_masking import PendingText, SecretMasker
@@ -66,6 +66,7 @@ class TestMask:
 
 
 class TestFeed:
+    @settings(deadline=None)
     @given(st.lists(st.sampled_from(["f", "fb-17-", "\n", "ö", "**", PASSWORD[:5], *FORMS.values()]), max_size=6), st.data())
     def test_any_split_stores_what_one_piece_stores(self, parts: list[str], data: st.DataObject) -> None:
         text = "".join(parts).encode()
