@@ -40,6 +40,7 @@ class BranchAbilities:
     name="Branch",
     description="A line of work: a name that moves with its newest commit. Its id is that of the name: of a branch that is deleted and"
     " made again it is the same.",
+    action=Action.READ_CODE,
     nodes=branches.branch_nodes,
 )
 class Branch(Node, HealthOfBranch, TimelineOfBranch, HistoryOfBranch):
@@ -70,7 +71,7 @@ class Branch(Node, HealthOfBranch, TimelineOfBranch, HistoryOfBranch):
         return await commit_of(info, _ref(self).project_id, _ref(self).oid)
 
 
-@entity(TagRef, name="Tag", description="A name for one commit, for good.", nodes=branches.tag_nodes)
+@entity(TagRef, name="Tag", description="A name for one commit, for good.", action=Action.READ_CODE, nodes=branches.tag_nodes)
 class Tag(Node):
     name: str = column(description="The name, without `refs/tags/`.")
 

@@ -24,6 +24,7 @@ Level = tables.AccessLevel
 @entity(
     tables.GroupMember,
     description="A user's membership in a group; it holds in all projects of the group.",
+    unrestricted="Who sees a group sees its members, and `nodes` finds those of visible groups alone.",
     nodes=members.group_member_nodes,
 )
 class GroupMember(Node):

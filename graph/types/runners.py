@@ -26,7 +26,7 @@ OLDEST_FIRST = Order(tables.Runner.id)
     tables.Runner,
     description="A program that takes builds and runs them. By its id it is given to administrators, and to masters of a project that it"
     " serves; others are shown it where it ran something.",
-    unrestricted="By its id it is found by `nodes`, which asks for the right to administer it; elsewhere it is shown where it ran something.",
+    unrestricted="`nodes` asks for the right to administer it; elsewhere it is shown where it ran something.",
     nodes=runners.nodes,
 )
 class Runner(Node):
