@@ -35,6 +35,8 @@ from graph.packing import pack_scattered
 from graph.rules import objects
 from graph.rules.uploads import sweep
 from storage.database import is_unavailable, now
+from storage.git import program
+from storage.git.limits import MEGABYTE
 from storage.git.transport import Transport
 
 if TYPE_CHECKING:
@@ -74,7 +76,15 @@ class App(Engine):
             REST: rest_v3.application(self.graph, external_url=config.base_url, profile=config.v3_profile),
             ci_v1.BASE: ci_v1.application(self.graph, artifact_access, external_url=config.base_url),
         }
-        transport = Transport(processes=config.git_processes, largest_push=config.largest_push * 1024 * 1024)
+        program.set_limits(config.git_limits)
+        transport = Transport(
+            processes=config.git_processes,
+            largest_push=config.largest_push * MEGABYTE,
+            largest_object=config.largest_object * MEGABYTE,
+            indexing=config.git_indexing,
+            fetch_limits=config.git_limits,
+            push_limits=config.push_limits,
+        )
         access = GitAccess(self.graph.services)
         self._git = GitHttp(access, transport)
         self._ssh = _ssh_door(config, access, transport, ssh_listener, metrics) if ssh_listener else None

@@ -140,22 +140,24 @@ def _named(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
 
 def _outside(repository: Repository, old: str | None, oid: str) -> list[DiffEntry]:
     """The diff as `python -m storage.git.differ` reads it: killed when it takes far longer than it may. Raises DamagedRepository."""
-    try:
-        done = subprocess.run(  # noqa: S603 - a list of arguments, no shell
-            [sys.executable, "-s", "-m", "storage.git.differ", str(repository.path.absolute()), oid, *filter(None, (old,))],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env={**program.environment(), "PYTHONPATH": str(Path(__file__).parents[2])},
-            cwd="/",
-            timeout=_PROCESS_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise DamagedRepository(f"{repository.path}: the diff of {oid} took more than {_PROCESS_SECONDS:.0f} s") from error
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()[-1000:]
-        raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {said}")
-    return [DiffEntry(*fields) for fields in marshal.loads(done.stdout)]  # noqa: S302 - written by our own process
+    with program.start(
+        [sys.executable, "-s", "-m", "storage.git.differ", str(repository.path.absolute()), oid, *filter(None, (old,))],
+        {**program.environment(), "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        forks=True,
+    ) as process:
+        try:
+            printed, said = process.communicate(timeout=_PROCESS_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise DamagedRepository(f"{repository.path}: the diff of {oid} took more than {_PROCESS_SECONDS:.0f} s") from error
+        finally:
+            process.kill()
+    if process.returncode:
+        text = said.decode("utf-8", "replace").strip()[-1000:]
+        raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {text}")
+    return [DiffEntry(*fields) for fields in marshal.loads(printed)]  # noqa: S302 - written by our own process
 
 
 def find_line(entries: Iterable[DiffEntry], path: str, line: int, line_type: str) -> bool:

@@ -134,13 +134,12 @@ def _commit(repository: Repository, head: bytes, stream: IO[bytes]) -> tuple[int
 
 @contextlib.contextmanager
 def _started(repository: Repository, said: IO[bytes], *arguments: str, stdin: IO[bytes] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(  # noqa: S603 - a list of arguments, no shell
+    process = program.start(
         program.command(repository.path, *arguments),
+        program.environment(),
         stdin=subprocess.PIPE if stdin is None else stdin,
         stdout=subprocess.PIPE,
         stderr=said,
-        env=program.environment(),
-        cwd="/",
     )
     if stdin is not None:
         # Else the walk would not hear that the reader is gone.

@@ -29,7 +29,7 @@ LEFTOVER_SECONDS = 2 * 24 * 3600.0
 ENDING_SECONDS = 3.0
 
 _LOCK = "packing"
-_SETTINGS = ("safe.directory=*", "core.bigFileThreshold=64m", "pack.threads=1", "pack.windowMemory=128m")
+_SETTINGS = ("safe.directory=*", "pack.threads=1")
 
 
 def scattered(root: Path) -> list[Path]:
@@ -93,7 +93,7 @@ def _remove_leftovers(folder: Path) -> None:
 async def _run(path: Path, *arguments: str) -> None:
     settings = (part for setting in _SETTINGS for part in ("-c", setting))
     process = await asyncio.create_subprocess_exec(
-        *program.command(path, *settings, *arguments),
+        *program.current_limits().launch(program.command(path, *settings, *arguments)),
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,

@@ -4,12 +4,15 @@ uvloop starts a process by fork, which costs a service of a hundred megabytes fi
 """
 
 import asyncio
+import contextlib
 import os
 import subprocess
 from asyncio.streams import FlowControlMixin
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import IO, Any
+
+from storage.git.limits import ProcessLimits, prepare
 
 
 class Running:
@@ -45,10 +48,15 @@ class Running:
             pipe.close()
 
 
-async def start(command: Sequence[str], environment: Mapping[str, str], *, limit: int) -> Running:
-    """Starts the command in `/`; reading pauses while `limit` bytes twice over wait to be taken. Raises OSError."""
-    process = subprocess.Popen(  # noqa: S603, ASYNC220 - a list of arguments, no shell; returns when the program has been loaded
-        command,
+async def start(
+    command: Sequence[str], environment: Mapping[str, str], *, limit: int, process_limits: ProcessLimits, niceness: int = 0
+) -> Running:
+    """Starts the command in `/`, for a program that starts no other before it has read its input.
+
+    Reading pauses while `limit` bytes twice over wait to be taken. Raises OSError.
+    """
+    process = subprocess.Popen(  # noqa: S603, ASYNC220 - a list of arguments, no shell that reads them; returns when the program has been loaded
+        prepare(command, process_limits),
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -60,6 +68,10 @@ async def start(command: Sequence[str], environment: Mapping[str, str], *, limit
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101 - asked for above
     loop = asyncio.get_running_loop()
     try:
+        process_limits.apply(process.pid)
+        if niceness:
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
         stdout, stderr = asyncio.StreamReader(limit, loop), asyncio.StreamReader(limit, loop)
         told, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, stdout, loop=loop), _for(loop, process.stdout))
         warned, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, stderr, loop=loop), _for(loop, process.stderr))

@@ -1,14 +1,18 @@
-"""Runs the `git` program: always by arguments, never by a shell, and deaf to the machine's and the caller's settings."""
+"""Runs the `git` program: always by arguments, never by a shell, deaf to the machine's and the caller's settings, and within limits."""
 
 import errno
 import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
+from typing import IO
+
+from storage.git import limits
+from storage.git.limits import ProcessLimits
 
 TIMEOUT = 60.0
 """Seconds that a command may take which only touches one repository's own refs."""
@@ -16,6 +20,19 @@ TIMEOUT = 60.0
 
 class GitFailed(Exception):
     """The git program refused or failed; the text is what it said on its error stream."""
+
+
+_limits = ProcessLimits()
+
+
+def set_limits(process_limits: ProcessLimits) -> None:
+    """Limits the git processes that this process starts from now on."""
+    global _limits
+    _limits = process_limits
+
+
+def current_limits() -> ProcessLimits:
+    return _limits
 
 
 def environment(global_config: Path | None = None) -> dict[str, str]:
@@ -41,7 +58,7 @@ def environment(global_config: Path | None = None) -> dict[str, str]:
 
 def command(git_dir: Path, *arguments: str) -> list[str]:
     """The argument list for `arguments` in the repository `git_dir`: no hooks, and every write reaches the disk."""
-    settings = ("core.fsync=all", "core.hooksPath=/dev/null", "core.filesRefLockTimeout=2000", "gc.auto=0")
+    settings = ("core.fsync=all", "core.hooksPath=/dev/null", "core.filesRefLockTimeout=2000", "gc.auto=0", *limits.SETTINGS)
     return [
         "git",
         f"--git-dir={git_dir.absolute()}",
@@ -67,32 +84,58 @@ def ask(
 
     Raises as `run`, also for any exit code that is none of the `answers`.
     """
+    with start(
+        command(git_dir, *arguments),
+        {**environment(), **(more or {})},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            printed, said = process.communicate(stdin, timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise GitFailed(f"git {arguments[0]} took more than {seconds:.0f} s") from error
+        finally:
+            process.kill()
+    if process.returncode not in answers:
+        raise failure(said, process.returncode)
+    return process.returncode, printed
+
+
+def start(
+    arguments: Sequence[str],
+    given_environment: Mapping[str, str],
+    *,
+    stdin: int | IO[bytes],
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+    forks: bool = False,
+    new_session: bool = False,
+) -> "subprocess.Popen[bytes]":
+    """A git process within the limits of this process. `forks`: it starts others before it has read its input. Raises OSError."""
+    process = subprocess.Popen(  # noqa: S603 - a list of arguments, no shell that reads them
+        _limits.launch(arguments) if forks else limits.prepare(arguments, _limits),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=given_environment,
+        cwd="/",
+        start_new_session=new_session,
+    )
     try:
-        done = subprocess.run(  # noqa: S603 - a list of arguments, no shell
-            command(git_dir, *arguments),
-            input=stdin,
-            capture_output=True,
-            env={**environment(), **(more or {})},
-            cwd="/",
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise GitFailed(f"git {arguments[0]} took more than {seconds:.0f} s") from error
-    if done.returncode not in answers:
-        raise failure(done.stderr)
-    return done.returncode, done.stdout
+        if not forks:
+            _limits.apply(process.pid)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process
 
 
 def read_some(git_dir: Path, *arguments: str, limit: int, seconds: float) -> bytes | None:
     """The first `limit` bytes that the command prints, or None when it fails or takes longer than `seconds`."""
-    with subprocess.Popen(  # noqa: S603 - a list of arguments, no shell
-        command(git_dir, *arguments),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-        cwd="/",
+    with start(
+        command(git_dir, *arguments), environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None  # noqa: S101 - asked for above
         timer = Timer(seconds, process.kill)
@@ -124,18 +167,18 @@ def fetching(
         trust.write("[safe]\n\tdirectory = *\n")
         trust.flush()
         configured = [part for setting in ("fetch.unpackLimit=1", *settings) for part in ("-c", setting)]
-        process = subprocess.Popen(  # noqa: S603 - a list of arguments, no shell
+        process = start(
             [
                 *command(git_dir, *configured, "fetch", *options),
                 *("--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules"),
                 *("--end-of-options", str(source.absolute()), *wanted),
             ],
+            environment(Path(trust.name)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=environment(Path(trust.name)),
-            cwd="/",
-            start_new_session=True,
+            forks=True,
+            new_session=True,
         )
         try:
             yield process
@@ -147,9 +190,16 @@ def fetching(
                 process.stderr.close()
 
 
-def failure(stderr: bytes) -> Exception:
-    """The exception for a failed command that said `stderr`: OSError with ENOSPC for a full disk, else GitFailed."""
+def failure(stderr: bytes, code: int = 1) -> Exception:
+    """The exception for a failed command that said `stderr` and ended with `code`, negative where a signal ended it.
+
+    OSError with ENOSPC for a full disk, else GitFailed.
+    """
     said = stderr.decode("utf-8", "replace").strip()[-2000:]
     if os.strerror(errno.ENOSPC) in said:
         return OSError(errno.ENOSPC, said)
+    if code < 0:
+        said = f"{said}\ngit died of signal {-code}".strip()
+    if (reason := limits.explain_failure(said.encode(), _limits)) is not None:
+        return GitFailed(f"{said}; {reason}")
     return GitFailed(said or "git failed without a word")

@@ -13,10 +13,14 @@ import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
-from storage.git import processes, program
+from storage.git import limits, processes, program
+from storage.git.limits import ProcessLimits, git_children
 from storage.git.processes import Running
+from storage.git.push_gate import PushGate
+from storage.git.push_report import PushReport
 from storage.git.pushes import Incoming, Judge, Push, Update
 
 Outgoing = Callable[[bytes], Awaitable[None]]
@@ -27,15 +31,19 @@ BLOCK = 64 * 1024
 ENDING_SECONDS = 3.0
 """What a process gets to take its locks and temporary files away before it is killed."""
 LAST_WORDS = 4000
+INDEXING_SECONDS = 60.0
+"""What git may take for a push that has come whole, beside a second for each INDEXING_BYTES of it."""
+INDEXING_BYTES = 1_000_000
+LARGEST_DELTA = 16 * 1024 * 1024
+"""Bytes of the largest object that is kept as a delta, or as what one is made from; repository.py reads none that is larger."""
+PUSH_NICENESS = 5
+"""Below the service itself and its fetches."""
+_STDERR_SECONDS = 0.2
 
 _PROTOCOL = re.compile(r"[A-Za-z0-9=.:_-]{1,100}")
 
-_SAFE = (
-    # The operator's folder is trusted whoever owns it, as for reading (repository.py).
-    "safe.directory=*",
-    "core.bigFileThreshold=64m",
-    "pack.windowMemory=128m",
-)
+# The operator's folder is trusted whoever owns it, as for reading (repository.py).
+_SAFE = ("safe.directory=*",)
 _FETCHING = (
     "uploadpack.allowFilter=true",
     "uploadpack.allowAnySHA1InWant=false",
@@ -110,7 +118,8 @@ class Turns:
 class Transport:
     """The git processes of this server process: `processes` for fetches at once, and as many for pushes.
 
-    Callers beyond that wait, up to `queue_seconds`. `seconds` is the longest conversation, `largest_push` the bytes of a pack.
+    Callers beyond that wait, up to `queue_seconds`. `seconds` is the longest conversation, `largest_push` the bytes of a pack,
+    `largest_object` those of an object in it when it is unpacked. Of the pushes that have come whole, `indexing` are read at once.
     Raises PermissionError when the hooks were installed so that they cannot run, since git leaves such hooks out and goes on.
     """
 
@@ -122,13 +131,23 @@ class Transport:
         queue_seconds: float = 60.0,
         seconds: float = 3600.0,
         largest_push: int = 4 * 1024**3,
+        largest_object: int = 2 * 1024**3,
+        indexing: int = 2,
+        fetch_limits: ProcessLimits | None = None,
+        push_limits: ProcessLimits | None = None,
     ) -> None:
         for name in ("pre-receive", "update", "post-receive"):
             if not os.access(HOOKS / name, os.R_OK | os.X_OK):
                 raise PermissionError(f"{HOOKS / name} must be there and executable")
         self.fetching = Turns(processes, longest_queue=longest_queue, seconds=queue_seconds)
         self.pushing = Turns(processes, longest_queue=longest_queue, seconds=queue_seconds)
+        self.indexing = Turns(indexing, longest_queue=longest_queue, seconds=queue_seconds)
         self._seconds = seconds
+        self._largest_push = largest_push
+        self._largest_object = largest_object
+        self._fetch_limits = fetch_limits or ProcessLimits()
+        # A thin pack is completed with objects that are here already, as large as they are.
+        self._push_limits = push_limits or ProcessLimits(memory=1024**3, file_bytes=2 * largest_push)
         self._limits = (f"receive.maxInputSize={largest_push}",)
 
     async def advertise(self, service: Service, path: Path, outgoing: Outgoing, *, protocol: str = "") -> None:
@@ -152,6 +171,7 @@ class Transport:
         When `incoming` fails, nothing has moved. When `outgoing` fails, the client hears no more of a push that is finished all the same.
         """
         push = Push(incoming, judge, hold=stateless)
+        gate = PushGate(push.guarded(), self.indexing.one, is_stream=not stateless)
         deaf = False
 
         async def tell(block: bytes) -> None:
@@ -166,7 +186,7 @@ class Transport:
             if stateless:
                 await push.read_list()
             async with self.pushing.one():
-                await self._converse(Service.RECEIVE, path, _mode(stateless), push.guarded(), tell, "", push.folder)
+                await self._converse(Service.RECEIVE, path, _mode(stateless), gate.blocks(), tell, "", push=push.folder, gate=gate)
         except BaseException:
             # What moved before a failure, or before the end of this process, has moved.
             if not (moved := push.moved()):
@@ -175,6 +195,7 @@ class Transport:
         else:
             return push.moved()
         finally:
+            await gate.close()
             push.forget()
 
     async def _converse(
@@ -185,18 +206,35 @@ class Transport:
         incoming: Incoming,
         outgoing: Outgoing,
         protocol: str,
+        *,
         push: Path | None = None,
+        gate: PushGate | None = None,
     ) -> None:
         environment = program.environment()
         if _PROTOCOL.fullmatch(protocol):
             environment["GIT_PROTOCOL"] = protocol
         if push is not None:
             environment["FORGEFRONT_PUSH"] = str(push)
-        process = await processes.start(self._arguments(service, path, mode), environment, limit=BLOCK)
+            environment["FORGEFRONT_LARGEST_OBJECT"] = str(self._largest_object)
+            environment["FORGEFRONT_LARGEST_DELTA"] = str(LARGEST_DELTA)
         gently = service is Service.RECEIVE
+        process = await processes.start(
+            self._arguments(service, path, mode),
+            environment,
+            limit=BLOCK,
+            process_limits=self._push_limits if gently else self._fetch_limits,
+            niceness=PUSH_NICENESS if gently else 0,
+        )
         feed = _Feed(process, incoming, gently=gently)
         feeding = asyncio.create_task(feed.run())
-        listening = asyncio.create_task(_last_words(process.stderr))
+        heard = _LastWords(process.stderr)
+        listening = asyncio.create_task(heard.listen())
+        indexing = _Indexing(process, gate) if gate is not None else None
+        watching = asyncio.create_task(indexing.watch()) if indexing is not None else None
+        report: PushReport | None = None
+        if indexing is not None:
+            report = PushReport(outgoing, partial(self._explain, heard, indexing))
+            outgoing = report.write
         sent = False
         limit = asyncio.timeout(self._seconds)
         try:
@@ -206,11 +244,14 @@ class Transport:
                     if feed.error is None:
                         sent = True
                         await outgoing(block)
+                if report is not None:
+                    await report.end()
                 code = await process.wait()
             if feed.error is not None:
                 raise feed.error
             if code and not sent:
-                raise program.failure(await listening)
+                await listening
+                raise program.failure(heard.text, code)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -218,9 +259,30 @@ class Transport:
         finally:
             feeding.cancel()
             await asyncio.shield(_end(process, gently=gently))
-            listening.cancel()
-            await asyncio.gather(feeding, listening, return_exceptions=True)
+            others = [task for task in (feeding, listening, watching) if task is not None]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
             process.close()
+
+    async def _explain(self, heard: "_LastWords", indexing: "_Indexing", said: bytes) -> str | None:
+        """What the one who pushes is told of a limit that the push has met."""
+        if indexing.is_too_slow:
+            reason: str | None = f"reading it takes more than the {indexing.seconds:.0f} seconds that a push of its size may take"
+        elif b"pack exceeds maximum allowed size" in said:
+            reason = f"it has more than the {self._largest_push // limits.MEGABYTE} MB that one push may have"
+        else:
+            reason = limits.explain_failure(said, self._push_limits)
+            if reason is None:
+                # receive-pack names a signal on its own error stream, which is read beside its answer.
+                await heard.some(_STDERR_SECONDS)
+                reason = limits.explain_failure(heard.text, self._push_limits)
+        if reason is None:
+            return None
+        return (
+            f"This push is rejected: {reason}. Push fewer commits at once and no very large files,"
+            " or ask the administrator of this service to raise the limit."
+        )
 
     def _arguments(self, service: Service, path: Path, mode: tuple[str, ...]) -> list[str]:
         settings = (*_SAFE, *(_PUSHING if service is Service.RECEIVE else _FETCHING), *self._limits)
@@ -261,11 +323,52 @@ class _Feed:
             self._stdin.close()
 
 
-async def _last_words(stream: asyncio.StreamReader) -> bytes:
-    said = b""
-    while block := await stream.read(BLOCK):
-        said = (said + block)[-LAST_WORDS:]
-    return said
+class _LastWords:
+    """The end of what a process says on its error stream."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+        self._heard = asyncio.Event()
+        self.text = b""
+
+    async def listen(self) -> None:
+        while block := await self._stream.read(BLOCK):
+            self.text = (self.text + block)[-LAST_WORDS:]
+            self._heard.set()
+
+    async def some(self, seconds: float) -> None:
+        """Waits until there is something, or for so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._heard.wait()
+
+
+class _Indexing:
+    """Watches how long git takes for a push that has come whole. One that takes too long is ended, so that the client is told."""
+
+    def __init__(self, process: Running, gate: PushGate) -> None:
+        self._process = process
+        self._gate = gate
+        self.is_too_slow = False
+
+    @property
+    def seconds(self) -> float:
+        return INDEXING_SECONDS + self._gate.received / INDEXING_BYTES
+
+    async def watch(self) -> None:
+        await self._gate.is_whole.wait()
+        await asyncio.sleep(self.seconds)
+        self.is_too_slow = True
+        while self._process.returncode is None:
+            # Only the children: receive-pack then reports that the objects were not taken, and removes them. A hook that writes down
+            # which refs have moved is no git process.
+            children = await asyncio.to_thread(git_children, self._process.pid)
+            if children is None:
+                _signal(self._process, signal.SIGTERM)
+            for child in children or ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            await asyncio.sleep(ENDING_SECONDS / 10)
 
 
 async def _end(process: Running, *, gently: bool) -> None:

@@ -523,7 +523,7 @@ class TestPushing:
         assert "hasDotgit" in said.err
         assert forge.leftovers(project) == []
 
-    @pytest.mark.parametrize("settings", [{"largest_push": 1_000_000}])
+    @pytest.mark.parametrize("settings", [{"largest_push": 1_048_576}])
     @ONE_DATABASE
     async def test_too_large_a_push(self, forge: Forge, project: tables.Project, master: tables.User) -> None:
         folder = await forge.clone(project, master)
@@ -532,6 +532,20 @@ class TestPushing:
         await forge.commit(folder)
         said = await forge.git("push", "origin", "HEAD", folder=folder, good=False)
         assert "exceeds maximum allowed size" in said.err
+        assert "This push is rejected: it has more than the 1 MB that one push may have" in " ".join(said.err.split())
+        assert forge.leftovers(project) == []
+
+    @pytest.mark.parametrize("settings", [{"largest_object": 2_000_000}])
+    @ONE_DATABASE
+    async def test_too_large_a_file(self, forge: Forge, project: tables.Project, master: tables.User) -> None:
+        """A pack of a few kilobytes, which is unpacked to more than one file may have."""
+        folder = await forge.clone(project, master)
+        (folder / "large").write_bytes(bytes(20_000_000))
+        await forge.git("add", "large", folder=folder)
+        await forge.commit(folder)
+        said = await forge.git("push", "origin", "HEAD", folder=folder, good=False)
+        assert "has 19 MB when it is unpacked, and one may have 2 MB" in said.err
+        assert "ask the administrator" in said.err
         assert forge.leftovers(project) == []
 
     async def test_rights_that_end_while_a_push_comes(

@@ -6,6 +6,7 @@ import pytest
 import uvloop
 
 from storage.git import processes, program
+from storage.git.limits import ProcessLimits
 
 
 def test_uvloop_closes_no_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +21,7 @@ def test_uvloop_closes_no_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes._Own, "close", watched)
 
     async def talk() -> tuple[bytes, int]:
-        process = await processes.start(["cat"], program.environment(), limit=65536)
+        process = await processes.start(["cat"], program.environment(), limit=65536, process_limits=ProcessLimits())
         process.stdin.write(b"words")
         process.stdin.close()
         said, code = await process.stdout.read(), await process.wait()

@@ -65,8 +65,8 @@ def running() -> list[str]:
 
 
 def leftovers(path: Path) -> list[Path]:
-    """Locks and quarantines."""
-    return [*path.rglob("*.lock"), *path.glob("objects/tmp_*")]
+    """Locks, quarantines, and what packs are written to."""
+    return [*path.rglob("*.lock"), *path.glob("objects/tmp_*"), *path.glob("objects/pack/tmp_*"), *path.glob("objects/pack/*.keep")]
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -1,0 +1,231 @@
+"""Pushes of packs that are small to send and large, slow or endless to read: refused with a reason, or taken within bounds."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from storage.git import transport as transports
+from storage.git.limits import MEGABYTE, ProcessLimits
+from storage.git.repository import Repository
+from storage.git.transport import Transport
+from storage.git.trees import find_blob, read_blob
+from tests import hostile_packs
+from tests.history import git, make_history
+from tests.hostile_packs import HostilePack
+from tests.storage.git.test_transport import NONE, Heard, allow, leftovers, line, refs, running, sent, until
+
+REF = "refs/heads/hostile"
+LIMITS = ProcessLimits(memory=512 * MEGABYTE, cpu_seconds=20, file_bytes=512 * MEGABYTE)
+LARGEST = 256 * MEGABYTE
+AT_ONCE = """
+import asyncio, json, resource, sys
+from pathlib import Path
+from time import monotonic
+from tests import hostile_packs
+from tests.storage.git.test_hostile_packs import limited, push
+
+async def main():
+    transport, path, delays, most = limited(indexing=2), Path(sys.argv[1]), [], 0
+    async def watch():
+        nonlocal most
+        while True:
+            started = monotonic()
+            await asyncio.sleep(0.01)
+            delays.append(monotonic() - started - 0.01)
+            most = max(most, transport.indexing.running)
+    watching = asyncio.create_task(watch())
+    packs = [hostile_packs.delta_bomb(), hostile_packs.doubling_chain()] * 4
+    results = await asyncio.gather(*(push(transport, path, pack, f"refs/heads/h{number}") for number, pack in enumerate(packs)))
+    watching.cancel()
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    print(json.dumps({"moved": [moved for moved, _ in results], "most": most, "delay": max(delays), "peak": peak}))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return make_history(tmp_path / "made.git", commits=4).path
+
+
+def body(pack: HostilePack, ref: str = REF) -> list[bytes]:
+    """The request of a client with a side band: the list of updates, and the pack in blocks as they come from the network."""
+    asked = line(f"{NONE} {pack.tip or 'f' * 40} {ref}\0 report-status side-band-64k".encode()) + b"0000"
+    return [asked, *(pack.data[at : at + 65536] for at in range(0, len(pack.data), 65536))]
+
+
+def limited(**given: object) -> Transport:
+    settings = {"largest_object": LARGEST, "push_limits": LIMITS, "fetch_limits": LIMITS, **given}
+    return Transport(**settings)  # type: ignore[arg-type]
+
+
+async def push(transport: Transport, path: Path, pack: HostilePack, ref: str = REF) -> tuple[bool, str]:
+    """Whether the ref moved, and what the terminal shows."""
+    heard = Heard()
+    moved = await transport.receive_pack(path, sent(*body(pack, ref)), heard, allow)
+    return bool(moved), " ".join(heard.text.decode("utf-8", "replace").split())
+
+
+REFUSED: tuple[tuple[Callable[[], HostilePack], str], ...] = (
+    (hostile_packs.delta_bomb, "rejected: it needs more than the 512 MB of memory"),
+    (hostile_packs.doubling_chain, "rejected: it needs more than the 512 MB of memory"),
+    (hostile_packs.many_objects, "rejected: it needs more than the 512 MB of memory"),
+    (lambda: hostile_packs.zlib_bomb(300 * MEGABYTE), "has 300 MB when it is unpacked, and one may have 256 MB"),
+    (hostile_packs.false_sizes, "bad object"),
+    (hostile_packs.false_delta, "delta base offset is out of bound"),
+)
+TAKEN: tuple[Callable[[], HostilePack], ...] = (
+    hostile_packs.deep_chain,
+    hostile_packs.wide_tree,
+    hostile_packs.deep_trees,
+    hostile_packs.tree_bomb,
+    hostile_packs.tag_chain,
+    hostile_packs.many_parents,
+    lambda: hostile_packs.shrunk_giant(100 * MEGABYTE),
+)
+
+
+class TestHostilePacks:
+    @pytest.mark.parametrize(("make_pack", "reason"), REFUSED)
+    async def test_over_a_limit_is_rejected_with_the_reason(self, path: Path, make_pack: Callable[[], HostilePack], reason: str) -> None:
+        pack = make_pack()
+        before = refs(path)
+        started = monotonic()
+        moved, shown = await push(limited(), path, pack)
+        assert not moved
+        assert reason in shown
+        assert monotonic() - started < 60
+        assert refs(path) == before
+        assert (running(), leftovers(path)) == ([], [])
+
+    @pytest.mark.parametrize("make_pack", TAKEN)
+    async def test_within_the_limits_is_taken(self, path: Path, make_pack: Callable[[], HostilePack]) -> None:
+        pack = make_pack()
+        ref = "refs/tags/hostile" if "tag of" in pack.name else REF
+        moved, shown = await push(limited(), path, pack, ref)
+        assert moved, shown
+        assert (running(), leftovers(path)) == ([], [])
+        # A fetch afterwards stays within its limits too.
+        heard = Heard()
+        await limited().advertise(transports.Service.UPLOAD, path, heard)
+        assert pack.tip is not None and pack.tip.encode() in heard.text
+
+    async def test_a_small_file_is_not_kept_as_a_delta_of_a_huge_one(self, path: Path) -> None:
+        """Else this process would unpack the huge one to read ten bytes, whatever it knows of their size."""
+        pack = hostile_packs.shrunk_giant(100 * MEGABYTE)
+        assert (await push(limited(), path, pack))[0]
+        asked = "%(objectsize) %(deltabase)"
+        listed = git(path, "cat-file", "--batch-all-objects", f"--batch-check={asked}")
+        assert f"{100 * MEGABYTE} {NONE}" in listed.splitlines()
+        assert f"10 {NONE}" in listed.splitlines()
+        assert leftovers(path) == []
+        repository = Repository.open(path)
+        found = find_blob(repository, pack.tip or "", "small")
+        assert found is not None
+        assert read_blob(repository, *found, "small").size == 10
+        git(path, "fsck", "--full", "--strict")
+
+    async def test_eight_bombs_at_once(self, path: Path) -> None:
+        """Two are indexed at a time, each within its memory, and the event loop goes on."""
+        command = [sys.executable, "-c", AT_ONCE, str(path)]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["moved"] == [False] * 8
+        assert found["most"] <= 2
+        assert found["peak"] < LIMITS.memory
+        assert found["delay"] < 1
+        assert leftovers(path) == []
+
+    async def test_too_much_processor_time(self, path: Path) -> None:
+        limits = ProcessLimits(memory=1024 * MEGABYTE, cpu_seconds=1)
+        moved, shown = await push(limited(push_limits=limits), path, hostile_packs.delta_bomb(300 * MEGABYTE, 40))
+        assert not moved
+        assert "rejected: it takes more than the 1 seconds that a git process may run" in shown
+        assert leftovers(path) == []
+
+    async def test_too_long_for_its_size(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A small push does not get the time of a large one."""
+        monkeypatch.setattr("storage.git.transport.INDEXING_SECONDS", 0.5)
+        moved, shown = await push(limited(push_limits=ProcessLimits()), path, hostile_packs.delta_bomb(300 * MEGABYTE, 40))
+        assert not moved
+        assert "rejected: reading it takes more than the 1 seconds that a push of its size may take" in shown
+        assert (running(), leftovers(path)) == ([], [])
+
+    async def test_a_file_that_grows_too_large(self, path: Path) -> None:
+        limits = ProcessLimits(file_bytes=MEGABYTE)
+        moved, shown = await push(limited(push_limits=limits), path, hostile_packs.wide_tree())
+        assert not moved
+        assert "rejected: it makes a file of more than 1 MB" in shown
+        assert leftovers(path) == []
+
+    @pytest.mark.parametrize("seed", range(6))
+    async def test_drawn(self, path: Path, seed: int) -> None:
+        """As fuzzing does it (scripts/check --fuzz): whatever comes, git ends, and what is left is a sound repository."""
+        pack = hostile_packs.drawn(seed, largest=256 * MEGABYTE)
+        assert pack == hostile_packs.drawn(seed, largest=256 * MEGABYTE)
+        await push(limited(), path, pack, "refs/tags/hostile")
+        assert (running(), leftovers(path)) == ([], [])
+        git(path, "fsck", "--connectivity-only")
+
+
+class TestSlots:
+    async def test_a_slow_upload_holds_no_slot(self, path: Path) -> None:
+        transport, heard, going = limited(indexing=1), Heard(), asyncio.Event()
+        pack = hostile_packs.deep_chain(10)
+        blocks = body(pack)
+
+        async def slowly() -> AsyncIterator[bytes]:
+            yield blocks[0]
+            yield blocks[1][:100]
+            await going.wait()
+            yield blocks[1][100:]
+
+        slow = asyncio.create_task(transport.receive_pack(path, slowly(), heard, allow))
+        await asyncio.sleep(0.2)
+        assert transport.indexing.running == 0
+        assert (await push(transport, path, pack, "refs/heads/fast"))[0]
+        going.set()
+        assert [update.ref for update in await slow] == [REF]
+
+    @pytest.mark.parametrize("size", [1, 7, 100_000])
+    async def test_over_a_stream_the_end_of_the_pack_waits(self, path: Path, size: int) -> None:
+        """A client keeps its side open until it has the report; the checksum tells that the pack has come whole."""
+        transport, heard = limited(indexing=1), Heard()
+        pack = hostile_packs.deep_chain(10)
+        asked = body(pack)[0]
+
+        async def client() -> AsyncIterator[bytes]:
+            yield asked
+            for at in range(0, len(pack.data), size):
+                yield pack.data[at : at + size]
+            await until(lambda: b"ok " + REF.encode() in heard.text)
+
+        async with transport.indexing.one():
+            push_task = asyncio.create_task(transport.receive_pack(path, client(), heard, allow, stateless=False))
+            await asyncio.sleep(0.3)
+            assert transport.indexing.waiting == 1
+            assert REF not in refs(path)
+        assert [update.ref for update in await push_task] == [REF]
+        assert (transport.indexing.running, transport.indexing.waiting) == (0, 0)
+
+
+class TestLaunching:
+    def test_a_shell_limits_itself_where_a_process_cannot_be_limited(self) -> None:
+        shown = "for each in v t f; do ulimit -$each; done"
+        limits = ProcessLimits(memory=512 * MEGABYTE, cpu_seconds=30, file_bytes=3 * MEGABYTE)
+        done = subprocess.run(limits.launch(["sh", "-c", shown]), capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [str(512 * 1024), "30", str(3 * 2048)]
+
+    def test_arguments_reach_the_program_as_they_are(self) -> None:
+        done = subprocess.run(
+            ProcessLimits().launch(["printf", "%s|", "a b", "$HOME", "'\";x"]), capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "a b|$HOME|'\";x|"
