@@ -32,7 +32,7 @@ from graph.events.deliver import Deliverer
 from graph.git_access import GitAccess
 from graph.http import door
 from graph.packing import pack_scattered
-from graph.rules import objects
+from graph.rules import merge_request_imports, objects
 from graph.rules.uploads import sweep
 from storage.database import is_unavailable, now
 from storage.git import program
@@ -99,6 +99,7 @@ class App(Engine):
                 "old events": every(SWEEP_SECONDS, self._deliverer.sweep),
                 "objects of no build": every(SWEEP_SECONDS, partial(objects.sweep, self.graph.services)),
                 "files of no upload": every(SWEEP_SECONDS, partial(sweep, self.graph.services)),
+                "imports": partial(merge_request_imports.run, self.graph.services),
                 "packing": every(PACKING_SECONDS, partial(pack_scattered, self.graph.services)),
             }
         )

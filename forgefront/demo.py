@@ -22,7 +22,7 @@ from forgefront.operator import Forge, Refused
 from forgefront.people import Person, people
 from graph.artifact_access import ArtifactAccess
 from graph.errors import UserError
-from graph.rules import accounts, naming
+from graph.rules import accounts, merge_request_imports, naming
 from storage.git.authors import authors
 from storage.git.importing import Progress
 from storage.git.repository import Repository
@@ -282,6 +282,7 @@ class Builder:
         if self.repository is None or not self._newest:
             return 0
         await self._forge.run("ImportMergeRequests", path=demo.project_path)
+        await merge_request_imports.run_pending(self.engine.graph.services)
         return await propose(self, self.engine.repositories, demo.project_id, self._branch)
 
     async def _builds(self, demo: Demo) -> None:

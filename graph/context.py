@@ -80,6 +80,7 @@ class Services:
     registrations: Failures = field(default_factory=lambda: Failures(most=WRONG_REGISTRATIONS))
     outbox: Outbox = field(default_factory=Outbox)
     upkeep: Wake = field(default_factory=Wake)
+    imports: Wake = field(default_factory=Wake)
     line: Line = field(default_factory=Line)
     live: Live = field(default_factory=Live)
     noticed: Noticed = field(default_factory=Noticed)

@@ -53,6 +53,14 @@ def config_of(data: Path | None, **given: Any) -> Config:
         fail("\n".join(error.problems), WRONG)
 
 
+def existing(data: Path | None) -> Config:
+    """As `config_of`, of a data folder that is there; the command ends without one."""
+    config = config_of(data)
+    if not config.data.is_dir():
+        fail(f"there is no data folder {config.data}; name one with --data, or begin one with `forgefront serve` or `forgefront demo`")
+    return config
+
+
 def operate(
     data: Path | None,
     document: Path,
@@ -63,9 +71,7 @@ def operate(
     progress: Progress | None = None,
 ) -> T:
     """Runs `work` over the data folder; ends the command where it is refused. Only what `creates` may begin a new folder."""
-    config = config_of(data)
-    if not creates and not config.data.is_dir():
-        fail(f"there is no data folder {config.data}; name one with --data, or begin one with `forgefront serve` or `forgefront demo`")
+    config = config_of(data) if creates else existing(data)
     return run(config, lambda engine: work(Forge(engine.graph, document, username)), progress=progress)
 
 

@@ -1,16 +1,20 @@
 """`forgefront admin project`."""
 
+import asyncio
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from forgefront.commands.operating import As, Data, Json, fail, operate
+from forgefront.commands.operating import As, Data, Json, existing, fail, operate, run
 from forgefront.commands.printing import progress, show
+from forgefront.engine import Engine
 from forgefront.operator import Forge, sent
+from graph.rules import merge_request_imports
 
 DOCUMENT = Path(__file__).with_suffix(".graphql")
+POLL_SECONDS = 0.5
 COLUMNS = ("id", "path", "visibility", "default_branch", "archived")
 
 app = typer.Typer(no_args_is_help=True, help="Projects: a repository and what is kept around it.")
@@ -135,6 +139,34 @@ def change_project(
         return await forge.run("UpdateProject", input={"projectPath": path, **values})
 
     show(operate(data, DOCUMENT, work, username=username), as_json)
+
+
+@app.command("import-merge-requests")
+def import_merge_requests(path: ProjectPath, data: Data = None, username: As = None, as_json: Json = False) -> None:
+    """Write down the merge requests that the merge commits of the default branch tell of.
+
+    It goes on in the service when this command is ended, and where it was when it is run again.
+    """
+
+    with progress() as tell:
+
+        async def work(engine: Engine) -> Any:
+            forge = Forge(engine.graph, DOCUMENT, username)
+            await forge.run("ImportMergeRequests", path=path)
+            while True:
+                # Here, unless the service has taken it.
+                await merge_request_imports.run_pending(engine.graph.services)
+                found = (await forge.run("MergeRequestImport", path=path))["mergeRequestImport"]
+                if found is None or found["state"] in ("FINISHED", "FAILED"):
+                    return found
+                if found["total"]:
+                    tell(merge_request_imports.PHASE, found["processed"], found["total"])
+                await asyncio.sleep(POLL_SECONDS)
+
+        done = run(existing(data), work, progress=tell)
+    if done is not None and done["state"] == "FAILED":
+        fail(done["error"])
+    show(done, as_json)
 
 
 @app.command("delete")

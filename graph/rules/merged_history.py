@@ -4,8 +4,7 @@ No hook is told of them, they get no note, and close no issue; who follows merge
 numbers that the messages give, where those are free.
 """
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,14 +12,13 @@ from sqlalchemy import insert
 
 from graph.context import Context
 from graph.rules import changes, naming
-from graph.rules.commits import in_repository
 from storage import tables
-from storage.git.merge import DiffStat, diff_stat
+from storage.git.merge import DiffStat, diff_stats
 from storage.git.merges import Merged, merges
 from storage.git.repository import Repository
 from storage.tables import CounterKind, MergeRequestState, MergeStatus, counters, merge_requests, users
 
-ROWS_AT_ONCE = 1000
+ROWS_AT_ONCE = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,48 +31,60 @@ class Past:
     stat: DiffStat | None
 
 
-async def read(context: Context, project: tables.Project) -> list[Past]:
-    """The merges that the default branch tells of, oldest first; to be read before the transaction. Raises Unavailable."""
-    progress, loop = context.services.progress, asyncio.get_running_loop()
-
-    def work(repository: Repository) -> list[Past]:
-        tip = repository.resolve(project.default_branch or "")
-        found: list[Past] = []
-        for merged in merges(repository, tip) if tip is not None else ():
-            head, first = repository.commit(merged.head), repository.commit(merged.oids[-1])
-            stat = diff_stat(repository, merged.base, merged.head) if merged.base is not None else None
-            begun = min(first.authored_at, merged.merge.committed_at)
-            found.append(Past(merged, head.author_email.lower(), begun, stat))
-            if progress is not None:
-                loop.call_soon_threadsafe(progress, "merge requests", len(found), 0)
-        return found
-
-    return await in_repository(context, project.id, work)
+def read(repository: Repository, oids: Sequence[str], known: Collection[str]) -> list[Past]:
+    """What these merge commits, which follow each other, tell of merge requests; those that are `known` are left out."""
+    found = [each for each in merges(repository, oids) if each is not None and each.merge.oid not in known]
+    with_base = [(each.base, each.head) for each in found if each.base is not None]
+    stats = iter(diff_stats(repository, with_base))
+    past = []
+    for each in found:
+        head, first = repository.commit(each.head), repository.commit(each.oids[-1])
+        begun = min(first.authored_at, each.merge.committed_at)
+        past.append(Past(each, head.author_email.lower(), begun, next(stats) if each.base is not None else None))
+    return past
 
 
-async def write(context: Context, project: tables.Project, past: list[Past]) -> list[tables.MergeRequest]:
-    """The rows of those merges that are not written yet, in the writing transaction."""
-    known = set(await context.all(merge_requests.merged_by(project.id)))
-    wanted = [each for each in past if each.merged.merge.oid not in known]
-    taken = set(await context.all(merge_requests.iids(project.id)))
-    accounts = await _accounts(context, wanted)
-    following = max([*taken, *(each.merged.told.number or 0 for each in wanted)], default=0)
-    rows, commits = [], []
-    for each in wanted:
+async def known_merges(context: Context, project_id: int, oids: Sequence[str]) -> set[str | None]:
+    """Those of these merge commits that there are merge requests of."""
+    return set(await context.all(merge_requests.merged_by(project_id, list(oids))))
+
+
+async def write(context: Context, project: tables.Project, past: Sequence[Past], highest: int) -> None:
+    """Writes the rows in the writing transaction, with a number of statements that does not depend on how many there are.
+
+    Those without a free number of their own get numbers above `highest`, the highest that the whole history gives.
+    """
+    if not past:
+        return
+    dialect = context.services.database.dialect
+    # Held from here on, so that nobody is given one of these numbers meanwhile.
+    await context.session.execute(counters.at_least(dialect, project.id, CounterKind.MERGE_REQUEST, highest))
+    wanted = [each.merged.told.number for each in past if each.merged.told.number is not None]
+    taken = set(await context.all(merge_requests.taken(project.id, wanted)))
+    accounts = await _accounts(context, past)
+    numbers: list[int | None] = []
+    for each in past:
         number = each.merged.told.number
-        if number is None or number in taken:
-            following += 1
-            number = following
-        taken.add(number)
-        rows.append(await context.add(_row(context, project, each, number, accounts)))
-        commits += [{"merge_request_id": rows[-1].id, "position": place, "oid": oid} for place, oid in enumerate(each.merged.oids)]
+        numbers.append(None if number is None or number in taken else number)
+        taken.add(number or 0)
+    if missing := numbers.count(None):
+        last = int((await context.session.execute(counters.advance(dialect, project.id, CounterKind.MERGE_REQUEST, missing))).scalar_one())
+        following = iter(range(last - missing + 1, last + 1))
+        numbers = [next(following) if number is None else number for number in numbers]
+    rows = [_row(context, project, each, number or 0, accounts) for each, number in zip(past, numbers, strict=True)]
+    await context.session.execute(insert(tables.MergeRequest), [row.model_dump(exclude={"id"}) for row in rows])
+    # SQLite gives back the keys of many rows only by a statement for each.
+    given = dict(map(tuple, await context.tuples(merge_requests.ids_by_iid(project.id, [row.iid for row in rows]))))
+    ids = [given[row.iid] for row in rows]
+    commits = [
+        {"merge_request_id": key, "position": place, "oid": oid}
+        for key, each in zip(ids, past, strict=True)
+        for place, oid in enumerate(each.merged.oids)
+    ]
     for start in range(0, len(commits), ROWS_AT_ONCE):
         await context.session.execute(insert(tables.MergeRequestCommit), commits[start : start + ROWS_AT_ONCE])
-    if rows:
-        raise_to = counters.at_least(context.services.database.dialect, project.id, CounterKind.MERGE_REQUEST, max(taken))
-        await context.session.execute(raise_to)
-        await changes.of_merge_requests(context, [(row.id, row.project_id, row.target_branch, None, row.state) for row in rows])
-    return rows
+    made = [(key, row.project_id, row.target_branch, None, row.state) for key, row in zip(ids, rows, strict=True)]
+    await changes.of_merge_requests(context, made)
 
 
 def _row(context: Context, project: tables.Project, each: Past, number: int, accounts: Mapping[str, tables.User]) -> tables.MergeRequest:
@@ -94,7 +104,7 @@ def _row(context: Context, project: tables.Project, each: Past, number: int, acc
         merge_status=MergeStatus.CAN_BE_MERGED,
         head_oid=merged.head,
         base_oid=merged.base,
-        commit_count=len(merged.oids),
+        commit_count=merged.count,
         files=each.stat.files if each.stat else None,
         additions=each.stat.additions if each.stat else None,
         deletions=each.stat.deletions if each.stat else None,
@@ -106,7 +116,7 @@ def _row(context: Context, project: tables.Project, each: Past, number: int, acc
     )
 
 
-async def _accounts(context: Context, past: list[Past]) -> dict[str, tables.User]:
+async def _accounts(context: Context, past: Sequence[Past]) -> dict[str, tables.User]:
     """The accounts of those who wrote and merged, by e-mail address in lower case."""
     emails = {email for each in past for email in (each.author_email, each.merged.merge.author_email.lower()) if email}
     found: dict[str, tables.User] = {}

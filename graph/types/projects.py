@@ -25,6 +25,7 @@ from graph.types.forks import ProjectForks
 from graph.types.issues import ProjectIssues
 from graph.types.labels import ProjectLabels
 from graph.types.members import AccessLevel, ProjectMember
+from graph.types.merge_request_imports import ProjectMergeRequestImports
 from graph.types.merge_request_stats import ProjectMergeRequestStats
 from graph.types.merge_requests import ProjectMergeRequests
 from graph.types.milestones import ProjectMilestones
@@ -71,6 +72,7 @@ class Project(
     ProjectIssues,
     ProjectMergeRequests,
     ProjectMergeRequestStats,
+    ProjectMergeRequestImports,
     ProjectBuilds,
     ProjectBuildStats,
     ProjectFlakyBuilds,

@@ -20,6 +20,7 @@ from storage.tables.hooks import Hook
 from storage.tables.issues import Issue, IssueState
 from storage.tables.labels import IssueLabel, Label, MergeRequestLabel
 from storage.tables.members import AccessLevel, GroupMember, ProjectMember
+from storage.tables.merge_request_imports import ImportState, MergeRequestImport
 from storage.tables.merge_requests import MergeIntent, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 from storage.tables.milestones import Milestone, MilestoneState
 from storage.tables.namespaces import Namespace, NamespaceKind
@@ -58,6 +59,7 @@ __all__ = [
     "Event",
     "GroupMember",
     "Hook",
+    "ImportState",
     "Issue",
     "IssueLabel",
     "IssueState",
@@ -66,6 +68,7 @@ __all__ = [
     "MergeIntent",
     "MergeRequest",
     "MergeRequestCommit",
+    "MergeRequestImport",
     "MergeRequestLabel",
     "MergeRequestState",
     "MergeStatus",

@@ -191,15 +191,21 @@ def waiting(after_id: int, limit: int) -> Select[MergeRequest]:
     return statement.order_by(col(MergeRequest.id)).limit(limit)
 
 
-def merged_by(project_id: int) -> Select[str | None]:
-    """The ids of the commits that merged something into the project."""
+def merged_by(project_id: int, oids: list[str]) -> Select[str | None]:
+    """Those of these commits that have merged something into the project."""
     statement = select(col(MergeRequest.merge_commit_oid)).where(col(MergeRequest.project_id) == project_id)
-    return statement.where(col(MergeRequest.state) == MergeRequestState.MERGED)
+    return statement.where(col(MergeRequest.state) == MergeRequestState.MERGED, col(MergeRequest.merge_commit_oid).in_(oids))
 
 
-def iids(project_id: int) -> Select[int]:
-    """The numbers that are given in the project."""
-    return select(col(MergeRequest.iid)).where(col(MergeRequest.project_id) == project_id)
+def taken(project_id: int, iids: list[int]) -> Select[int]:
+    """Those of these numbers that are given in the project."""
+    return select(col(MergeRequest.iid)).where(col(MergeRequest.project_id) == project_id, col(MergeRequest.iid).in_(iids))
+
+
+def ids_by_iid(project_id: int, iids: list[int]) -> Select[Any]:
+    """(number, id) of those of these numbers that are given in the project."""
+    columns: tuple[Any, ...] = (col(MergeRequest.iid), col(MergeRequest.id))
+    return select(*columns).where(col(MergeRequest.project_id) == project_id, col(MergeRequest.iid).in_(iids))
 
 
 def with_any_label(titles: list[str]) -> ColumnElement[bool]:

@@ -235,6 +235,18 @@ class TestProjects:
         assert re.search(r"^receiving objects: \d+ of \d+$", result.stderr, re.MULTILINE)
         assert "receiving" not in result.stdout
 
+    def test_imports_merge_requests(self, cli: Cli, tmp_path: Path) -> None:
+        path = make_history(tmp_path / "merged.git", commits=40, merges_every=4).path
+        cli("admin", "group", "create", "team")
+        cli("admin", "project", "create", "team/merged", "--repository", path)
+        done = cli.json("admin", "project", "import-merge-requests", "team/merged")
+        assert (done["state"], done["error"]) == ("FINISHED", None)
+        assert done["processed"] == done["total"] == done["imported"] + done["skipped"] > 0
+        again = cli("admin", "project", "import-merge-requests", "team/merged")
+        assert again.exit_code == 0
+        assert f"known        {done['imported']}" in again.stdout
+        assert "Project not found" in cli("admin", "project", "import-merge-requests", "team/absent", code=1).stderr
+
     def test_empty_in_a_personal_space(self, cli: Cli) -> None:
         made = cli.json("admin", "project", "create", "notes", "--owner", "root", "--visibility", "public")
         assert (made["path"], made["visibility"], made["default_branch"]) == ("root/notes", "PUBLIC", None)

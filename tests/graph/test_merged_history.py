@@ -1,7 +1,18 @@
 """Merge requests that an imported history tells of."""
 
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
+import pytest
+from sqlalchemy import update
+
+from graph.rules import merge_request_imports, merged_history
 from storage import tables
 from storage.tables import AccessLevel, MergeRequestState
 from tests.forge import Ask
@@ -10,6 +21,22 @@ from tests.make import Make
 from tests.statements import Statements
 
 IMPORT = "mutation ($path: String!) { importMergeRequests(input: {projectPath: $path}) { project { path } userErrors { code } } }"
+
+
+PROGRESS = """query ($path: String!) { project(path: $path) { mergeRequestImport {
+    state total processed imported known skipped error createdAt updatedAt finishedAt } } }"""
+
+
+async def imported(ask: Ask, make: Make, viewer: tables.User, project: tables.Project) -> dict[str, Any]:
+    """Starts an import and does it, as the service does in the background; what it then says of itself."""
+    await ask.data(IMPORT, viewer, path=str(project.id))
+    await merge_request_imports.run_pending(make.services)
+    return await progress(ask, viewer, project)
+
+
+async def progress(ask: Ask, viewer: tables.User, project: tables.Project) -> dict[str, Any]:
+    found: dict[str, Any] = (await ask.data(PROGRESS, viewer, path=str(project.id)))["project"]["mergeRequestImport"]
+    return found
 
 
 def merge(path: Path, branch: str, message: str) -> str:
@@ -42,7 +69,7 @@ class TestImporting:
         source = history(tmp_path, "Merge pull request #7 from ada/doors\n\nAdd a door\n", "Merge branch 'walls'\n")
         project = await make.project(owner=owner, source=source, members=[(owner, AccessLevel.OWNER)])
 
-        await ask.data(IMPORT, owner, path=str(project.id))
+        await imported(ask, make, owner, project)
 
         first, second = await rows(make, project)
         assert (first.iid, first.title, first.source_branch, first.target_branch) == (7, "Add a door", "doors", "master")
@@ -59,7 +86,7 @@ class TestImporting:
         source = history(tmp_path, "Merge branch 'doors'")
         project = await make.project(owner=owner, source=source, members=[(owner, AccessLevel.OWNER)])
         for _ in range(2):
-            await ask.data(IMPORT, owner, path=str(project.id))
+            await imported(ask, make, owner, project)
 
         assert [row.iid for row in await rows(make, project)] == [1]
 
@@ -68,7 +95,7 @@ class TestImporting:
         source = history(tmp_path, *("Merge pull request #2 from ada/doors" for _ in range(2)))
         project = await make.project(owner=owner, source=source, members=[(owner, AccessLevel.OWNER)])
 
-        await ask.data(IMPORT, owner, path=str(project.id))
+        await imported(ask, make, owner, project)
 
         assert [row.iid for row in await rows(make, project)] == [2, 3]
         async with make.services.database.reading() as session:
@@ -83,7 +110,7 @@ class TestImporting:
         )
         issue = await make.issue(issue_project)
 
-        await ask.data(IMPORT, owner, path=str(issue_project.id))
+        await imported(ask, make, owner, issue_project)
 
         found = await make.fetch(tables.Issue, issue.id)
         assert found is not None and found.state is tables.IssueState.OPENED
@@ -95,13 +122,200 @@ class TestImporting:
 
         assert await ask.codes(IMPORT, master, path=str(project.id)) == ["FORBIDDEN"]
 
-    async def test_reads_no_account_twice(self, ask: Ask, make: Make, statements: Statements, tmp_path: Path) -> None:
+    async def test_the_number_of_statements_does_not_depend_on_the_merges(
+        self, ask: Ask, make: Make, statements: Statements, tmp_path: Path
+    ) -> None:
         owner = await make.user()
         costs = []
-        for name, messages in (("one", ("Merge branch 'a'",)), ("three", ("Merge branch 'a'",) * 3)):
+        for name, messages in (("one", ("Merge branch 'a'",)), ("nine", ("Merge branch 'a'",) * 9)):
             source = history(tmp_path / name, *messages)
             project = await make.project(owner=owner, source=source, members=[(owner, AccessLevel.OWNER)])
             with statements.counted() as seen:
-                await ask.data(IMPORT, owner, path=str(project.id))
-            costs.append(sum(not each.startswith("INSERT INTO merge_requests") for each in seen))
+                await imported(ask, make, owner, project)
+            costs.append(len(seen))
         assert costs[0] == costs[1]
+
+
+def long_history(path: Path, commits: int) -> Path:
+    """A repository of so many commits, every fourth of which merges the two before it into master."""
+    subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "master", str(path)], check=True)
+
+    def stream() -> Iterator[str]:
+        who = "A U Thor <author@example.org>"
+        for number in range(1, commits + 1):
+            ref = "refs/heads/master" if number % 4 in (0, 1) else "refs/heads/side"
+            message = f"Merge branch 'side{number}'" if number % 4 == 0 else f"Commit {number}"
+            yield f"commit {ref}\nmark :{number}\ncommitter {who} {1_400_000_000 + number} +0000\ndata {len(message)}\n{message}\n"
+            if number > 1:
+                yield f"from :{number - (3 if number % 4 == 0 else 1)}\n"
+            if number % 4 == 0:
+                yield f"merge :{number - 1}\n"
+            text = f"{number}\n"
+            yield f"M 100644 inline file{number % 97}\ndata {len(text)}\n{text}\n"
+
+    with subprocess.Popen(["git", "-C", str(path), "fast-import", "--quiet", "--force"], stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        process.stdin.writelines(stream())
+    assert process.returncode == 0
+    return path
+
+
+class TestJob:
+    @pytest.fixture(autouse=True)
+    def small_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(merge_request_imports, "BATCH", 10)
+
+    @pytest.fixture
+    async def owner(self, make: Make) -> tables.User:
+        return await make.user()
+
+    @pytest.fixture
+    async def project(self, make: Make, owner: tables.User, tmp_path: Path) -> tables.Project:
+        source = await asyncio.to_thread(long_history, tmp_path / "long.git", 140)
+        return await make.project(owner=owner, source=source, members=[(owner, AccessLevel.OWNER)])
+
+    async def test_answers_at_once_and_tells_how_far_it_is(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        assert await progress(ask, owner, project) is None
+        await ask.data(IMPORT, owner, path=str(project.id))
+        queued = await progress(ask, owner, project)
+        assert (queued["state"], queued["total"], queued["processed"], queued["finishedAt"]) == ("QUEUED", None, 0, None)
+        assert await rows(make, project) == []
+
+        told: list[tuple[str, int, int]] = []
+        await merge_request_imports.run_pending(replace(make.services, progress=lambda *step: told.append(step)))
+
+        done = await progress(ask, owner, project)
+        assert done["finishedAt"] is not None
+        assert {name: done[name] for name in ("state", "total", "processed", "imported", "known", "skipped", "error")} == {
+            "state": "FINISHED",
+            "total": 35,
+            "processed": 35,
+            "imported": 35,
+            "known": 0,
+            "skipped": 0,
+            "error": None,
+        }
+        assert [step[1:] for step in told] == [(0, 35), (10, 35), (20, 35), (30, 35), (35, 35)]
+        written = await rows(make, project)
+        assert [row.iid for row in written] == list(range(1, 36))
+        assert {(row.commit_count, row.author_id) for row in written} == {(2, owner.id)}
+
+    async def test_what_is_left_out_is_told(self, ask: Ask, make: Make, owner: tables.User, tmp_path: Path) -> None:
+        source = history(tmp_path, "Merge branch 'doors'", "Merge branch 'master' of example.org:app", "Anything")
+        project = await make.project(owner=owner, source=source, members=[(owner, AccessLevel.OWNER)])
+        done = await imported(ask, make, owner, project)
+        assert (done["total"], done["imported"], done["known"], done["skipped"]) == (3, 1, 0, 2)
+
+    async def test_twice_doubles_nothing(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        await imported(ask, make, owner, project)
+        again = await imported(ask, make, owner, project)
+        assert (again["state"], again["processed"], again["imported"], again["known"]) == ("FINISHED", 35, 0, 35)
+        assert len(await rows(make, project)) == 35
+
+    async def test_started_again_on_its_way_goes_on(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        await asyncio.gather(*(ask.data(IMPORT, owner, path=str(project.id)) for _ in range(4)))
+        await asyncio.gather(*(merge_request_imports.run_pending(make.services) for _ in range(4)))
+        assert await make.count(tables.MergeRequestImport) == 1
+        assert len(await rows(make, project)) == (await progress(ask, owner, project))["imported"] == 35
+
+    async def test_goes_on_where_a_killed_process_was(
+        self, ask: Ask, make: Make, owner: tables.User, project: tables.Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole, batches = merged_history.write, 0
+
+        async def killed(*given: Any) -> Any:
+            nonlocal batches
+            batches += 1
+            written = await whole(*given)
+            if batches == 3:
+                raise asyncio.CancelledError
+            return written
+
+        monkeypatch.setattr(merged_history, "write", killed)
+        await ask.data(IMPORT, owner, path=str(project.id))
+        with pytest.raises(asyncio.CancelledError):
+            await merge_request_imports.run_pending(make.services)
+        left = await progress(ask, owner, project)
+        assert (left["state"], left["processed"], left["imported"]) == ("RUNNING", 20, 20)
+
+        # Its lease has not ended: nobody takes it over yet.
+        await merge_request_imports.run_pending(make.services)
+        assert (await progress(ask, owner, project))["processed"] == 20
+
+        def later() -> Any:
+            return make.services.clock() + 2 * merge_request_imports.LEASE
+
+        await merge_request_imports.run_pending(replace(make.services, clock=later))
+        done = await progress(ask, owner, project)
+        assert (done["state"], done["processed"], done["imported"], done["known"]) == ("FINISHED", 35, 35, 0)
+        assert [row.iid for row in await rows(make, project)] == list(range(1, 36))
+
+    async def test_one_that_was_taken_over_writes_nothing_more(
+        self, ask: Ask, make: Make, owner: tables.User, project: tables.Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = merged_history.known_merges
+
+        async def taken_over(*given: Any) -> Any:
+            async with make.services.database.writing() as session:
+                moment = make.services.clock() + 3 * merge_request_imports.LEASE
+                await session.execute(update(tables.MergeRequestImport).values(lease_until=moment))
+                await session.commit()
+            monkeypatch.setattr(merged_history, "known_merges", whole)
+            return await whole(*given)
+
+        monkeypatch.setattr(merged_history, "known_merges", taken_over)
+        await ask.data(IMPORT, owner, path=str(project.id))
+        await merge_request_imports.run_pending(make.services)
+        assert await rows(make, project) == []
+        assert (await progress(ask, owner, project))["state"] == "RUNNING"
+
+    async def test_goes_with_its_project(
+        self, ask: Ask, make: Make, owner: tables.User, project: tables.Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = merged_history.known_merges
+
+        async def removed(*given: Any) -> Any:
+            monkeypatch.setattr(merged_history, "known_merges", whole)
+            await ask.data(
+                "mutation ($path: String!) { deleteProject(input: {projectPath: $path}) { userErrors { code } } }",
+                owner,
+                path=str(project.id),
+            )
+            return await whole(*given)
+
+        monkeypatch.setattr(merged_history, "known_merges", removed)
+        await ask.data(IMPORT, owner, path=str(project.id))
+        await merge_request_imports.run_pending(make.services)
+        assert await make.count(tables.MergeRequestImport) == await make.count(tables.MergeRequest) == 0
+
+    async def test_a_repository_that_cannot_be_read_fails_it(
+        self, ask: Ask, make: Make, owner: tables.User, project: tables.Project
+    ) -> None:
+        await ask.data(IMPORT, owner, path=str(project.id))
+        make.services.repositories.path_of(project.id).rename(make.services.repositories.root / "away")
+        await merge_request_imports.run_pending(make.services)
+        done = await progress(ask, owner, project)
+        assert done["state"] == "FAILED"
+        assert done["error"].endswith("Start the import again.")
+
+    async def test_an_empty_project_has_nothing_to_import(self, ask: Ask, make: Make, owner: tables.User) -> None:
+        project = await make.project(owner=owner, history={"commits": 1}, members=[(owner, AccessLevel.OWNER)])
+        done = await imported(ask, make, owner, project)
+        assert (done["state"], done["total"], done["imported"]) == ("FINISHED", 0, 0)
+
+    async def test_is_shown_to_owners(self, ask: Ask, make: Make, owner: tables.User, project: tables.Project) -> None:
+        master = await make.user()
+        await make.save(tables.ProjectMember(project_id=project.id, user_id=master.id, access_level=AccessLevel.MASTER))
+        await imported(ask, make, owner, project)
+        assert await progress(ask, master, project) is None
+
+
+@pytest.mark.skipif(not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes a minute; scripts/check --reliability runs it")
+async def test_forty_thousand_commits(ask: Ask, make: Make, tmp_path: Path) -> None:
+    owner = await make.user()
+    source = await asyncio.to_thread(long_history, tmp_path / "long.git", 40_000)
+    project = await make.project(owner=owner, source=source, members=[(owner, AccessLevel.OWNER)])
+    started = monotonic()
+    done = await imported(ask, make, owner, project)
+    print(f"import of 40,000 commits: {done['imported']} of {done['total']} merges in {monotonic() - started:.1f} s")
+    assert (done["state"], done["total"], done["imported"]) == ("FINISHED", 10_000, 10_000)

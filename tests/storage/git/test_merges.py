@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.git.merges import Told, merges, told
+from storage.git.merge import diff_stat, diff_stats
+from storage.git.merges import Merged, Told, highest_number, merge_line, merges, told
 from storage.git.repository import Repository
 from tests.history import git, grow, make_history
 
@@ -50,14 +51,43 @@ class TestMerges:
             git(path, "update-ref", "refs/heads/master", merge)
         repository = Repository.open(path)
 
-        found = list(merges(repository, git(path, "rev-parse", "master")))
+        line = merge_line(repository, git(path, "rev-parse", "master"))
+        found = [each for each in merges(repository, line) if each is not None]
 
+        assert highest_number(repository, line) == 2
         assert [each.head for each in found] == heads
         assert [each.told.number for each in found] == [1, 2]
         assert [len(each.oids) for each in found] == [2, 2]
         assert [each.base for each in found] == [git(path, "merge-base", f"{each.merge.oid}^1", each.head) for each in found]
 
     def test_of_a_line_without_any_are_none(self, tmp_path: Path) -> None:
-        path = make_history(tmp_path / "app.git", commits=5).path
+        path = make_history(tmp_path / "app.git", commits=5, merges_every=0).path
+        repository = Repository.open(path)
 
-        assert list(merges(Repository.open(path), git(path, "rev-parse", "master"))) == []
+        assert merge_line(repository, git(path, "rev-parse", "master")) == []
+        assert merges(repository, []) == []
+
+    @pytest.mark.parametrize("size", [1, 3, 1000])
+    @pytest.mark.parametrize("walked", [2, 100_000])
+    def test_are_what_git_says_in_batches_of_any_size(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, walked: int
+    ) -> None:
+        monkeypatch.setattr("storage.git.merges.MOST_WALKED", walked)
+        monkeypatch.setattr("storage.git.merges.told", lambda message: Told(None, None, None))
+        path = make_history(tmp_path / "app.git", commits=120, merges_every=4).path
+        repository = Repository.open(path)
+        line = merge_line(repository, git(path, "rev-parse", "master"))
+        assert len(line) > 8
+
+        found: list[Merged | None] = []
+        for start in range(0, len(line), size):
+            found += merges(repository, line[start : start + size])
+
+        for oid, each in zip(line, found, strict=True):
+            first, head = git(path, "rev-parse", f"{oid}^1", f"{oid}^2").split()
+            assert each is not None
+            assert (each.merge.oid, each.head, each.base) == (oid, head, git(path, "merge-base", first, head))
+            assert list(each.oids) == git(path, "rev-list", f"^{first}", head).split()
+            assert each.count == len(each.oids)
+        pairs = [(each.base or "", each.head) for each in found if each is not None]
+        assert diff_stats(repository, pairs) == [diff_stat(repository, *pair) for pair in pairs]
