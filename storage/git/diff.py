@@ -42,7 +42,7 @@ _RENAME_BYTES = 8_000_000
 _RENAME_SOURCES = 2_000
 _FEW_FILES = 100
 _FEW_BYTES = 1_000_000
-_LARGE_FOLDER = 5_000
+_LARGE_TREE = 256 * 1024
 _PROCESS_SECONDS = 30.0
 _TREE_ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
 _TEXT_START = re.compile(rb"^(?:--- |Binary files )", re.MULTILINE)
@@ -111,20 +111,23 @@ def read_diff(repository: Repository, old: str | None, oid: str) -> list[DiffEnt
 def is_small(repository: Repository, old: str | None, oid: str) -> bool:
     """Whether at most _FEW_FILES with _FEW_BYTES, both sides together, differ. Looks at no more entries than it takes to say so."""
     handle = repository.handle
+    header = handle.odb.read_header
     try:
-        waiting = [(_tree(repository, old).read_raw() if old is not None else b"", _tree(repository, oid).read_raw())]
+        waiting: list[tuple[str | None, str | None]] = [(_tree_id(repository, old) if old else None, _tree_id(repository, oid))]
         files, left = 0, _FEW_BYTES
         while waiting:
-            sides = [dict(_named(raw)) for raw in waiting.pop()]
-            if max(map(len, sides)) > _LARGE_FOLDER:
+            pair = waiting.pop()
+            # Before either is read: to unpack and split a large one holds the interpreter for seconds.
+            if any(each is not None and header(each)[1] > _LARGE_TREE for each in pair):
                 return False
+            sides = [dict(_named(handle[each].read_raw())) if each is not None else {} for each in pair]
             for name in {name for name, _ in sides[0].items() ^ sides[1].items()}:
                 found = [side.get(name, (b"", "")) for side in sides]
-                folders = [oid for mode, oid in found if mode == b"40000"]
-                if folders:
-                    waiting.append(tuple(handle[oid].read_raw() if mode == b"40000" else b"" for mode, oid in found))  # type: ignore[arg-type]
-                left -= sum(handle.odb.read_header(oid)[1] for mode, oid in found if mode not in (b"", b"40000", b"160000"))
-                files += len(folders) < len(found)
+                folders = [each if mode == b"40000" else None for mode, each in found]
+                if any(folders):
+                    waiting.append((folders[0], folders[1]))
+                left -= sum(header(each)[1] for mode, each in found if mode not in (b"", b"40000", b"160000"))
+                files += None in folders
                 if files + len(waiting) > _FEW_FILES or left < 0:
                     return False
         return True
@@ -290,8 +293,12 @@ def _entry(delta: pygit2.DiffDelta) -> DiffEntry:
     )
 
 
+def _tree_id(repository: Repository, commit: str) -> str:
+    return repository.raw_commit(commit)[len("tree ") :][:40].decode("ascii", "replace")
+
+
 def _tree(repository: Repository, oid: str) -> pygit2.Tree:
-    found = repository.handle[repository.raw_commit(oid)[len("tree ") :][:40].decode("ascii", "replace")]
+    found = repository.handle[_tree_id(repository, oid)]
     if not isinstance(found, pygit2.Tree):
         raise DamagedRepository(f"{repository.path}: the tree of {oid} is none")
     return found

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from time import monotonic
+from time import monotonic, thread_time
 
 import pytest
 
 from storage.git import transport as transports
+from storage.git.diff import is_small
 from storage.git.limits import MEGABYTE, ProcessLimits
 from storage.git.repository import Repository
 from storage.git.transport import Transport
@@ -26,7 +27,7 @@ LARGEST = 256 * MEGABYTE
 AT_ONCE = """
 import asyncio, json, resource, sys
 from pathlib import Path
-from time import monotonic
+from time import monotonic, thread_time
 from tests import hostile_packs
 from tests.storage.git.test_hostile_packs import limited, push
 
@@ -131,6 +132,15 @@ class TestHostilePacks:
         assert found is not None
         assert read_blob(repository, *found, "small").size == 10
         git(path, "fsck", "--full", "--strict")
+
+    async def test_a_wide_tree_is_not_read_to_know_that_its_diff_is_large(self, path: Path) -> None:
+        """To split it holds the interpreter, and every other request with it."""
+        pack = hostile_packs.wide_tree()
+        assert (await push(limited(), path, pack))[0]
+        repository = Repository.open(path)
+        started = thread_time()
+        assert not is_small(repository, None, pack.tip or "")
+        assert thread_time() - started < 0.1
 
     async def test_eight_bombs_at_once(self, path: Path) -> None:
         """Two are indexed at a time, each within its memory, and the event loop goes on."""
