@@ -67,20 +67,27 @@ async def start(
     )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101 - asked for above
     loop = asyncio.get_running_loop()
+    connected: list[asyncio.BaseTransport] = []
     try:
         process_limits.apply(process.pid)
         if niceness:
             with contextlib.suppress(ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
         stdout, stderr = asyncio.StreamReader(limit, loop), asyncio.StreamReader(limit, loop)
-        told, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, stdout, loop=loop), _for(loop, process.stdout))
-        warned, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, stderr, loop=loop), _for(loop, process.stderr))
+        for reader, file in ((stdout, process.stdout), (stderr, process.stderr)):
+            pipe, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader, loop=loop), _for(loop, file))
+            connected.append(pipe)
         fed, protocol = await loop.connect_write_pipe(partial(FlowControlMixin, loop), _for(loop, process.stdin))
+        connected.append(fed)
     except BaseException:
+        for transport in connected:
+            transport.close()
+        for file in (process.stdin, process.stdout, process.stderr):
+            file.close()
         process.kill()
         process.wait()
         raise
-    return Running(process, asyncio.StreamWriter(fed, protocol, None, loop), stdout, stderr, (told, warned, fed))
+    return Running(process, asyncio.StreamWriter(fed, protocol, None, loop), stdout, stderr, connected)
 
 
 class _Own:

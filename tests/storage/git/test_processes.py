@@ -1,6 +1,11 @@
 """Child processes on the event loop."""
 
+import asyncio
+import gc
 import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -30,3 +35,30 @@ def test_uvloop_closes_no_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert uvloop.run(talk()) == (b"words", 0)
     assert open_still == [True] * 3
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_start_that_is_cancelled_leaves_no_pipe_open(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    async def cancel() -> None:
+        for steps in range(6):
+            task = asyncio.create_task(processes.start(["cat"], program.environment(), limit=65536, process_limits=ProcessLimits()))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                process = await task
+            except asyncio.CancelledError:
+                continue
+            process.stdin.close()
+            await process.wait()
+            process.close()
+        await asyncio.sleep(0.05)
+
+    def files() -> set[str]:
+        gc.collect()
+        return {each.name for each in Path("/proc/self/fd").iterdir()}
+
+    run(asyncio.sleep(0))
+    before = len(files())
+    run(cancel())
+    assert len(files()) == before
