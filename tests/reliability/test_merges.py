@@ -1,7 +1,7 @@
 """Merges of a served process that is killed, and pushes at the same time (R6, R7, R8)."""
 
 import asyncio
-import os
+import contextlib
 import random
 import subprocess
 from collections import Counter
@@ -17,17 +17,18 @@ from sqlmodel import col
 from storage import soundness, tables
 from storage.database import Database
 from storage.tables import AccessLevel, MergeRequestState
+from tests.hostile_packs import PackWriter
 from tests.make import Make, token_of
 from tests.merges import Merges, Proposal
+from tests.promises import SEEDS, promise, promised
 from tests.reliability.served import Served, served
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
-)
-KILLS = int(os.environ.get("FORGEFRONT_KILLS", "10"))
-"""The promise is about 50."""
-ROUNDS = int(os.environ.get("FORGEFRONT_ROUNDS", "20"))
-"""The promise is about 200 rounds of two merges at once."""
+KILLS = promised(50)
+ROUNDS = promised(200, 2)
+"""Rounds of two merges at once."""
+PUSHES_A_SECOND = 20
+PUSHERS = 4
+"""A push takes several processes, so one after the other would not be as quick."""
 AT_ONCE = 8
 REPAIRED_SECONDS = 10.0
 """After a start, the merges whose ref has moved are finished by then."""
@@ -112,10 +113,12 @@ async def count_where(database: Database, condition: object) -> int:
         return int(await session.scalar(select(func.count()).select_from(tables.MergeRequest).where(condition)))  # type: ignore[arg-type]
 
 
-async def test_kills(make: Make, database: Database, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
+@promise("R6")
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_kills(make: Make, database: Database, tmp_path: Path, database_url: str, figure: Callable[[str], None], seed: int) -> None:
     merges, users = await prepare(make)
     start = await merges.tip() or ""
-    chance, told, cut, waits, intents = random.Random(1), Merged(), 0, [0.0], 0
+    chance, told, cut, waits, intents = random.Random(seed), Merged(), 0, [0.0], 0
     open_ones: list[Proposal] = []
     for turn in range(KILLS):
         open_ones += [await merges.proposal(f"turn{turn}-{number}") for number in range(AT_ONCE * 3 - len(open_ones))]
@@ -167,6 +170,7 @@ async def test_kills(make: Make, database: Database, tmp_path: Path, database_ur
     assert set(told.refusals) <= {"NOT_ALLOWED", "CONFLICT", "NOT_MERGEABLE"}
 
 
+@promise("R7")
 async def test_at_once(make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
     merges, users = await prepare(make)
     start, told = await merges.tip() or "", Merged()
@@ -186,53 +190,78 @@ async def test_at_once(make: Make, tmp_path: Path, database_url: str, figure: Ca
     assert set(told.refusals) <= {"CONFLICT", "NOT_MERGEABLE"}
 
 
+class Pusher:
+    """Moves master forward, as a client that knows its tip, and as often as it is meant to."""
+
+    def __init__(self, merges: Merges, client: httpx.AsyncClient, path: str, user: tables.User) -> None:
+        self._merges = merges
+        self._client = client
+        self._path = path
+        self._user = user
+        self._numbers = 0
+        self.pushed: list[str] = []
+        self.refused = 0
+        self.done = asyncio.Event()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.done.is_set():
+            started = loop.time()
+            await self._push()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0, started + PUSHERS / PUSHES_A_SECOND - loop.time())):
+                    await self.done.wait()
+
+    async def _push(self) -> None:
+        self._numbers += 1
+        old = await self._merges.tip() or ""
+        tree = (await git(self._merges, "rev-parse", f"{old}^{{tree}}")).strip()
+        who = f"P <p@example.org> {1_700_000_000 + self._numbers} +0000"
+        pack = PackWriter()
+        new = pack.add("commit", f"tree {tree}\nparent {old}\nauthor {who}\ncommitter {who}\n\nPushed {id(pack)}\n".encode())
+        line = f"{old} {new} refs/heads/master\0 report-status".encode()
+        answer = await self._client.post(
+            f"/{self._path}.git/git-receive-pack",
+            content=f"{len(line) + 4:04x}".encode() + line + b"0000" + pack.pack(),
+            headers={"PRIVATE-TOKEN": token_of(self._user), "Content-Type": "application/x-git-receive-pack-request"},
+        )
+        assert answer.status_code == 200, answer.text
+        if b"ok refs/heads/master" in answer.content:
+            self.pushed.append(new)
+        else:
+            self.refused += 1
+
+
+@promise("R8")
 async def test_pushes_meanwhile(make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
-    """A real git pushes to the target as fast as it can."""
+    """The target is pushed to twenty times a second while merges into it go on."""
     merges, users = await prepare(make)
-    start, told, refused = await merges.tip() or "", Merged(), 0
-    pushed: list[str] = []
+    start, told = await merges.tip() or "", Merged()
     proposals = [await merges.proposal(f"branch{number}") for number in range(ROUNDS)]
-    clone, done = tmp_path / "clone", asyncio.Event()
-
-    async def run(*arguments: str) -> tuple[int, str]:
-        who = ("-c", "user.name=P", "-c", "user.email=p@example.org", "-c", "commit.gpgsign=false")
-        command = ["git", *who, *arguments]
-        ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
-        return ended.returncode, ended.stdout.strip()
-
+    loop = asyncio.get_running_loop()
     with served(tmp_path, database_url) as server:
-        url = server.url.replace("://", f"://git:{token_of(users[0])}@")
         async with client_of(server) as client:
             asked = {"query": f'{{ project(path: "{merges.project.id}") {{ fullPath }} }}'}
             answer = (await client.post("/graphql", json=asked, headers={"PRIVATE-TOKEN": token_of(users[0])})).json()
-            full_path = answer["data"]["project"]["fullPath"]
-            assert (await run("clone", "--quiet", f"{url}/{full_path}.git", str(clone)))[0] == 0
-
-            async def push() -> None:
-                nonlocal refused
-                while not done.is_set():
-                    await run("-C", str(clone), "fetch", "--quiet")
-                    await run("-C", str(clone), "reset", "--quiet", "--hard", "origin/master")
-                    await run("-C", str(clone), "commit", "--quiet", "--allow-empty", "-m", "Pushed")
-                    _, oid = await run("-C", str(clone), "rev-parse", "HEAD")
-                    code, _ = await run("-C", str(clone), "push", "--quiet", "origin", "HEAD:master")
-                    if code == 0:
-                        pushed.append(oid)
-                    else:
-                        refused += 1
-
-            pusher = asyncio.create_task(push())
-            for first in range(0, ROUNDS, 2):
-                await asyncio.gather(*(told.accept(client, proposal, users[0]) for proposal in proposals[first : first + 2]))
-                # Else no push, which takes several git processes, would ever come in between.
-                await asyncio.sleep(0.4)
-            done.set()
-            await pusher
+            pusher = Pusher(merges, client, answer["data"]["project"]["fullPath"], users[0])
+            began = loop.time()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(PUSHERS):
+                    group.create_task(pusher.run())
+                for first in range(0, ROUNDS, 2):
+                    await asyncio.gather(*(told.accept(client, proposal, users[0]) for proposal in proposals[first : first + 2]))
+                pusher.done.set()
+            seconds = loop.time() - began
         assert server.lines(level="error") == []
         assert (await server.stop())[0] == 0
     held = set((await git(merges, "rev-list", "master")).split())
-    assert set(pushed) <= held
+    lost = len(set(pusher.pushed) - held)
+    attempts = len(pusher.pushed) + pusher.refused
+    figure(
+        f"{lost} of {len(pusher.pushed)} pushed commits lost; {attempts / seconds:.1f} pushes a second, {pusher.refused} of them"
+        f" refused since the target had moved; {len(told.acknowledged)} of {ROUNDS} merged, others {dict(told.refusals)}"
+    )
+    assert lost == 0
     assert await unfinished(merges) == []
-    assert await linear(merges, start) == len(told.acknowledged) + len(pushed)
-    figure(f"{len(told.acknowledged)} merged beside {len(pushed)} pushes ({refused} not fast-forward): 0 lost; {dict(told.refusals)}")
+    assert await linear(merges, start) == len(told.acknowledged) + len(pusher.pushed)
     assert set(told.refusals) <= {"CONFLICT", "NOT_MERGEABLE"}
