@@ -117,11 +117,12 @@ class Internal(OperationError):
 
 
 class UserError(ForgeError):
-    """`field` names the input field it is about, in the graph's spelling (`dueDate`)."""
+    """`field` names the input field it is about, in the graph's spelling (`dueDate`); `value` the one of its values, where it is a list."""
 
-    def __init__(self, field: str | None, message: str) -> None:
+    def __init__(self, field: str | None, message: str, *, value: str | None = None) -> None:
         super().__init__(message)
         self.field = field
+        self.value = value
 
 
 class Invalid(UserError):

@@ -30,6 +30,7 @@ DELETES = ("delete_", "remove_", "unregister_")
 class UserErrorEntry:
     field: str | None = strawberry.field(description="The input field it is about; null when it is about the whole.")
     message: str = strawberry.field(description="What is wrong, in words.")
+    value: str | None = strawberry.field(description="Value of the field that it is about, where the field is a list; else null.")
     code: ErrorCode = strawberry.field(description="What is wrong, for programs.")  # type: ignore[valid-type]
 
 
@@ -104,7 +105,7 @@ def _payload(name: str, entities: list[tuple[str, Any, str]]) -> Any:
 
 def _refused(payload: Any, entities: tuple[str | None, ...], error: UserError) -> Any:
     errors = error.errors if isinstance(error, UserErrors) else [error]
-    entries = [UserErrorEntry(field=each.field, message=each.message, code=each.code) for each in errors]
+    entries = [UserErrorEntry(field=each.field, message=each.message, value=each.value, code=each.code) for each in errors]
     return payload(**{entity: None for entity in entities if entity}, user_errors=entries)
 
 

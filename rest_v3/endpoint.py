@@ -15,13 +15,13 @@ import orjson
 from rest_v3 import paging, reshape
 from rest_v3.bodies import LARGEST_BODY, Known, MalformedError, Receive, pairs_of, read_body, read_sent
 from rest_v3.credentials import credential_of
-from rest_v3.errors import Refusal, not_found, not_given, refusal, unreadable
+from rest_v3.errors import Refusal, not_found, not_found_text, not_given, refusal, unreadable
 from rest_v3.guard import Guard
 from rest_v3.operations import BadOperationError, Operation, Operations, Selected, Variable, guard_of
 from rest_v3.outcomes import Outcomes
 from rest_v3.params import NOT_SENT, Parameter
 from rest_v3.route import BadRowError, Route
-from rest_v3.values import LARGEST, UNFINDABLE, WrongValueError, read_id
+from rest_v3.values import LARGEST, UNFINDABLE, WrongValueError, is_id, read_id
 
 WHOLE_PAGE = 100
 
@@ -144,6 +144,9 @@ class Endpoint:
         outcome = await self._run(request, self.operation, variables, credential)
         refused = self._outcomes.refusal(outcome)
         if refused is not None:
+            # A row may answer 200 for a number that nobody has; what is no number is not found all the same.
+            if refused.status < 400 and self._has_no_id(request):
+                refused = refusal(404, not_found_text(self.route, None))
             return self._refuse(refused)
         if self.route.refuses is not None:
             return self._refuse(refusal(self.route.refuses))
@@ -153,6 +156,10 @@ class Endpoint:
         if value is not None and self._change is not None and not outcome.formed:
             value = self._change(value)
         return self._respond(value, outcome.data, [])
+
+    def _has_no_id(self, request: Request) -> bool:
+        """Whether a segment that should be an id cannot be one."""
+        return any(read is read_id and not is_id(raw) for (_, read), raw in zip(self._path_readers, request.path_values, strict=True))
 
     def _read(self, request: Request, sent: Mapping[str, Any]) -> tuple[dict[str, Any], Refusal | None]:
         """The variables, and the 400 for parameters that are missing or cannot be read."""

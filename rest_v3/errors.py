@@ -156,10 +156,17 @@ def field_name(route: Route, name: str | None, fields: Mapping[str, str]) -> str
 
 
 def _messages(route: Route, errors: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> object:
-    gathered: dict[str, list[str]] = {}
+    gathered: dict[str, Any] = {}
     for error in errors:
-        if error["code"] in ("INVALID", "TAKEN"):
-            gathered.setdefault(field_name(route, error.get("field"), fields), []).append(error["message"])
+        if error["code"] not in ("INVALID", "TAKEN"):
+            continue
+        name, message, value = field_name(route, error.get("field"), fields), error["message"], error.get("value")
+        if name in route.by_value and value is not None:
+            told = gathered.setdefault(name, {}).setdefault(value, {})
+            name, message = route.by_value[name], message.removeprefix(f"{value!r} ")
+        else:
+            told = gathered
+        told.setdefault(name, []).append(message)
     if list(gathered) == ["base"]:
         return "; ".join(gathered["base"])
     return gathered

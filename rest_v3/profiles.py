@@ -1,4 +1,4 @@
-"""What a profile changes: `document` nothing, `gitlab-8.5` what clients of that time need (DECISIONS 1, clients.md 3).
+"""What a profile changes: `document` nothing, `gitlab-8.5` what clients of that time need (DECISIONS 1, 38 and 39, clients.md 3).
 
 A profile is the fields of rows that it replaces, by call; `errors` are merged into the row's own.
 """
@@ -17,9 +17,14 @@ Changes = Mapping[str, Mapping[str, Any]]
 PROFILES: Mapping[str, Changes] = {
     DOCUMENT: {},
     "gitlab-8.5": {
-        "POST /projects/:id/issues": {"status": 201},
+        "POST /projects/:id/issues": {"status": 201, "by_value": {"labels": "title"}},
+        "PUT /projects/:id/issues/:issue_id": {"by_value": {"labels": "title"}},
         "POST /projects/:id/labels": {"status": 201},
-        "POST /projects/:id/merge_requests": {"status": 201},
+        "POST /projects/:id/merge_requests": {"status": 201, "by_value": {"labels": "title"}},
+        "PUT /projects/:id/merge_requests/:merge_request_id": {
+            "operation": "UpdateMergeRequestWithAnyTarget",
+            "by_value": {"labels": "title"},
+        },
         "POST /hooks": {"reshape": None},
         "GET /application/settings": {"reshape": with_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},
         "PUT /application/settings": {"reshape": with_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},

@@ -53,6 +53,10 @@ class Route:
     "404 Not Found", None "404 Not found"."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Names of fields in validation messages where they are not the parameter's: `{"name": "title"}`."""
+    by_value: Mapping[str, str] = field(default_factory=dict)
+    """Lists whose wrong values are reported each by itself, and the name that they have then: with `{"labels": "title"}` the message is
+    `{"labels": {"a?": {"title": ["is invalid"]}}}`, else `{"labels": ["'a?' is invalid"]}`. The operation selects `userErrors { value }`.
+    """
     needs_one_of: tuple[str, ...] = ()
     """Optional parameters of which at least one has to be sent."""
     anonymous: bool = False

@@ -74,6 +74,7 @@ class Sender(Endpoint):
         headers = [
             (b"content-type", b"application/octet-stream"),
             (b"content-disposition", disposition(file.name)),
+            (b"content-transfer-encoding", b"binary"),
             (b"content-security-policy", POLICY),
             (b"accept-ranges", b"bytes"),
             self._caching,

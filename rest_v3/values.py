@@ -64,16 +64,17 @@ def read_integer(raw: Value) -> int:
     return raw
 
 
+def is_id(raw: str) -> bool:
+    """Whether a segment of a path is ASCII digits in range, and so may be an id."""
+    return len(raw) <= 10 and raw.isascii() and raw.isdigit() and int(raw) <= LARGEST
+
+
 def read_id(raw: str) -> int:
     """The id in a path; 0, which is nobody's, for anything but ASCII digits in 1..2147483647.
 
     The graph then answers 404 in its turn, after 401 and the project's own 404.
     """
-    if len(raw) <= 10 and raw.isascii() and raw.isdigit():
-        number = int(raw)
-        if number <= LARGEST:
-            return number
-    return 0
+    return int(raw) if is_id(raw) else 0
 
 
 TRUE = frozenset(("1", "t", "true", "on"))

@@ -131,6 +131,12 @@ async def api_of_the_time(graph: Graph) -> AsyncIterator[Api]:
         yield api
 
 
+@pytest.fixture(params=["document", "gitlab-8.5"])
+def any_api(request: pytest.FixtureRequest, api: Api, api_of_the_time: Api) -> Api:
+    """Each of the two, for what holds under both profiles."""
+    return api if request.param == "document" else api_of_the_time
+
+
 @asynccontextmanager
 async def _opened(graph: Graph, profile: str) -> AsyncIterator[Api]:
     PRESENT.graph, door = graph, door_of(profile)

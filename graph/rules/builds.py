@@ -199,7 +199,7 @@ def description(value: str | None) -> str | None:
 
 
 def target_url(value: str | None) -> str | None:
-    return settings.url("targetUrl", value)
+    return settings.link("targetUrl", value)
 
 
 def coverage(value: float | None) -> float | None:

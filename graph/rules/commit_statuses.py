@@ -29,7 +29,7 @@ def stage(value: str) -> str:
 
 
 def target_url(value: str | None) -> str | None:
-    return settings.url("targetUrl", value)
+    return settings.link("targetUrl", value)
 
 
 def description(value: str | None) -> str | None:

@@ -71,7 +71,7 @@ async def set_labels(context: Context, thing: tables.Issue | tables.MergeRequest
     others who delete or rename the labels meanwhile, wait for each other instead of failing.
     """
     key = LINKS[type(thing)]
-    titles = list(dict.fromkeys(naming.label(name) for name in names if name.strip()))
+    titles = naming.labels(names)
     found = await _labels_to_be(context, thing.project_id, titles) if titles else []
     wanted = [label.id for label in found]
     before = set((await context.session.execute(labels.take_all(key, thing.id))).scalars())

@@ -103,8 +103,11 @@ async def compare(context: Context, wanted: Ends) -> Comparison:
     return found
 
 
-async def compare_anew(context: Context, merge_request: tables.MergeRequest, target_branch: str) -> Comparison:
-    """The same for one that is there, and a target branch that it may get. Raises Invalid where that is missing, Unavailable."""
+async def compare_anew(context: Context, merge_request: tables.MergeRequest, target_branch: str, *, may_be_missing: bool) -> Comparison:
+    """The same for one that is there, and a target branch that it may get.
+
+    Raises Invalid where that is missing and may not be, Unavailable.
+    """
     row = merge_request
     _branch("targetBranch", target_branch)
     _require_different(row.source_project_id, row.source_branch, row.project_id, target_branch)
@@ -115,7 +118,7 @@ async def compare_anew(context: Context, merge_request: tables.MergeRequest, tar
         source_branch=row.source_branch,
         target_branch=target_branch,
     )
-    if target_branch != row.target_branch:
+    if target_branch != row.target_branch and not may_be_missing:
         _require_target(found)
     return found
 
@@ -188,7 +191,7 @@ async def look_anew(context: Context, merge_request: tables.MergeRequest, compar
 async def set_labels(context: Context, project: tables.Project, merge_request: tables.MergeRequest, names: list[str]) -> bool:
     """As `issues.set_labels`; who may not make labels in the project sets those that it has. Raises Invalid."""
     if not await may(context, Action.ADMIN_LABEL, project):
-        titles = [naming.label(name) for name in names if name.strip()]
+        titles = naming.labels(names)
         there = {label.title for label in await context.all(labels.named(project.id, titles))} if titles else set()
         names = [title for title in titles if title in there]
     return await issues.set_labels(context, merge_request, names)

@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
-from graph.errors import Invalid, Required
+from graph.errors import Invalid, Required, UserError, UserErrors
 
 LONGEST_NAME = 255
 LONGEST_TEXT = 1_000_000
@@ -70,12 +71,26 @@ def title(field: str, value: str) -> str:
     return stripped
 
 
-def label(name: str) -> str:
-    """A label's title: not empty, without `&`, `?` and `,` (wire facts of labels). Raises Invalid on `labels`."""
-    stripped = clean("labels", name.strip(), longest=LONGEST_NAME)
-    if not LABEL.fullmatch(stripped):
-        raise Invalid("labels", f"{name!r} is invalid")
-    return stripped
+def labels(names: Iterable[str]) -> list[str]:
+    """Titles of labels: without `&`, `?` and `,` (wire facts of labels); blank names are left out.
+
+    Raises UserErrors on `labels`, with an entry for each name that is invalid.
+    """
+    titles: dict[str, None] = {}
+    problems: list[UserError] = []
+    for name in filter(str.strip, names):
+        try:
+            title = clean("labels", name.strip(), longest=LONGEST_NAME)
+        except Invalid as error:
+            problems.append(Invalid("labels", error.message, value=name))
+            continue
+        if LABEL.fullmatch(title):
+            titles[title] = None
+        else:
+            problems.append(Invalid("labels", f"{name!r} is invalid", value=name))
+    if problems:
+        raise UserErrors(problems)
+    return list(titles)
 
 
 def namespace_path(field: str, value: str) -> str:

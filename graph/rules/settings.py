@@ -16,6 +16,8 @@ from storage.tables.settings import SETTINGS_ID
 LARGEST_URL = 2000
 LARGEST_DOMAIN = 253
 MOST_DOMAINS = 500
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+"""What an address that is not relative begins with (RFC 3986, section 3.1)."""
 DOMAIN = re.compile(r"[\w*-]+(\.[\w*-]+)*")
 
 
@@ -52,6 +54,20 @@ def url(field: str, value: str | None) -> str | None:
     except ValueError:
         valid = False
     if not valid or not address.isprintable() or " " in address or "\\" in address:
+        raise Invalid(field, "must be a valid URL")
+    return address
+
+
+def link(field: str, value: str | None) -> str | None:
+    """An address as `url` takes it, or one relative to the page that shows it, as `builds/1`. Raises Invalid."""
+    address = naming.clean(field, (value or "").strip(), longest=LARGEST_URL)
+    if not address or SCHEME.match(address):
+        return url(field, value)
+    try:
+        urlsplit(address)
+    except ValueError:
+        raise Invalid(field, "must be a valid URL") from None
+    if not address.isprintable() or " " in address or "\\" in address:
         raise Invalid(field, "must be a valid URL")
     return address
 

@@ -27,7 +27,7 @@ class CreateBuildInput:
     stage: str | None = given("The part of the pipeline that it belongs to, by default `test`; at most 255 characters.")
     status: BuildStatus | None = given("How far it has come, by default `PENDING`.")  # type: ignore[valid-type]
     description: str | None = given("What to say beside that, in words.")
-    target_url: str | None = given("The address of a page with more; http or https.")
+    target_url: str | None = given("The address of a page with more; http, https or relative.")
     coverage: float | None = given("How much of the code the tests reached, in per cent.")
     started_at: datetime | None = given("When it began to run; for one that is said to run, by default now.")
     finished_at: datetime | None = given("When it ended; for one that has, by default now.")
@@ -45,7 +45,7 @@ class UpdateBuildInput(InProject):
         "How far it has come: what waits may run or end, what runs may end, and what has ended stays so until it is retried."
     )
     description: str | None = given("What to say beside that, in words; null or blank takes it away.")
-    target_url: str | None = given("The address of a page with more; http or https. Null or blank takes it away.")
+    target_url: str | None = given("The address of a page with more; http, https or relative. Null or blank takes it away.")
     coverage: float | None = given("How much of the code the tests reached, in per cent; null takes it away.")
     started_at: datetime | None = given("When it began to run; by default when that was said.")
     finished_at: datetime | None = given("When it ended; by default when that was said.")

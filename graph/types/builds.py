@@ -100,7 +100,7 @@ class Build(BuildArtifact, BuildTraces, Node):
     attempt: int = column(description="Which attempt it is, counted from 1.")
     coverage: float | None = column(description="How much of the code the tests reached, in per cent; null when nobody said.")
     description: str | None = column(description="What is said of it beside that, in words.")
-    target_url: str | None = column(description="The address of a page with more, in an outside system; http or https.")
+    target_url: str | None = column(description="The address of a page with more, in an outside system; http, https or relative.")
     created_at: datetime = column(description="When this attempt was made.")
     started_at: datetime | None = column(description="When it began to run, if it did.")
     finished_at: datetime | None = column(description="When it ended, if it has.")

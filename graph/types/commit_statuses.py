@@ -54,7 +54,7 @@ class CommitStatus(Node):
     stage: str = column(description="The part of the pipeline that it belongs to; `external` where that was not said.")
     status: BuildStatus = column(description="How far it has come.")  # type: ignore[valid-type]
     description: str | None = column(description="What it says beside that, in words.")
-    target_url: str | None = column(description="The address of a page with more; http or https.")
+    target_url: str | None = column(description="The address of a page with more; http, https or relative.")
     allow_failure: bool = column(description="Whether it may fail without the commit being called failed.")
     created_at: datetime = column(description="When it was first posted.")
     started_at: datetime | None = column(description="When it was said to run, if it was.")
@@ -113,7 +113,7 @@ class CreateCommitStatusInput:
     ref: str | None = given("The branch or tag that it is about; by default none, also where `sha` is a branch. At most 255 characters.")
     name: str | None = given("What was checked, by default `default`; v3's `name` or `context`. At most 255 characters.")
     stage: str | None = given("The part of the pipeline that it belongs to; `external` where it was never said.")
-    target_url: str | None = given("The address of a page with more; http or https. Null or blank takes it away.")
+    target_url: str | None = given("The address of a page with more; http, https or relative. Null or blank takes it away.")
     description: str | None = given("What to say beside that, in words. Null or blank takes it away.")
     allow_failure: bool | None = given("Whether it may fail without the commit being called failed; false where it was never said.")
 

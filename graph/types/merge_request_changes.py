@@ -48,6 +48,9 @@ class UpdateMergeRequestInput(NumberedInProject):
     title: str | None = given("What it is about; at most 255 characters.")
     description: str | None = given("What it is about, at length; null clears it.")
     target_branch: str | None = given("Another branch of the same project to go into.")
+    allow_missing_target: bool | None = given(
+        "Whether `targetBranch` may name a branch that does not exist; the merge request cannot be merged until it does. False by default."
+    )
     source_branch: str | None = given("The branch that it comes from, as it is: it cannot be changed.")
     assignee_id: int | None = given("The v3 id of a user; null or 0 clears it. Counts from developers up.")
     milestone_id: int | None = given("The v3 id of a milestone; null or 0 clears it. Counts from developers up.")
@@ -151,7 +154,7 @@ async def _compare(context: Context, row: tables.MergeRequest, input: UpdateMerg
     reopened = value_or(input.state_event, None) is MergeRequestStateEvent.REOPEN and row.state is MergeRequestState.CLOSED
     if branch == row.target_branch and not reopened:
         return None
-    return await merge_requests.compare_anew(context, row, branch)
+    return await merge_requests.compare_anew(context, row, branch, may_be_missing=bool(value_or(input.allow_missing_target, None)))
 
 
 async def _change(context: Context, input: UpdateMergeRequestInput, comparison: Comparison | None) -> tables.MergeRequest:

@@ -95,7 +95,7 @@ COMMITS = (
             ),
             text("ref", also=("ref_name",), about="The branch or tag that it is about."),
             text("name", also=("context",), about="What was checked; default without it."),
-            text("target_url", about="The address of a page with more; http or https."),
+            text("target_url", about="The address of a page with more; http, https or relative."),
             text("description", about="What to say beside that."),
         ),
         operation="CreateCommitStatus",

@@ -39,6 +39,9 @@ ABOUT = ("created_at", "is_admin", "bio", "messenger", "professional_profile", "
 ANY_FAILURE = {"INVALID": 404, "REQUIRED": 404, "TAKEN": 404, "CONFLICT": 404, "NOT_ALLOWED": 404, "TOO_LARGE": 404}
 """The document knows no other failure than 404 for these rows; the reasons stand in the message."""
 
+ANY_INVALID = {code: status for code, status in ANY_FAILURE.items() if code != "REQUIRED"}
+"""The same for keys and addresses of others, but a parameter that is missing is 400 there (DECISIONS 40)."""
+
 USERS = (
     Route(
         call="GET /users",
@@ -149,8 +152,8 @@ USERS = (
         params=(USER, *KEY),
         operation="AddUserKey",
         gives="addSshKey.sshKey",
-        guard="MayAdministrate",
-        errors=ANY_FAILURE,
+        guard="MayAddToUser",
+        errors=ANY_INVALID,
         shape="SSHKey",
         section="Users",
         summary="Add an SSH key to a user; administrators only",
@@ -216,8 +219,8 @@ USERS = (
         params=(USER, EMAIL),
         operation="AddUserEmail",
         gives="addEmail.email",
-        guard="MayAdministrate",
-        errors=ANY_FAILURE,
+        guard="MayAddToUser",
+        errors=ANY_INVALID,
         shape="Email",
         section="Users",
         summary="Add an address to a user; administrators only",

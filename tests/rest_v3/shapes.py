@@ -12,6 +12,7 @@ DECISIONS 8's choice.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import httpx
@@ -346,22 +347,32 @@ def check_shape(name: str, body: Any) -> None:
     assert not differences, "\n".join(("the answer is not of its closed shape:", *differences))
 
 
-def check_error(body: Any) -> None:
-    """Fails unless a body is the object that every error is (DECISIONS 4)."""
+def check_error(body: Any, by_value: Mapping[str, str] | None = None) -> None:
+    """Fails unless a body is the object that every error is (DECISIONS 4).
+
+    `by_value` has the fields whose message is by value, `{"a?": {"title": ["is invalid"]}}`, and the name that is inside (DECISIONS 38).
+    """
     assert isinstance(body, dict), f"an error has to be an object, not {body!r}"
     assert body.keys() == {"message"}, f"an error has the key message alone, not {sorted(body)}"
     message = body["message"]
     if isinstance(message, dict):
         assert message, "an empty message"
-        assert all(isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts) for texts in message.values()), (
-            f"a message by field has lists of texts, not {message!r}"
-        )
+        for field, name in (by_value or {}).items():
+            if field in message:
+                told = list(message.pop(field).values())
+                assert told, "an empty message"
+                assert all(each.keys() == {name} and _texts(each[name]) for each in told), told
+        assert all(map(_texts, message.values())), f"a message by field has lists of texts, not {message!r}"
     elif isinstance(message, list):
         assert message, "an empty message"
         assert all(isinstance(text, str) for text in message), message
     else:
         assert isinstance(message, str), f"a message is text, not {message!r}"
         assert message, "an empty message"
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(text, str) for text in value)
 
 
 class Rows(Protocol):
@@ -378,7 +389,8 @@ def check_response(door: Rows, method: str, path: str, response: httpx.Response,
     assert response.headers["content-type"].startswith("application/json"), response.headers["content-type"]
     body = response.json()
     if response.status_code >= 400:
-        check_error(body)
+        row = door.route_of(method, path)
+        check_error(body, row.by_value if row is not None else None)
         return
     route = door.route_of(method, path)
     assert route is not None, f"no row answers {method} {path}"

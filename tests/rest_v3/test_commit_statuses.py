@@ -313,7 +313,11 @@ class TestPostStatus:
         [
             ({"target_url": "javascript:alert(1)"}, "must be a valid URL"),
             ({"target_url": "data:text/html,<script>"}, "must be a valid URL"),
-            ({"target_url": "ci.example"}, "must be a valid URL"),
+            ({"target_url": "JavaScript:alert(1)"}, "must be a valid URL"),
+            ({"target_url": "mailto:a@example.org"}, "must be a valid URL"),
+            ({"target_url": "java\tscript:alert(1)"}, "must be a valid URL"),
+            ({"target_url": "builds\\1"}, "must be a valid URL"),
+            ({"target_url": "//[x"}, "must be a valid URL"),
             ({"name": "x" * 256}, "is too long (maximum is 255 characters)"),
             ({"ref": "x" * 256}, "is too long (maximum is 255 characters)"),
             ({"name": "a\0b"}, "is invalid"),
