@@ -40,23 +40,41 @@ class Known:
         self.many = frozenset(many)
 
     def gather(self, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """What was sent by name. The last of equal names wins; lists gather `iid=1&iid=2`, `iid[]=1` and `iid[0]=1`."""
+        """What was sent by name. The last of equal names wins; lists gather `iid=1&iid=2`, `iid[]=1` and `iid[0]=1`.
+
+        Brackets after any known name make what they would be in JSON, which no parameter takes for what it is not: `title[]=a` is
+        `["a"]`, and `scope[a]=b` is `{"a": "b"}`. Where a name has both forms, the object counts.
+        """
         sent: dict[str, Any] = {}
         for name, value in pairs:
             if name in self.single:
                 sent[name] = value
-                continue
-            if name not in self.many:
-                base, bracket, index = name.partition("[")
-                if not bracket or base not in self.many or not (index == "]" or index[:-1].isdigit()):
+            elif name in self.many:
+                _append(sent, name, value)
+            else:
+                base, bracket, rest = name.partition("[")
+                if not bracket or (base not in self.single and base not in self.many):
                     continue
-                name = base
-            sent.setdefault(name, []).append(value)
+                index, closed, deeper = rest.partition("]")
+                inner = {deeper: value} if deeper else value
+                if closed and (not index or index.isdecimal()):
+                    _append(sent, base, inner)
+                else:
+                    known = sent.get(base)
+                    sent[base] = {**(known if isinstance(known, dict) else {}), index: inner}
         return sent
 
     def keep(self, members: Mapping[str, Any]) -> dict[str, Any]:
         """What was sent in a JSON object."""
         return {name: members[name] for name in members if name in self.single or name in self.many}
+
+
+def _append(sent: dict[str, Any], name: str, value: Any) -> None:
+    known = sent.setdefault(name, [])
+    if isinstance(known, list):
+        known.append(value)
+    elif not isinstance(known, dict):
+        sent[name] = [known, value]
 
 
 def pairs_of(encoded: bytes) -> list[tuple[str, str]]:

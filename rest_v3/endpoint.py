@@ -256,9 +256,10 @@ class Endpoint:
             if name not in self._filters:
                 continue
             if isinstance(value, list):
-                key = name if len(value) == 1 else f"{name}[]"
-                kept += [(key, part) for part in value]
-            else:
+                if name in self._known.many and all(isinstance(part, str) for part in value):
+                    key = name if len(value) == 1 else f"{name}[]"
+                    kept += [(key, part) for part in value]
+            elif isinstance(value, str):
                 kept.append((name, value))
         return kept
 

@@ -47,11 +47,16 @@ class TestGather:
         ("query", "sent"),
         [
             (b"title=a&title=b", {"title": "b"}),
-            (b"unknown=1&title=a&title[]=b", {"title": "a"}),
+            (b"unknown=1&unknown[]=2&unknown[a]=3&title=a", {"title": "a"}),
+            (b"title=a&title[]=b", {"title": ["a", "b"]}),
+            (b"title[]=a&title=b", {"title": "b"}),
+            (b"title[a]=b&title[c][d]=e", {"title": {"a": "b", "c": {"[d]": "e"}}}),
             (b"iid=1&iid=2", {"iid": ["1", "2"]}),
             (b"iid[]=1&iid%5B%5D=2", {"iid": ["1", "2"]}),
             (b"iid[0]=1&iid[1]=2", {"iid": ["1", "2"]}),
-            (b"iid[a]=1&iid[=2&iid[0]x=3&iid[][]=4", {}),
+            (b"iid[]=1&iid[a]=2&iid[]=3", {"iid": {"a": "2"}}),
+            (b"iid[=1", {"iid": {"": "1"}}),
+            (b"iid[0]x=1&iid[][]=2&iid[][a]=3", {"iid": [{"x": "1"}, {"[]": "2"}, {"[a]": "3"}]}),
             (b"labels=a,b", {"labels": ["a,b"]}),
         ],
     )

@@ -77,7 +77,14 @@ class TestListProjectBuilds:
     async def test_in_the_states_of_the_scope(self, api: Api, owner: tables.User, project: tables.Project, query: str, shown: str) -> None:
         assert await names(api, f"/projects/{project.id}/builds?{query}", owner) == shown
 
-    @pytest.mark.parametrize("query", ["scope=skipped", "scope=PENDING", "scope[]=pending&scope[]=x", "scope=pending,running"])
+    @pytest.mark.parametrize(
+        "query",
+        [
+            *("scope=skipped", "scope=PENDING", "scope[]=pending&scope[]=x", "scope=pending,running"),
+            *("scope[a]=evil", "scope[a]=pending", "scope[][a]=pending", "scope[0][]=pending", "scope[=pending", "scope[a=pending"),
+            "scope[]=pending&scope[a]=evil",
+        ],
+    )
     async def test_refuses_states_that_nobody_knows(self, api: Api, make: Make, project: tables.Project, query: str) -> None:
         await make.member(project, reporter := await make.user(), AccessLevel.REPORTER)
         await make.member(project, guest := await make.user(), AccessLevel.GUEST)
