@@ -51,7 +51,8 @@ class Door:
     def __init__(self, endpoints: Iterable[Endpoint], pages: Iterable[tuple[str, Page]] = ()) -> None:
         self._router: Router[Target] = Router()
         self._known: dict[bytes, Found] = {}
-        for endpoint in endpoints:
+        self.endpoints = tuple(endpoints)
+        for endpoint in self.endpoints:
             for path in endpoint.route.spellings:
                 self._router.add(endpoint.route.method, path, endpoint)
         for path, page in pages:
@@ -59,9 +60,14 @@ class Door:
 
     def route_of(self, method: str, path: str) -> Route | None:
         """The row that answers a method on a path, which is given below /api/v3 and may have a query."""
+        endpoint = self.endpoint_of(method, path)
+        return endpoint.route if endpoint is not None else None
+
+    def endpoint_of(self, method: str, path: str) -> Endpoint | None:
+        """The same, with its operation."""
         found = self._router.find(split(path.partition("?")[0].encode()))
         target = found[0].methods.get("GET" if method == "HEAD" else method) if found else None
-        return target.route if isinstance(target, Endpoint) else None
+        return target if isinstance(target, Endpoint) else None
 
     def segments_of(self, scope: Scope) -> list[str]:
         """The segments of a request's path below `base`."""

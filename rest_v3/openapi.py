@@ -1,26 +1,36 @@
 """The OpenAPI document, made from the rows, and the page to read it with.
 
-Parameters come from the row, statuses from the row and the error table, answers from the operation's selection over the schema.
-The page is static, reads the document of this server and nothing from anywhere else.
+Parameters come from the row, statuses from the row and the error table, answers from the operation's selection over the schema; whatever
+has a name is a component (`rest_v3.json_schemas`). The page is static, reads the document of this server and nothing from anywhere else.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from html import escape
+from http import HTTPStatus
 from pathlib import Path
 from string import Template
-from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
-from graphql import get_named_type, get_nullable_type, is_enum_type, is_list_type, is_non_null_type
 
 from rest_v3.door import Page
 from rest_v3.endpoint import Endpoint
 from rest_v3.errors import STATUSES, standard_text
-from rest_v3.operations import Selected
+from rest_v3.json_schemas import (
+    ID,
+    Components,
+    Schema,
+    answer_schema,
+    body_schema,
+    error_schemas,
+    parameter_schema,
+    with_other_bodies,
+)
 from rest_v3.paging import DEFAULT_SIZE, LARGEST_SIZE
-from rest_v3.params import NOT_SENT, Parameter
-from rest_v3.values import LARGEST
+from rest_v3.params import Parameter
+from rest_v3.route import BadRowError
 
 READING = Path(__file__).parent / "reading"
 
@@ -30,32 +40,47 @@ POLICY = (
 )
 """The reading page's own files and the document; nothing else may load, not even inline."""
 
-Schema = dict[str, Any]
-
-SCALARS: Mapping[str, Schema] = {
-    "Int": {"type": "integer"},
-    "BigInt": {"type": "integer"},
-    "Float": {"type": "number"},
-    "Boolean": {"type": "boolean"},
-    "DateTime": {"type": "string", "format": "date-time"},
-    "Date": {"type": "string", "format": "date"},
-    "JSON": {},
-}
-"""JSON schemas of the graph's scalars; one that is not here is text."""
-
-KINDS: Mapping[str, Schema] = {
-    "integer": {"type": "integer", "minimum": -LARGEST - 1, "maximum": LARGEST},
-    "integers": {"type": "array", "items": {"type": "integer"}},
-    "boolean": {"type": "boolean"},
-    "date": {"type": "string", "format": "date"},
-    "names": {"type": "string", "description": "Names separated by commas."},
-    "file": {"type": "string", "contentMediaType": "application/octet-stream"},
-}
-"""JSON schemas of the kinds of parameters; one that is not here is text."""
-
-
-BYTES: Schema = {"application/octet-stream": {}}
+BYTES: Schema = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 """The content of an answer that is a file."""
+
+USUAL_CODES = frozenset(("FORBIDDEN", "LIMIT_EXCEEDED", "UNAVAILABLE", "INTERNAL"))
+"""Codes that every operation may give."""
+
+ERROR_DESCRIPTIONS: Mapping[int, str] = {
+    400: "A parameter is missing or cannot be read, or the request itself cannot.",
+    401: "There is no valid credential, or it does not allow this.",
+    403: "The caller may not do this.",
+    404: "There is no such thing, or the caller may not see it.",
+    405: "This is never allowed, or not in the present state.",
+    406: "The content type of the body is not supported, or there is nothing to take back.",
+    409: "An equal one exists, or the state does not allow it.",
+    413: "The body, or the file, is too large.",
+    416: "The range is beyond the end of the file.",
+    422: "These two do not go together.",
+    429: "It took too long, or there were too many attempts; Retry-After says when to try again.",
+    500: "A fault of the service; the log has it under the id in X-Request-Id.",
+    503: "The service cannot answer right now; Retry-After says when to try again.",
+    507: "The disk is full.",
+}
+
+HEADERS: Mapping[str, Schema] = {
+    "Link": {"type": "string"},
+    "X-Page": {"type": "string"},
+    "X-Per-Page": {"type": "string"},
+    "X-Next-Page": {"type": "string"},
+    "X-Prev-Page": {"type": "string"},
+    "X-Total": {"type": "string"},
+    "X-Total-Pages": {"type": "string"},
+}
+HEADER_DESCRIPTIONS: Mapping[str, str] = {
+    "Link": "Addresses of the first, previous, next and last page (RFC 8288).",
+    "X-Page": "Number of this page.",
+    "X-Per-Page": "Entries on a page.",
+    "X-Next-Page": "Number of the next page; blank on the last one.",
+    "X-Prev-Page": "Number of the previous page; blank on the first one.",
+    "X-Total": "Number of entries in all.",
+    "X-Total-Pages": "Number of pages.",
+}
 
 
 def pages(endpoints: Iterable[Endpoint], base_url: str) -> list[tuple[str, Page]]:
@@ -72,71 +97,109 @@ def pages(endpoints: Iterable[Endpoint], base_url: str) -> list[tuple[str, Page]
 
 def document(endpoints: Iterable[Endpoint], base_url: str) -> Schema:
     """The OpenAPI 3.1 document of the rows."""
+    # What answers no call with success is no operation of the interface: its 405 is that of any method that a path does not have.
+    rows = [endpoint for endpoint in endpoints if endpoint.route.refuses is None]
+    components = Components()
+    answers = {each.route.call: answer_schema(each) if each.route.stream is None else {} for each in rows}
+    for schema in answers.values():
+        components.reserve(schema.get("items", schema))
     paths: dict[str, Schema] = {}
-    sections: dict[str, None] = {}
-    for endpoint in endpoints:
+    templates: dict[str, str] = {}
+    sections: dict[str, list[str]] = {}
+    for endpoint in rows:
         route = endpoint.route
-        path = "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in route.path.split("/"))
-        paths.setdefault(path, {})[route.method.lower()] = _operation(endpoint)
+        own = _braced(route.path)
+        # Paths that differ in the names of their parameters alone are one path, which has the names of the first.
+        path = templates.setdefault(re.sub(r"{\w+}", "{}", own), own)
+        renamed = dict(zip(route.path_names, re.findall(r"{(\w+)}", path), strict=True))
+        paths.setdefault(path, {})[route.method.lower()] = _operation(endpoint, components, answers[route.call], renamed)
         if route.section:
-            sections.setdefault(route.section)
+            sections.setdefault(route.section, []).append(route.summary)
+    if again := [name for name, times in Counter(endpoint.route.operation_id for endpoint in rows).items() if times > 1]:
+        raise BadRowError(f"several rows are called {' and '.join(again)}: give them names")
+    by_value = any(endpoint.route.by_value for endpoint in rows)
+    statuses = {status for endpoint in rows for status in error_statuses(endpoint)}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Forgefront REST API",
             "version": "3",
             "description": "The legacy interface. Everything it shows, and more, is in the graph at /graphql.",
+            "contact": {"name": "The administrators of this server", "url": base_url.removesuffix(urlsplit(base_url).path)},
         },
-        "servers": [{"url": base_url}],
+        "servers": [{"url": base_url, "description": "This server."}],
         "security": [{"privateToken": []}, {"bearer": []}],
-        "tags": [{"name": section} for section in sections],
+        "tags": [{"name": section, "description": f"{section}: {len(calls)} calls."} for section, calls in sections.items()],
         "paths": paths,
         "components": {
             "securitySchemes": {
-                "privateToken": {"type": "apiKey", "in": "header", "name": "PRIVATE-TOKEN"},
-                "bearer": {"type": "http", "scheme": "bearer"},
+                "privateToken": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "PRIVATE-TOKEN",
+                    "description": "The private token of a user, as `GET /user` shows it.",
+                },
+                "bearer": {"type": "http", "scheme": "bearer", "description": "The same token."},
             },
-            "schemas": {"Error": ERROR},
+            "headers": {name: {"description": HEADER_DESCRIPTIONS[name], "schema": schema} for name, schema in HEADERS.items()},
+            "responses": {_response_name(status): _error_response(status) for status in sorted(statuses)},
+            "schemas": dict(sorted({**error_schemas(by_value=by_value), **components.schemas}.items())),
         },
     }
 
 
-ERROR: Schema = {
-    "type": "object",
-    "required": ["message"],
-    "properties": {
-        "message": {
-            "oneOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "string"}},
-                {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
-            ]
-        }
-    },
-}
-
-
-def _operation(endpoint: Endpoint) -> Schema:
+def error_statuses(endpoint: Endpoint) -> set[int]:
+    """Every status of an error that the row may answer."""
     route = endpoint.route
-    in_path = route.path_names
-    inside = [parameter for parameter in route.params if parameter.name not in in_path]
+    codes = {*USUAL_CODES, *route.codes}
+    if not route.anonymous:
+        codes.add("UNAUTHENTICATED")
+    if route.path_names or route.guard is not None or endpoint.operation.is_mutation:
+        codes.add("NOT_FOUND")
+    # A query string that is not UTF-8 is refused by every row.
+    statuses = {route.refuses or 400, 400}
+    if endpoint.operation.is_mutation:
+        codes |= {"INVALID", "REQUIRED", "TAKEN", "CONFLICT"}
+    if route.method != "GET":
+        # What a body is refused for before it is read.
+        statuses |= {406, 413}
+    if route.stream is not None:
+        statuses.add(416)
+    if route.limit is not None:
+        statuses.add(507)
+        codes.add("TOO_LARGE")
+    for code in codes | route.errors.keys():
+        answer = route.errors.get(code, STATUSES[code])
+        status = answer[0] if isinstance(answer, tuple) else answer
+        if status >= 400:
+            statuses.add(status)
+    if any(answer == 200 for answer in route.errors.values()):
+        # An id that is not one is not found, also where an unknown number is no failure.
+        statuses.add(404)
+    return statuses
+
+
+def _operation(endpoint: Endpoint, components: Components, answer: Schema, renamed: Mapping[str, str]) -> Schema:
+    route, variables = endpoint.route, endpoint.operation.variables
+    inside = [parameter for parameter in route.params if parameter.name not in renamed]
+    in_path = {parameter.name: parameter for parameter in route.params if parameter.name in renamed}
     described: Schema = {
-        "operationId": _identifier(route.call),
-        "summary": route.summary or _words(endpoint.operation.name),
-        "parameters": [_parameter(parameter, "path") for parameter in route.params if parameter.name in in_path],
-        "responses": _responses(endpoint),
+        "operationId": route.operation_id,
+        "summary": route.summary or _words(route.operation_id),
+        "description": _description(endpoint),
+        "parameters": [_path_parameter(endpoint, in_path[name], renamed[name]) for name in route.path_names],
+        "responses": _responses(endpoint, components, answer),
     }
     if route.section:
         described["tags"] = [route.section]
     if route.anonymous:
         described["security"] = []
-    if route.refuses is not None:
-        described["deprecated"] = True
     if route.method in ("POST", "PUT"):
         if inside:
-            described["requestBody"] = _body(inside)
+            name = f"{route.operation_id[:1].upper()}{route.operation_id[1:]}Body"
+            described["requestBody"] = _body(body_schema(name, inside, variables, route.needs_one_of), inside, components)
     else:
-        described["parameters"] += [_parameter(parameter, "query") for parameter in inside]
+        described["parameters"] += [_query_parameter(each, parameter_schema(each, variables.get(each.name)), components) for each in inside]
     if endpoint.paginated and not route.whole:
         described["parameters"] += [
             _page_parameter("page", "The number of the page, from 1.", 1, None),
@@ -145,13 +208,29 @@ def _operation(endpoint: Endpoint) -> Schema:
     return described
 
 
-def _parameter(parameter: Parameter, place: str) -> Schema:
-    described: Schema = {
-        "name": parameter.name,
-        "in": place,
-        "required": place == "path" or parameter.required,
-        "schema": _parameter_schema(parameter),
-    }
+def _description(endpoint: Endpoint) -> str:
+    """What the row does, and what the graph says of the field that it runs."""
+    route = endpoint.route
+    sentences = [f"{route.summary or _words(route.operation_id)}."]
+    if endpoint.operation.is_mutation:
+        sentences += [each.description for each in endpoint.operation.selected.values() if each.description]
+    return " ".join(sentences)
+
+
+def _path_parameter(endpoint: Endpoint, parameter: Parameter, name: str) -> Schema:
+    before, _, _ = endpoint.route.path.partition(f"/:{parameter.name}")
+    noun = before.rpartition("/")[2].removesuffix("s").replace("_", " ")
+    about = parameter.about or f"Id of the {noun}."
+    schema = dict(ID)
+    if parameter.kind != "integer":
+        schema = {"type": "string", "minLength": 1}
+        if not parameter.about:
+            about = f"Id of the {noun}, or its full path with %2F for each slash."
+    return {"name": name, "in": "path", "required": True, "description": about, "schema": schema}
+
+
+def _query_parameter(parameter: Parameter, schema: Schema, components: Components) -> Schema:
+    described: Schema = {"name": parameter.name, "in": "query", "required": parameter.required, "schema": components.refer(schema)}
     if parameter.about:
         described["description"] = parameter.about
     return described
@@ -164,144 +243,61 @@ def _page_parameter(name: str, about: str, default: int, maximum: int | None) ->
     return {"name": name, "in": "query", "required": False, "description": about, "schema": schema}
 
 
-def _parameter_schema(parameter: Parameter) -> Schema:
-    schema = dict(KINDS.get(parameter.kind, {"type": "string"}))
-    if parameter.kind == "choice":
-        schema["enum"] = list(parameter.words)
-    elif parameter.kind == "choices":
-        schema = {"type": "array", "items": {"type": "string", "enum": list(parameter.words)}}
-    if parameter.default is not NOT_SENT and parameter.default is not None:
-        schema["default"] = parameter.default
-    return schema
-
-
-def _body(parameters: list[Parameter]) -> Schema:
-    properties = {}
-    for parameter in parameters:
-        properties[parameter.name] = _parameter_schema(parameter)
-        if parameter.about:
-            properties[parameter.name]["description"] = parameter.about
-    schema: Schema = {"type": "object", "properties": properties}
-    required = [parameter.name for parameter in parameters if parameter.required]
-    if required:
-        schema["required"] = required
+def _body(schema: Schema, parameters: list[Parameter], components: Components) -> Schema:
     kinds = ["multipart/form-data"]
     if not any(parameter.kind == "file" for parameter in parameters):
         kinds = ["application/json", "application/x-www-form-urlencoded", *kinds]
-    return {"required": bool(required), "content": {kind: {"schema": schema} for kind in kinds}}
+    reference = components.refer(schema)
+    return {"required": any(parameter.required for parameter in parameters), "content": {kind: {"schema": reference} for kind in kinds}}
 
 
-def _responses(endpoint: Endpoint) -> Schema:
+def _responses(endpoint: Endpoint, components: Components, answer: Schema) -> Schema:
     route = endpoint.route
     responses: Schema = {}
-    if route.refuses is None:
-        responses[str(route.success)] = {
-            "description": "Done." if route.method != "GET" else "Found.",
-            "content": {"application/json": {"schema": _answer(endpoint)}} if route.stream is None else BYTES,
-        }
-        if route.stream is not None:
-            responses["206"] = {"description": "The one range that was asked for.", "content": BYTES}
-        if endpoint.paginated and not route.whole:
-            responses[str(route.success)]["headers"] = _paging_headers(route.total)
-    for status in sorted(_error_statuses(endpoint)):
-        responses[str(status)] = {
-            "description": standard_text(status).partition(" ")[2],
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-        }
+    schema = components.refer(with_other_bodies(answer, endpoint), f"{route.operation_id[:1].upper()}{route.operation_id[1:]}Answer")
+    responses[str(route.success)] = {
+        "description": "Done." if route.method != "GET" else "Found.",
+        "content": {"application/json": {"schema": schema}} if route.stream is None else BYTES,
+    }
+    if route.stream is not None:
+        responses["206"] = {"description": "The one range that was asked for.", "content": BYTES}
+    if endpoint.paginated and not route.whole:
+        names = [name for name in HEADERS if route.total or "Total" not in name]
+        responses[str(route.success)]["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+    for status in sorted(error_statuses(endpoint)):
+        responses[str(status)] = {"$ref": f"#/components/responses/{_response_name(status)}"}
     return responses
 
 
-def _error_statuses(endpoint: Endpoint) -> set[int]:
-    route = endpoint.route
-    codes = {"UNAUTHENTICATED", "FORBIDDEN", "NOT_FOUND", "UNAVAILABLE", "INTERNAL"}
-    if route.anonymous:
-        codes.discard("UNAUTHENTICATED")
-    if endpoint.operation.is_mutation:
-        codes.add("INVALID")
-    if route.limit is not None:
-        codes.add("TOO_LARGE")
-    statuses = {route.refuses} if route.refuses is not None else {400} if len(route.params) > len(route.path_names) else set()
-    if route.stream is not None:
-        statuses.add(416)
-    for code in codes | route.errors.keys():
-        answer = route.errors.get(code, STATUSES[code])
-        status = answer[0] if isinstance(answer, tuple) else answer
-        if status >= 400:
-            statuses.add(status)
-    return statuses
-
-
-def _paging_headers(total: bool) -> Schema:
-    names = ["Link", "X-Page", "X-Per-Page", "X-Next-Page", "X-Prev-Page"]
-    if total:
-        names += ["X-Total", "X-Total-Pages"]
-    return {name: {"schema": {"type": "string"}} for name in names}
-
-
-def _answer(endpoint: Endpoint) -> Schema:
-    """The JSON schema of the body of success."""
-    target = endpoint.target
-    if target is None:
-        schema: Schema = {"type": "null"}
-    elif endpoint.paginated:
-        schema = _answer_schema(target.below["nodes"])
-    else:
-        # A null there is a 404, but for values that are no objects.
-        schema = _answer_schema(target, nullable=not target.below and not is_non_null_type(target.type))
-    reshape = endpoint.route.reshape
-    if reshape is None:
-        return schema
-    describe = getattr(reshape, "describe", None)
-    return describe(schema) if describe is not None else {}
-
-
-def _answer_schema(selected: Selected, *, nullable: bool | None = None) -> Schema:
-    if nullable is None:
-        nullable = not is_non_null_type(selected.type)
-    kind = get_nullable_type(selected.type)
-    if is_list_type(kind):
-        schema: Schema = {"type": "array", "items": _entry_schema(selected, nullable=not is_non_null_type(kind.of_type))}
-    else:
-        schema = _entry_schema(selected, nullable=False)
-    return _nullable(schema) if nullable else schema
-
-
-def _entry_schema(selected: Selected, *, nullable: bool) -> Schema:
-    named = get_named_type(selected.type)
-    if selected.is_connection and "nodes" in selected.below:
-        schema = _answer_schema(selected.below["nodes"])
-    elif selected.below:
-        schema = {
-            "type": "object",
-            "properties": {key: _answer_schema(part) for key, part in selected.below.items()},
-            "required": [key for key, part in selected.below.items() if part.always],
-            "additionalProperties": False,
-        }
-    elif is_enum_type(named):
-        schema = {"type": "string", "enum": [name.lower() for name in named.values]}
-    else:
-        schema = dict(SCALARS.get(named.name, {"type": "string"}))
-    return _nullable(schema) if nullable else schema
-
-
-def _nullable(schema: Schema) -> Schema:
-    if not isinstance(schema.get("type"), str):
-        return schema
-    schema = {**schema, "type": [schema["type"], "null"]}
-    if "enum" in schema:
-        schema["enum"] = [*schema["enum"], None]
-    return schema
-
-
-def _identifier(call: str) -> str:
-    """>>> _identifier("PUT /projects/:id/issues/:issue_id")
-    'put_projects_id_issues_issue_id'
+def _response_name(status: int) -> str:
+    """>>> _response_name(404), _response_name(413)
+    ('NotFound', 'RequestEntityTooLarge')
     """
-    return call.lower().replace(" /", "_").replace("/", "_").replace(":", "")
+    words = standard_text(status).partition(" ")[2]
+    return "".join(word[:1].upper() + word[1:] for word in re.split(r"[^A-Za-z]+", words))
+
+
+def _error_response(status: int) -> Schema:
+    described: Schema = {
+        "description": ERROR_DESCRIPTIONS.get(status, HTTPStatus(status).phrase),
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+    }
+    if status in (429, 503):
+        described["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
+    if status == 405:
+        described["headers"] = {"Allow": {"description": "The methods of this path.", "schema": {"type": "string"}}}
+    return described
+
+
+def _braced(path: str) -> str:
+    """>>> _braced("/users/:uid/keys/:id")
+    '/users/{uid}/keys/{id}'
+    """
+    return re.sub(r":(\w+)", r"{\1}", path)
 
 
 def _words(name: str) -> str:
-    """>>> _words("UpdateIssue")
+    """>>> _words("updateIssue")
     'Update issue'
     """
     spaced = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()

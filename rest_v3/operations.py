@@ -92,6 +92,10 @@ class Selected:
     always: bool
     """False behind a type condition, @include or @skip: the key may then be absent."""
     below: "dict[str, Selected]" = field(default_factory=dict)
+    fragment: str | None = None
+    """The one fragment that is all that is selected below, where it is one."""
+    description: str | None = None
+    """What the schema says of the field."""
 
     @property
     def is_list(self) -> bool:
@@ -289,7 +293,16 @@ class _Selections:
         named = get_named_type(definition.type)
         if node.selection_set is not None and is_composite_type(named):
             self._collect(named, node.selection_set, True, below)
-        merged[key] = Selected(key, node.name.value, definition.type, always or (known is not None and known.always), below)
+        always = always or (known is not None and known.always)
+        fragment = None if known else _only_spread(node)
+        merged[key] = Selected(key, node.name.value, definition.type, always, below, fragment, definition.description)
+
+
+def _only_spread(node: FieldNode) -> str | None:
+    selections = node.selection_set.selections if node.selection_set else ()
+    if len(selections) != 1 or not isinstance(selections[0], FragmentSpreadNode) or selections[0].directives:
+        return None
+    return selections[0].name.value
 
 
 def _variables(schema: GraphQLSchema, operation: OperationDefinitionNode) -> dict[str, Variable]:

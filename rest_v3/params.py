@@ -65,6 +65,8 @@ class Parameter:
     wrong: str | Mapping[str, list[str]] | None = None
     """The whole message for a value that cannot be read, where v3 had one of its own."""
     words: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
+    """The only numbers that are accepted, where not all are."""
     about: str = ""
 
     @property
@@ -165,6 +167,7 @@ def integer(
         null=None if null_clears else NOT_SENT,
         lenient=lenient,
         wrong=wrong,
+        numbers=_numbers(means, among),
         about=about,
     )
 
@@ -196,6 +199,7 @@ def integers(
         also=also,
         cleared=[] if clears else NOT_SENT,
         null=None if null_clears else NOT_SENT,
+        numbers=_numbers(means, among),
         about=about,
     )
 
@@ -305,6 +309,13 @@ def choices(
 def file(name: str, *, about: str = "") -> Parameter:
     """A file of a multipart form. The variable names it by its ticket, under which the graph received it (`rest_v3.receiving`)."""
     return Parameter(name=name, kind="file", read=read_file, required=True, about=about)
+
+
+def _numbers(means: Mapping[int, Value] | None, among: tuple[Value, ...]) -> tuple[int, ...]:
+    """Numbers that are among the values, or mean one of them."""
+    if not among:
+        return ()
+    return tuple(number for number in (means or dict.fromkeys(among)) if (means or {}).get(number, number) in among)
 
 
 def _meanings(words: tuple[str, ...], means: Mapping[str, Value] | None) -> dict[str, Value]:

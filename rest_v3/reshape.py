@@ -136,7 +136,7 @@ class Yes:
         return True
 
     def describe(self, schema: Schema) -> Schema:
-        return {"const": True}
+        return {"type": "boolean", "const": True}
 
 
 yes = Yes()

@@ -73,6 +73,11 @@ class Route:
     """The name of the closed key set that the answer has; of one entry where the answer is a list."""
     section: str = ""
     summary: str = ""
+    codes: tuple[str, ...] = ()
+    """The codes of user errors that the operation may give, besides INVALID, REQUIRED, TAKEN and CONFLICT: each has its status in the OpenAPI
+    document. Those in `errors` need not be named here."""
+    name: str = ""
+    """What the OpenAPI document calls the operation; by default its name. Rows that share one, or change it by profile, have a name."""
 
     @property
     def method(self) -> str:
@@ -90,6 +95,14 @@ class Route:
         ('uid', 'id')
         """
         return tuple(segment[1:] for segment in self.path.split("/") if segment.startswith(":"))
+
+    @property
+    def operation_id(self) -> str:
+        """>>> Route(call="GET /user", operation="CurrentUser").operation_id
+        'currentUser'
+        """
+        name = self.name or self.operation
+        return name[:1].lower() + name[1:]
 
     @property
     def success(self) -> int:

@@ -8,8 +8,17 @@ function make(tag, text, className) {
   return element;
 }
 
+let described;
+
+// What stands at a reference into the document; anything else is itself.
+function resolve(part) {
+  return part.$ref ? part.$ref.slice(2).split("/").reduce((inner, key) => inner[key], described) : part;
+}
+
 function typeOf(schema) {
-  if (schema.$ref) return schema.$ref.split("/").pop();
+  if (schema.anyOf) return schema.anyOf.map(typeOf).join(" | ");
+  if (schema.$ref && !resolve(schema).enum) return schema.$ref.split("/").pop();
+  schema = resolve(schema);
   if (schema.enum) return schema.enum.map(String).join(" | ");
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   const kinds = Array.isArray(schema.type) ? schema.type.join(" | ") : schema.type || "any";
@@ -18,6 +27,8 @@ function typeOf(schema) {
 
 // An example-like sketch of an answer: keys as they come, types instead of values.
 function sketch(schema, indent = "") {
+  if (schema.anyOf) return schema.anyOf.map((each) => sketch(each, indent)).join(" | ");
+  schema = resolve(schema);
   const kinds = [].concat(schema.type || []);
   const orNull = kinds.includes("null") && kinds.length > 1 ? " | null" : "";
   if (kinds.includes("array")) return `[${sketch(schema.items, indent)}]${orNull}`;
@@ -33,7 +44,7 @@ function sketch(schema, indent = "") {
 function parametersOf(call) {
   const rows = call.parameters.map((each) => ({ ...each, place: each.in }));
   // Files come as multipart alone; every other kind of body has the same fields.
-  const body = call.requestBody && Object.values(call.requestBody.content)[0].schema;
+  const body = call.requestBody && resolve(Object.values(call.requestBody.content)[0].schema);
   for (const [name, schema] of Object.entries(body ? body.properties : {})) {
     rows.push({ name, schema, place: "body", required: (body.required || []).includes(name), description: schema.description });
   }
@@ -65,15 +76,17 @@ function callOf(path, method, call) {
   details.append(summary);
   const rows = parametersOf(call);
   if (rows.length) details.append(parameterTable(rows));
-  for (const [status, answer] of Object.entries(call.responses)) {
+  for (const [status, reference] of Object.entries(call.responses)) {
+    const answer = resolve(reference);
     details.append(make("p", `${status} ${answer.description}`));
     const schema = Object.values(answer.content)[0].schema;
-    if (schema && !schema.$ref) details.append(make("pre", sketch(schema)));
+    if (status < "300" && schema) details.append(make("pre", sketch(schema)));
   }
   return details;
 }
 
 function show(description) {
+  described = description;
   document.getElementById("about").textContent = description.info.description;
   const sections = new Map(description.tags.map((tag) => [tag.name, []]));
   for (const [path, methods] of Object.entries(description.paths)) {

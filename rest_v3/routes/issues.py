@@ -74,6 +74,7 @@ ISSUES = (
         call="DELETE /projects/:id/issues/:issue_id",
         params=ISSUE,
         operation=VIEWER,
+        name="DeleteIssue",
         refuses=405,
         section="Issues",
         summary="Refused since ever: close the issue instead",

@@ -19,6 +19,7 @@ CANCEL = Route(
     call="PUT /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds",
     params=MERGE_REQUEST,
     operation="CancelMergeWhenBuildSucceeds",
+    codes=("NOT_ALLOWED", "NOT_SET"),
     gives="cancelMergeWhenBuildSucceeds.mergeRequest",
     errors={"FORBIDDEN": (401, "401 Unauthorized")},
     shape="MergeRequest",
@@ -99,6 +100,8 @@ MERGE_REQUESTS = (
             text("source_branch", about="Cannot be changed: answers 400 for another one than it has."),
         ),
         operation="UpdateMergeRequest",
+        name="UpdateMergeRequest",
+        codes=("NOT_ALLOWED", "NOT_MERGEABLE"),
         gives="updateMergeRequest.mergeRequest",
         guard="MayUpdateMergeRequest",
         shape="MergeRequest",
@@ -114,6 +117,7 @@ MERGE_REQUESTS = (
             boolean("merged_when_build_succeeds", also=("merge_when_build_succeeds",)),
         ),
         operation="AcceptMergeRequest",
+        codes=("NOT_ALLOWED", "NOT_MERGEABLE"),
         gives="acceptMergeRequest.mergeRequest",
         guard="MayAcceptMergeRequest",
         errors={"FORBIDDEN": (401, "401 Unauthorized")},
@@ -133,5 +137,5 @@ MERGE_REQUESTS = (
     ),
 )
 
-CANCEL_BY_POST = replace(CANCEL, call=CANCEL.call.replace("PUT", "POST"), status=201)
+CANCEL_BY_POST = replace(CANCEL, call=CANCEL.call.replace("PUT", "POST"), status=201, name="CancelMergeWhenBuildSucceedsByPost")
 """As the server of the time spelled it (wire facts 15, row 20)."""

@@ -62,6 +62,7 @@ NOTES = (
         call="GET /projects/:id/snippets/:snippet_id/notes/:note_id",
         params=(*SNIPPET, NOTE),
         operation="SnippetNote",
+        name="SnippetNote",
         gives="project.snippet.note.snippet",
         shape="Snippet",
         section="Notes",

@@ -1,16 +1,12 @@
 """GraphQL over HTTP, as its own auditors see it: every audit of npm's graphql-http, against a real server.
 
-Its two packages come by `npm ci`, once for each lock file in `tests/forgefront/audits`, into a cache of the user's.
+Its two packages come by `npm ci` (tests/npm.py).
 """
 
 import asyncio
-import hashlib
 import json
-import os
-import shutil
 import socket
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,10 +15,8 @@ import uvicorn
 from graph.execute import Graph
 from graph.http import door
 from tests.make import Make, token_of
+from tests.npm import install
 
-AUDITS = Path(__file__).parent / "audits"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "forgefront-tests"
-NPM = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
 NPM_SECONDS = 60
 NODE_SECONDS = 60
 
@@ -30,21 +24,7 @@ NODE_SECONDS = 60
 @pytest.fixture
 def installed() -> Path:
     """A folder with the script and what it imports."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("NOT RUN: the audits of graphql-http (apt install nodejs npm)")
-    contents = b"".join(path.read_bytes() for path in sorted(AUDITS.iterdir()))
-    folder = CACHE / f"audits-{hashlib.sha256(contents).hexdigest()[:16]}"
-    if folder.exists():
-        return folder
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as making:
-        shutil.copytree(AUDITS, making, dirs_exist_ok=True)
-        try:
-            subprocess.run(NPM, cwd=making, check=True, capture_output=True, text=True, timeout=NPM_SECONDS)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            pytest.skip(f"NOT RUN: the audits of graphql-http (npm could not install them: {error.stderr or error})")
-        Path(making).rename(folder)
-    return folder
+    return install(Path(__file__).parent / "audits", "the audits of graphql-http", NPM_SECONDS)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)

@@ -105,7 +105,9 @@ ROWS = (
         section="Issues",
     ),
     Route(call="GET /projects/:id/endless", params=ISSUE[:1], operation="EndlessIssues", gives="project.issues", total=False),
-    Route(call="GET /projects/:id/whole", params=ISSUE[:1], operation="EndlessIssues", gives="project.issues", whole=True),
+    Route(
+        call="GET /projects/:id/whole", params=ISSUE[:1], operation="EndlessIssues", name="WholeIssues", gives="project.issues", whole=True
+    ),
     Route(call="GET /projects/:id/issues/:issue_id", params=ISSUE, operation="ProjectIssue", gives="project.issue", shape="Issue"),
     Route(call="GET /projects/:id/noteables/:issue_id", params=ISSUE, operation="ProjectNoteable", gives="project.noteable"),
     Route(
@@ -145,6 +147,7 @@ ROWS = (
         call="DELETE /projects/:id/issues/:issue_id/names",
         params=ISSUE,
         operation="TouchIssue",
+        name="DeleteNames",
         gives="updateIssue.issue",
         errors={"NOT_FOUND": 200},
     ),

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 import httpx
 
+from rest_v3.openapi import error_statuses
+
 Shape = dict[str, Any]
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -377,12 +379,16 @@ def _texts(value: Any) -> bool:
 
 class Rows(Protocol):
     def route_of(self, method: str, path: str) -> Any: ...
+    def endpoint_of(self, method: str, path: str) -> Any: ...
 
 
 def check_response(door: Rows, method: str, path: str, response: httpx.Response, *, admin: bool = False) -> None:
     """Holds an answer against the shape of the row that gave it: entry by entry for a list, and errors against theirs."""
     if method in ("HEAD", "OPTIONS"):
         return
+    if (endpoint := door.endpoint_of(method, path)) is not None:
+        described = {endpoint.route.success, *error_statuses(endpoint), *([206] if endpoint.route.stream else [])}
+        assert response.status_code in described, f"{endpoint.route.call}: {response.status_code} is not in the OpenAPI document"
     if response.is_success and (row := door.route_of(method, path)) is not None and row.stream is not None:
         assert response.headers["content-type"] == "application/octet-stream"
         return

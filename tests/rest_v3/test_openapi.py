@@ -6,7 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from rest_v3.openapi import READING
+from rest_v3.openapi import READING, document
+from rest_v3.profiles import PROFILES, under
+from rest_v3.routes import EXTRA, ROUTES
+from tests.forge import door_of
 from tests.rest_v3.rows import ROWS
 
 
@@ -22,12 +25,27 @@ def braced(path: str) -> str:
     return re.sub(r":(\w+)", r"{\1}", path)
 
 
+def resolve(described: Any, part: Any) -> Any:
+    """What a part of the document is, or what it refers to."""
+    if "$ref" in part:
+        for key in part["$ref"].removeprefix("#/").split("/"):
+            described = described[key]
+        return described
+    return part
+
+
+def answer_of(described: Any, path: str, method: str = "get", status: str = "200") -> Any:
+    """The schema of an answer; of its entries where it is a list."""
+    schema = described["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
+    return resolve(described, resolve(described, schema).get("items", schema))
+
+
 class TestDocument:
     def test_has_every_row(self, described: Any) -> None:
         assert described["openapi"] == "3.1.0"
-        assert described["servers"] == [{"url": "https://forge.example/api/v3"}]
+        assert [server["url"] for server in described["servers"]] == ["https://forge.example/api/v3"]
         found = {(method.upper(), path) for path, methods in described["paths"].items() for method in methods}
-        assert found == {(row.method, braced(row.path)) for row in ROWS}
+        assert found == {(row.method, braced(row.path)) for row in ROWS if row.refuses is None}
 
     def test_names_are_unique(self, described: Any) -> None:
         found = [call["operationId"] for methods in described["paths"].values() for call in methods.values()]
@@ -43,39 +61,48 @@ class TestDocument:
         call = described["paths"]["/projects/{id}/issues"]["get"]
         parameters = {each["name"]: each for each in call["parameters"]}
         assert parameters.keys() == {"id", "state", "labels", "iid", "page", "per_page"}
-        assert parameters["state"]["schema"]["enum"] == ["opened", "closed"]
+        assert resolve(described, parameters["state"]["schema"])["enum"] == ["opened", "closed"]
         assert parameters["per_page"]["schema"] == {"type": "integer", "minimum": 1, "default": 20, "maximum": 100}
         answer = call["responses"]["200"]
         assert {"Link", "X-Total"} <= answer["headers"].keys()
-        assert set(call["responses"]) == {"200", "400", "401", "403", "404", "500", "503"}
-        schema = answer["content"]["application/json"]["schema"]
-        assert schema["type"] == "array"
-        assert schema["items"]["properties"]["state"] == {"type": "string", "enum": ["opened", "closed"]}
-        assert schema["items"]["properties"]["closed_at"] == {"type": ["string", "null"], "format": "date-time"}
-        assert schema["items"]["properties"]["labels"] == {"type": "array", "items": {"type": "string"}}
-        assert schema["items"]["properties"]["author"]["type"] == ["object", "null"]
-        assert schema["items"]["additionalProperties"] is False
+        assert set(call["responses"]) == {"200", "400", "401", "403", "404", "429", "500", "503"}
+        assert answer["content"]["application/json"]["schema"] == {"type": "array", "items": {"$ref": "#/components/schemas/Issue"}}
+        issue = described["components"]["schemas"]["Issue"]
+        assert issue["properties"]["state"] == {"$ref": "#/components/schemas/IssueState"}
+        assert issue["properties"]["closed_at"] == {"type": ["string", "null"], "format": "date-time"}
+        assert issue["properties"]["labels"] == {"type": "array", "items": {"type": "string"}}
+        assert issue["properties"]["author"] == {"anyOf": [{"$ref": "#/components/schemas/Person"}, {"type": "null"}]}
+        assert issue["additionalProperties"] is False
+        assert described["components"]["schemas"]["IssueState"]["enum"] == ["opened", "closed"]
 
     def test_inner_connections_are_arrays(self, described: Any) -> None:
-        answer = described["paths"]["/projects/{id}/issues/{issue_id}"]["get"]["responses"]["200"]
-        watchers = answer["content"]["application/json"]["schema"]["properties"]["watchers"]
-        assert (watchers["type"], watchers["items"]["type"]) == ("array", "object")
+        watchers = answer_of(described, "/projects/{id}/issues/{issue_id}")["properties"]["watchers"]
+        assert watchers == {"type": "array", "items": {"$ref": "#/components/schemas/Person"}}
 
     def test_a_body(self, described: Any) -> None:
         call = described["paths"]["/projects/{id}/issues/{issue_id}/names"]["post"]
         for kind in ("application/json", "application/x-www-form-urlencoded", "multipart/form-data"):
-            schema = call["requestBody"]["content"][kind]["schema"]
-            assert schema["required"] == ["title"]
-            assert schema["properties"].keys() == {"title", "note"}
-        assert {"201", "400", "401", "404", "422"} <= call["responses"].keys()
+            assert call["requestBody"]["content"][kind]["schema"] == {"$ref": "#/components/schemas/NameIssueBody"}
+        body = described["components"]["schemas"]["NameIssueBody"]
+        assert body["required"] == ["title"]
+        assert body["properties"] == {"title": {"type": "string", "minLength": 1, "pattern": r"\S"}, "note": {"type": "string"}}
+        assert {"201", "400", "401", "404", "406", "413", "422"} <= call["responses"].keys()
         assert "403" not in call["responses"], "the row answers 401 there"
         assert call["responses"]["201"]["content"]["application/json"]["schema"]["type"] == "array"
 
-    def test_a_row_that_refuses(self, described: Any) -> None:
-        call = described["paths"]["/projects/{id}/issues/{issue_id}"]["delete"]
-        assert call["deprecated"]
-        assert "200" not in call["responses"]
-        assert "405" in call["responses"]
+    def test_every_error_is_the_one_object(self, described: Any) -> None:
+        for methods in described["paths"].values():
+            for call in methods.values():
+                for status, reference in call["responses"].items():
+                    if int(status) >= 400:
+                        content = resolve(described, reference)["content"]
+                        assert content == {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+
+    def test_a_deletion_that_may_find_nothing_answers_null(self, described: Any) -> None:
+        call = described["paths"]["/projects/{id}/issues/{issue_id}/names"]["delete"]
+        schema = call["responses"]["200"]["content"]["application/json"]["schema"]
+        assert {"type": "null"} in schema["anyOf"]
+        assert "404" in call["responses"], "of an id that is not one"
 
     async def test_answers_are_what_it_says(self, described: Any, client: httpx.AsyncClient) -> None:
         for path, call in (
@@ -83,10 +110,64 @@ class TestDocument:
             ("/users/1", "/users/{id}"),
             ("/user", "/user"),
         ):
-            answer = described["paths"][call]["get"]["responses"]["200"]
-            schema = answer["content"]["application/json"]["schema"]
+            schema = answer_of(described, call)
             found = (await client.get(path)).json().keys()
             assert set(schema["required"]) <= found <= schema["properties"].keys()
+
+
+class TestInterface:
+    """The document of the rows that are served."""
+
+    @pytest.fixture(params=PROFILES)
+    def served(self, request: pytest.FixtureRequest) -> Any:
+        return document(door_of(request.param).endpoints, "https://forge.example/api/v3")
+
+    def test_paths_that_differ_in_names_alone_are_one(self, served: Any) -> None:
+        bare = [re.sub(r"{\w+}", "{}", path) for path in served["paths"]]
+        assert len(bare) == len(set(bare))
+        assert served["paths"]["/users/{uid}/keys"].keys() == {"get", "post"}
+        for path, methods in served["paths"].items():
+            for call in methods.values():
+                assert [each["name"] for each in call["parameters"] if each["in"] == "path"] == re.findall(r"{(\w+)}", path)
+
+    def test_operations_are_called_the_same_under_every_profile(self) -> None:
+        names = [{row.call: row.operation_id for row in under(profile, (*ROUTES, *EXTRA))} for profile in PROFILES]
+        assert names[0] == names[1]
+        assert len(set(names[0].values())) == len(names[0])
+
+    def test_generators_make_tens_of_models(self, served: Any) -> None:
+        """A schema with members or words of its own becomes a class wherever it stands; all of them stand among the components."""
+
+        def own(part: Any) -> int:
+            if isinstance(part, list):
+                return sum(map(own, part))
+            if not isinstance(part, dict):
+                return 0
+            counts = (part.get("type") == "object" and "properties" in part) or "enum" in part
+            return counts + sum(map(own, part.values()))
+
+        assert own(served["paths"]) == 0
+        assert own(served["components"]["schemas"]) <= len(served["components"]["schemas"]) < 100
+
+    def test_everything_is_described(self, served: Any) -> None:
+        for methods in served["paths"].values():
+            for call in methods.values():
+                assert call["summary"] and call["description"]
+                assert all(each["description"] for each in call["parameters"] if each["in"] == "path")
+        assert all(tag["description"] for tag in served["tags"])
+
+    @pytest.mark.parametrize(
+        ("method", "path", "schema"),
+        [
+            ("put", "/users/{uid}/unblock", {"type": "boolean", "description": "Whether anything was changed."}),
+            ("put", "/users/{uid}/block", None),
+            ("delete", "/user/emails/{id}", {"type": "null"}),
+            ("delete", "/user/keys/{id}", {"anyOf": [{"$ref": "#/components/schemas/SSHKey"}, {"type": "null"}]}),
+        ],
+    )
+    def test_bodies_that_are_no_objects(self, served: Any, method: str, path: str, schema: Any) -> None:
+        found = served["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+        assert found == schema if schema is not None else found["type"] == "boolean"
 
 
 class TestReadingPage:
