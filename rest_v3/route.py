@@ -74,7 +74,7 @@ class Route:
     section: str = ""
     summary: str = ""
     codes: tuple[str, ...] = ()
-    """The codes of user errors that the operation may give, besides INVALID, REQUIRED, TAKEN and CONFLICT: each has its status in the OpenAPI
+    """Codes of user errors that the operation may give besides INVALID, REQUIRED, TAKEN and CONFLICT: each has its status in the OpenAPI
     document. Those in `errors` need not be named here."""
     name: str = ""
     """What the OpenAPI document calls the operation; by default its name. Rows that share one, or change it by profile, have a name."""
