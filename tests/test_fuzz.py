@@ -1,0 +1,100 @@
+"""The fuzzing itself: what it makes up follows from a seed, and what it finds is told with the command that repeats it."""
+
+import random
+import subprocess
+import zlib
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fuzz import __main__ as program
+from tests.fuzz import packs
+from tests.fuzz.findings import Part
+from tests.fuzz.hostile_parts import forged, multipart, yaml_text
+from tests.history import git
+
+
+def part(**changed: Any) -> Part:
+    return Part(**{"name": "packs", "database": "sqlite", "seed": 7, "until": monotonic(), **changed})
+
+
+class TestSeeds:
+    @pytest.mark.parametrize(
+        "make", [packs.hostile_pack, lambda seed: yaml_text(random.Random(seed)), lambda seed: multipart(random.Random(seed))]
+    )
+    def test_the_same_seed_makes_the_same(self, make: Any) -> None:
+        made = [make(seed) for seed in range(60)]
+        assert made == [make(seed) for seed in range(60)]
+        assert len({repr(each) for each in made}) > 20
+
+    def test_cursors_are_spoiled_in_many_ways(self) -> None:
+        real = ["WyItY3JlYXRlZF9hdCIsICIyMDE2LTAzLTI0VDEyOjAwOjAwWiIsIDVd"]
+        assert len({forged(random.Random(seed), real) for seed in range(100)} - set(real)) > 50
+
+    def test_an_iteration_begins_at_each_seed_until_the_time_is_over(self) -> None:
+        assert list(part().seeds()) == [7], "one at least, so that a finding can be repeated"
+        going = part(until=monotonic() + 60)
+        assert [seed for seed, _ in zip(going.seeds(), range(3), strict=False)] == [7, 8, 9]
+
+
+class TestFindings:
+    def test_name_the_command_that_repeats_them_once(self, capsys: pytest.CaptureFixture[str]) -> None:
+        found = part()
+        found.report("a push answers 500", "Internal Server Error", 12)
+        found.report("a push answers 500", "again", 13)
+
+        (only,) = found.found.values()
+        assert only.command == ".venv/bin/python -m tests.fuzz --minutes 1 --seed 12 --only packs --database sqlite"
+        assert capsys.readouterr().err.count(only.command) == 1
+
+    def test_end_a_run_with_1(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        async def fuzz(kind: str, names: Any, seed: int, seconds: float) -> Any:
+            assert (names, seed, seconds) == (["ci"], 3, 60)
+            found = part(name="ci", database=kind)
+            if kind == "postgresql":
+                found.report("a hang", "")
+            return list(found.found.values())
+
+        monkeypatch.setattr(program, "_fuzz", fuzz)
+        assert program.main(["--minutes", "2", "--seed", "3", "--only", "ci"]) == 1
+        assert program.main(["--minutes", "1", "--seed", "3", "--only", "ci", "--database", "sqlite"]) == 0
+        told = capsys.readouterr().err
+        assert "--seed 3, 2 minutes for ci on sqlite and postgresql" in told
+        assert "1 findings" in told and "nothing was found" in told
+
+    def test_an_unknown_part_is_no_run(self) -> None:
+        assert program.main(["--only", "nonsense"]) == 2
+
+
+class TestPacks:
+    def test_a_lawful_one_is_taken(self, tmp_path: Path) -> None:
+        """Else what is spoiled of it would be refused for another reason."""
+        git(tmp_path, "init", "--bare", "--quiet", ".")
+        entries, oid = packs.lawful()
+        subprocess.run(
+            ["git", "-C", tmp_path, "index-pack", "--stdin", "--strict"], input=packs.pack(entries), check=True, capture_output=True
+        )
+        assert git(tmp_path, "cat-file", "-t", oid) == "commit"
+
+    def test_a_delta_bomb_is_small_and_becomes_large(self, tmp_path: Path) -> None:
+        """The first of its deltas says by itself how large it becomes."""
+        delta = packs.copies(2**20, 256)
+        assert len(delta) < 2**12
+        assert packs.number(2**28) in delta
+        assert len(zlib.compress(b"\0" * 2**20)) < 2**11
+
+
+def test_files_of_jobs_are_yaml_more_often_than_not() -> None:
+    texts = [yaml_text(random.Random(seed)) for seed in range(100)]
+    assert sum(_is_yaml(text) for text in texts if len(text) < 2_000) > 20
+
+
+def _is_yaml(text: str) -> bool:
+    try:
+        yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+        return False
+    return True
