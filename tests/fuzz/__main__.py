@@ -59,14 +59,17 @@ async def _fuzz(kind: str, names: Sequence[str], seed: int, seconds: float) -> l
         for name in names:
             # Each part has a world of its own, so that it finds the same when it is run alone.
             if name in SERVED:
-                async with instance(create(), histories) as running:
+                async with instance(await create(), histories) as running:
                     part = _begin(name, kind, seed, seconds * WEIGHTS[name] / whole)
                     await SERVED[name](part, running)
             else:
-                urls = [create() for _ in range(2 if name == "mutations" else 1)]
+                urls = [await create() for _ in range(2 if name == "mutations" else 1)]
                 part = _begin(name, kind, seed, seconds * WEIGHTS[name] / whole)
                 await (fuzz_mutations(part, *urls, histories) if name == "mutations" else fuzz_queries(part, *urls, histories))
-            say(f"{name} on {kind}: {part.iterations} iterations, {len(part.found)} findings")
+            if part.iterations:
+                say(f"{name} on {kind}: {part.iterations} iterations, {len(part.found)} findings")
+            else:
+                say(f"NOT RUN: {name} on {kind}: {seconds * WEIGHTS[name] / whole:.0f} s were too few")
             findings += part.found.values()
     return findings
 

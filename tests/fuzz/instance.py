@@ -88,9 +88,9 @@ def databases(kind: str) -> Iterator[Any]:
         if kind == "sqlite":
             numbers = iter(range(1_000_000))
 
-            def make_file() -> str:
+            async def make_file() -> str:
                 url = f"sqlite+aiosqlite:///{folder}/{next(numbers)}.db"
-                upgrade(url)
+                await asyncio.to_thread(upgrade, url)
                 return url
 
             yield make_file
@@ -98,9 +98,9 @@ def databases(kind: str) -> Iterator[Any]:
         with own_server() as address:
             server = Postgres(address)
 
-            def create() -> str:
+            async def create() -> str:
                 url = server.create()
-                upgrade(url)
+                await asyncio.to_thread(upgrade, url)
                 return url
 
             try:

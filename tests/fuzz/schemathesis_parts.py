@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,closed_shape"
 GRAPH_CHECKS = "closed_shape"
 """Its own check for faults takes every error of GraphQL for one."""
-MIN_SECONDS = 5
+MIN_SECONDS = 8
 FAILURE = re.compile(r"^_+ (?P<call>.+?) _+$(?P<body>.*?)(?=^(?:_{5,}|={5,}))", re.MULTILINE | re.DOTALL)
 CHECK = re.compile(r"^- (?P<check>.+)$", re.MULTILINE)
 LEFT_OUT = "^(testHook|deleteUser|blockUser|unblockUser)$"
