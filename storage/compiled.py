@@ -8,6 +8,7 @@ from sqlalchemy import ARRAY, Dialect, Join, String, Text, bindparam, cast, func
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.sql.visitors import iterate, replacement_traverse
 
+from storage.list_parameters import dialect_for_values
 from storage.shapes import Binder, Parameter, binder
 
 
@@ -20,8 +21,9 @@ class Compiled:
     values: Binder
 
     def __init__(self, statement: Any, dialect: Dialect, given: frozenset[str]) -> None:
-        compiled: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+        compiled: Any = statement.compile(dialect=dialect_for_values(dialect), compile_kwargs={"render_postcompile": True})
         state = compiled._post_compile_expanded_state
+        # Of its state, since a list that is one parameter is not processed as its values are.
         processors = {**compiled._bind_processors, **(state.processors if state is not None else {})}
         values = compiled.construct_params(escape_names=False)
         self.text: str = compiled.string

@@ -25,6 +25,7 @@ from sqlmodel import SQLModel
 from storage.connections import Connections
 from storage.data_version import DataVersion
 from storage.inserting import Inserts
+from storage.list_parameters import use_list_parameters
 from storage.pool import LinedPool
 from storage.readers import PostgresReader, Reader, SqliteReader
 from storage.reading import Plans
@@ -173,6 +174,7 @@ class Database:
         self.engine = create_async_engine(self.url, **settings)
         self.writing_engine = self.engine.execution_options(writing=True)
         self._queue = Queue(WAIT_SECONDS)
+        use_list_parameters(self.engine.dialect)
         self.plans = Plans(self.engine.dialect)
         self.accounts = Touched(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
         self.data_version = DataVersion(str(self.url.database)) if self.dialect == "sqlite" else None

@@ -5,27 +5,26 @@ rows of the answer: instances of the table's class that belong to no session, so
 change of one raises. A writing session makes rows of its own.
 """
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from sqlalchemy import BindParameter, Column, Dialect, Enum, Float, Select
-from sqlalchemy.dialects.postgresql.asyncpg import PGCompiler_asyncpg
+from sqlalchemy import Column, Dialect, Enum, Float, Select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
-from sqlalchemy.sql.compiler import OPERATORS
 
+from storage.caches import CacheBounds, LruCache
 from storage.shapes import Binder, Parameter, Part, Processor, Shape, binder, shape
 
-MOST_KEPT = 2_000
-"""Compiled statements. There are few structures, but the number of sort and filter arguments that callers combine is theirs."""
-
-MOST_TEXTS = 200
-"""Lengths of lists of one statement; a page of rows has a hundred at most, so there are seldom more."""
+MAX_STRINGS = 32
+"""Strings of one statement, which differ in which of its lists have one value."""
 
 S = TypeVar("S")
 Bound = tuple[str, list[Any], Shape]
+
+STATEMENTS = CacheBounds("statements", max_entries=2_000, max_bytes=12 * 2**20)
+"""There are few structures, but the number of sort and filter arguments that callers combine is theirs."""
+CONSTANT_STATEMENTS = CacheBounds("constant statements", max_entries=500, max_bytes=8 * 2**20)
 
 CONSTANTS: dict[int, Any] = {}
 """Statements by their identity, each kept for ever."""
@@ -40,108 +39,99 @@ def constant(statement: S) -> S:
 
 @dataclass(slots=True)
 class _Plan:
-    """A compiled statement. Where lists are spelled out in its text, there is one text for each length that was asked for so far.
+    """A compiled statement, without SQLAlchemy's own compilation, which takes ten times as much memory.
 
-    `lists` are the names of those lists, `arrays` of those that are one parameter, `literals` of what stands in the text itself, and
-    `fixed` has the values of a constant that no call gives. `sources` says where a call's values are in the key of its statement.
+    `lists` are the names of the lists that have strings of their own where they have one value; `compile` makes such a string. `literals`
+    stand in the string itself. `fixed` has the values of a constant that no call gives. `sources` says where a call's values are in the key
+    of its statement, or which they are where the key has none.
     """
 
-    compiled: Any
-    lists: list[str]
-    arrays: list[str]
-    literals: list[str]
-    processors: dict[str, Processor]
     shape: Shape
+    lists: list[str]
+    literals: list[str]
     fixed: dict[str, Any]
-    sources: list[tuple[str, str, int | None]]
-    texts: dict[Any, tuple[str, Binder]] = field(default_factory=dict)
-    only: tuple[str, Binder] | None = None
+    sources: list[tuple[str, str, int | None, Any]]
+    only: tuple[str, Binder] | None
+    strings: dict[Any, tuple[str, Binder]] = field(default_factory=dict)
 
-    def bind(self, values: Mapping[str, Any]) -> Bound:
+    def only_bound(self, values: Mapping[str, Any]) -> Bound | None:
+        """As `bind`, where there is one string alone."""
+        only = self.only
+        return None if only is None else (only[0], only[1](values), self.shape)
+
+    def bind(self, values: Mapping[str, Any], compile: Callable[[], Any]) -> Bound:
         """`values` has one for each name but the fixed ones."""
-        text = self.only
-        if text is None:
-            if not self.lists and not self.literals:
-                text = self.only = self._spell(values)
-            else:
-                values = {**self.fixed, **values}
-                for name in self.lists:
-                    if not isinstance(values[name], list):
-                        values[name] = list(values[name])
-                key = (*(len(values[name]) for name in self.lists), *(repr(values[name]) for name in self.literals))
-                text = self.texts.get(key)
-                if text is None:
-                    if len(self.texts) >= MOST_TEXTS:
-                        self.texts.clear()
-                    text = self.texts[key] = self._spell(values)
-        return text[0], text[1](values), self.shape
+        string = self.only
+        if string is None:
+            values = {**self.fixed, **values}
+            for name in self.lists:
+                if not isinstance(values[name], list):
+                    values[name] = list(values[name])
+            key = (*(len(values[name]) == 1 for name in self.lists), *(repr(values[name]) for name in self.literals))
+            string = self.strings.get(key)
+            if string is None:
+                if len(self.strings) >= MAX_STRINGS:
+                    self.strings.clear()
+                string = self.strings[key] = _expanded(compile(), values, self.lists)
+        return string[0], string[1](values), self.shape
 
     def values(self, given: Mapping[str, Any] | None, key: Any) -> dict[str, Any]:
         """The values of a statement of this structure, whose key is given, and of its named parameters."""
         found: dict[str, Any] = {}
-        for name, parameter, place in self.sources:
+        for name, parameter, place, value in self.sources:
             if given is not None and parameter in given:
                 found[name] = given[parameter]
             else:
-                source = self.compiled.binds[name] if place is None else key.bindparams[place]
-                found[name] = source.effective_value
+                found[name] = value if place is None else key.bindparams[place].effective_value
         return found
 
-    def _spell(self, values: Mapping[str, Any]) -> tuple[str, Binder]:
-        if not self.lists and not self.literals:
-            names = self.compiled.positiontup or ()
-            return self.compiled.string, binder([Parameter(name, self.processors.get(name)) for name in names], self.fixed)
-        # It takes the lists out of what it is given.
-        expanded = self.compiled.construct_expanded_state(dict(values), escape_names=False)
-        processors = {**self.processors, **expanded.processors}
-        items: dict[str, Parameter] = {}
-        for name, parts in expanded.parameter_expansion.items():
-            width = len(parts) // max(len(values[name]), 1)
-            tuples = self.compiled.binds[name].type._is_tuple_type
-            for number, part in enumerate(parts):
-                if tuples:
-                    items[part] = Parameter(name, processors.get(part), number // width, number % width)
-                else:
-                    items[part] = Parameter(name, processors.get(part), number)
-        parameters = [items.get(name) or Parameter(name, processors.get(name)) for name in expanded.positiontup]
-        return expanded.statement, binder(_gathered(parameters, values), {})
 
-
-def _gathered(parameters: list[Parameter], values: Mapping[str, Any]) -> list[Parameter]:
-    """The same, with the items of a list as one where they stand as they are, all in a row."""
-    found: list[Parameter] = []
-    place = 0
-    while place < len(parameters):
-        each = parameters[place]
-        run = [Parameter(each.name, None, number) for number in range(len(values[each.name]))] if each.item == 0 else []
-        if len(run) > 1 and parameters[place : place + len(run)] == run:
-            found.append(Parameter(each.name, whole=True))
-            place += len(run)
+def _expanded(compiled: Any, values: Mapping[str, Any], lists: list[str]) -> tuple[str, Binder]:
+    """The string for lists of which those have one value that have one here. A list without any is as one of many."""
+    many = {name: [None, None] if not values[name] else values[name] for name in lists}
+    # It takes the lists out of what it is given.
+    expanded = compiled.construct_expanded_state({**values, **many}, escape_names=False)
+    processors = {**compiled._bind_processors, **expanded.processors}
+    items: dict[str, Parameter] = {}
+    for name, parts in expanded.parameter_expansion.items():
+        if len(values[name]) != 1:
+            items[parts[0]] = Parameter(name, processors.get(parts[0]))
+        elif compiled.binds[name].type._is_tuple_type:
+            items |= {part: Parameter(name, processors.get(part), 0, number) for number, part in enumerate(parts)}
         else:
-            found.append(each)
-            place += 1
-    return found
+            items[parts[0]] = Parameter(name, processors.get(parts[0]), 0)
+    parameters = [items.get(name) or Parameter(name, processors.get(name)) for name in expanded.positiontup]
+    return expanded.statement, binder(parameters, {})
+
+
+def string_size(string: str) -> int:
+    """Estimates the bytes of a statement's string and what binds its parameters."""
+    return 3_000 + len(string)
+
+
+def _size(key: Any, plan: _Plan | Literal[False]) -> int:
+    if plan is False:
+        return 4_000
+    strings = [*plan.strings.values(), *([plan.only] if plan.only is not None else [])]
+    return 8_000 + 200 * len(plan.sources) + sum(string_size(string) for string, _ in strings)
 
 
 class Plans:
-    """The compiled statements of one database."""
+    """The compiled statements of one database, whose dialect binds lists as `storage/list_parameters.py` says."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        if dialect.name == "postgresql":
-            self._dialect = copy.copy(dialect)
-            self._dialect.statement_compiler = _WithArrays
-        self._kept: dict[Any, _Plan | None] = {}
-        self._constants: dict[int, _Plan] = {}
+        self._kept: LruCache[Any, _Plan | Literal[False]] = LruCache(STATEMENTS, _size)
+        self._constants: LruCache[int, _Plan] = LruCache(CONSTANT_STATEMENTS, _size)
 
     def bind(self, statement: Any, given: Mapping[str, Any] | None) -> Bound | None:
-        """The text for the driver, its parameters, and what its rows will hold; None: leave it to the ORM.
+        """The string for the driver, its parameters, and what its rows will hold; None: leave it to the ORM.
 
         `given` holds the values of the statement's named parameters, if it has any.
         """
         plan = self._constants.get(id(statement))
         if plan is not None:
-            return plan.bind(given or {})
+            return plan.only_bound(given or {}) or self._bound(self._constants, id(statement), plan, given or {}, statement, None)
         if not isinstance(statement, Select):
             # A deletion that gives back what it removed, and the like.
             return None
@@ -150,17 +140,23 @@ class Plans:
         if id(statement) in CONSTANTS:
             plan = self._compile(statement, None)
             if plan is not None:
-                self._constants[id(statement)] = plan
-                return plan.bind(given or {})
+                self._constants.put(id(statement), plan)
+                return self._bound(self._constants, id(statement), plan, given or {}, statement, None)
         key = statement._generate_cache_key()
         if key is None:
             return None
-        if key.key not in self._kept:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            self._kept[key.key] = self._compile(statement, key)
-        plan = self._kept[key.key]
-        return None if plan is None else plan.bind(plan.values(given, key))
+        found = self._kept.get(key.key)
+        if found is None:
+            found = self._compile(statement, key) or False
+            self._kept.put(key.key, found)
+        return None if found is False else self._bound(self._kept, key.key, found, found.values(given, key), statement, key)
+
+    def _bound(self, cache: LruCache[Any, Any], name: Any, plan: _Plan, values: Mapping[str, Any], statement: Any, key: Any) -> Bound:
+        before = len(plan.strings)
+        bound = plan.bind(values, lambda: statement.compile(dialect=self._dialect, cache_key=key))
+        if len(plan.strings) > before:
+            cache.grow(name, string_size(bound[0]))
+        return bound
 
     def _compile(self, statement: Select[Any], key: Any) -> _Plan | None:
         """`key` None: for a constant."""
@@ -171,23 +167,23 @@ class Plans:
         names = compiled.bind_names
         literals = {names[parameter] for parameter in compiled.literal_execute_params}
         lists = {names[parameter] for parameter in compiled.post_compile_params} - literals
-        arrays = {names[parameter] for parameter in names if parameter.expanding} - lists - literals
-        processors: dict[str, Processor] = {}
-        for parameter, name in names.items():
-            processor = parameter.type.dialect_impl(self._dialect).bind_processor(self._dialect)
-            if name in arrays:
-                processors[name] = _array(processor)
-            elif processor is not None:
-                processors[name] = processor
         fixed: dict[str, Any] = {}
-        sources: list[tuple[str, str, int | None]] = []
+        sources: list[tuple[str, str, int | None, Any]] = []
         if key is None:
             fixed = {name: parameter.effective_value for parameter, name in names.items() if not parameter.required}
         else:
             matches = compiled._cache_key_bind_match[0]
             places = {each: place for place, source in enumerate(key.bindparams) for each in matches[source]}
-            sources = [(name, parameter.key, places.get(parameter)) for parameter, name in names.items()]
-        return _Plan(compiled, sorted(lists), sorted(arrays), sorted(literals), processors, shape, fixed, sources)
+            sources = [
+                (name, parameter.key, place, parameter.effective_value if place is None else None)
+                for parameter, name in names.items()
+                for place in (places.get(parameter),)
+            ]
+        only: tuple[str, Binder] | None = None
+        if not lists and not literals:
+            processors = compiled._bind_processors
+            only = compiled.string, binder([Parameter(name, processors.get(name)) for name in compiled.positiontup or ()], fixed)
+        return _Plan(shape, sorted(lists), sorted(literals), fixed, sources, only)
 
     def _shape(self, statement: Select[Any], compiled: Any) -> Shape | None:
         entries = compiled._result_columns
@@ -221,38 +217,6 @@ class _Members(dict[Any, Any]):
 
     def __missing__(self, key: Any) -> Any:
         return self._read(key)
-
-
-def _array(processor: Processor | None) -> Processor:
-    if processor is None:
-        return lambda values: values if isinstance(values, list) else list(values)
-    return lambda values: [processor(value) for value in values]
-
-
-class _WithArrays(PGCompiler_asyncpg):
-    """Gives the list of an IN as one parameter, an array: the text is the same for all lengths, so the server prepares it once."""
-
-    def visit_in_op_binary(self, binary: Any, operator: Any, **settings: Any) -> str:
-        return self._array(binary, "= ANY", **settings) or self._generate_generic_binary(binary, OPERATORS[operator], **settings)
-
-    def visit_not_in_op_binary(self, binary: Any, operator: Any, **settings: Any) -> str:
-        return self._array(binary, "<> ALL", **settings) or super().visit_not_in_op_binary(binary, operator, **settings)  # type: ignore[no-untyped-call]
-
-    def _array(self, binary: Any, comparison: str, **settings: Any) -> str | None:
-        """None: the right side is no list of values, or one of tuples."""
-        wanted = binary.right
-        if not isinstance(wanted, BindParameter) or not wanted.expanding or wanted.type._is_tuple_type:
-            return None
-        left = self.process(binary.left, **settings)
-        self.process(wanted, **settings)
-        if wanted not in self.post_compile_params:
-            return None
-        self.post_compile_params -= {wanted}
-        text = self.bindparam_string(self._truncate_bindparam(wanted))  # type: ignore[no-untyped-call]
-        kind = wanted.type._unwrapped_dialect_impl(self.dialect)
-        if kind.render_bind_cast:
-            text = f"{self.render_bind_cast(wanted.type, kind, text)}[]"  # type: ignore[no-untyped-call]
-        return f"{left} {comparison} ({text})"
 
 
 def plain_row(table: type, columns: dict[str, Any]) -> Any:

@@ -78,13 +78,12 @@ def run(text: str, scope: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One of the driver's: the value of this name, or its `item`th, of which the `column`th part. `whole`: all items of it, one each."""
+    """One of the driver's: the value of this name, or its `item`th, of which the `column`th part."""
 
     name: str
     processor: Processor | None = None
     item: int | None = None
     column: int | None = None
-    whole: bool = False
 
 
 Binder = Callable[[Mapping[str, Any]], list[Any]]
@@ -106,9 +105,7 @@ def binder(parameters: Sequence[Parameter], fixed: Mapping[str, Any]) -> Binder:
             picked += f"[{each.item}]"
         if each.column is not None:
             picked += f"[{each.column}]"
-        if each.whole:
-            picked = f"*{picked}"
-        elif each.processor is not None:
+        if each.processor is not None:
             scope[f"p{number}"] = each.processor
             picked = f"p{number}({picked})"
         parts.append(picked)

@@ -1,0 +1,133 @@
+"""The caches of the process: each has a name, a bound in entries and a bound in bytes (docs/caches.md lists them).
+
+    PATHS = CacheBounds("paths", max_entries=2_000, max_bytes=2**21)
+    paths = LruCache(PATHS, lambda path, place: 500 + len(path))
+
+What a cache holds is counted when it is put in, so that a look-up costs no more than that of a dictionary. Sizes are estimates, within a
+factor of two of what the entries take (tests/storage/test_caches.py).
+"""
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+O = TypeVar("O")  # noqa: E741 - an owner
+
+
+class CacheUsage(NamedTuple):
+    entries: int
+    bytes: int
+
+
+DECLARED: dict[str, "CacheBounds"] = {}
+"""The bounds of every cache, by its name."""
+
+
+@dataclass(frozen=True, eq=False)
+class CacheBounds:
+    """The bounds of one cache, or of each cache of that name: there is one for a connection, for instance."""
+
+    name: str
+    max_entries: int
+    max_bytes: int
+    per: str = "process"
+
+    def __post_init__(self) -> None:
+        if self.name in DECLARED:
+            raise ValueError(f"there are two caches with the name {self.name}")
+        DECLARED[self.name] = self
+
+
+_MEASURES: "dict[weakref.ref[Any], tuple[str, Callable[[Any], CacheUsage]]]" = {}
+
+
+def measure(bounds: CacheBounds, owner: O, usage: Callable[[O], CacheUsage]) -> None:
+    """Has `usage(owner)` count for the cache as long as the owner lives."""
+    _MEASURES[weakref.ref(owner, _forget)] = (bounds.name, usage)
+
+
+def _forget(owner: "weakref.ref[Any]") -> None:
+    _MEASURES.pop(owner, None)
+
+
+def usage() -> dict[str, CacheUsage]:
+    """What the caches hold now, all of one name together."""
+    found = dict.fromkeys(DECLARED, CacheUsage(0, 0))
+    for owner, (name, usage_of) in [*_MEASURES.items()]:
+        if (alive := owner()) is not None:
+            more = usage_of(alive)
+            found[name] = CacheUsage(found[name].entries + more.entries, found[name].bytes + more.bytes)
+    return found
+
+
+class LruCache(Generic[K, V]):
+    """Entries within the bounds: those that were used longest ago are dropped. `size` estimates the bytes of an entry with its key.
+
+    An entry that alone is larger than the bound is not stored. `evicted` is called with what is dropped.
+    """
+
+    __slots__ = ("__weakref__", "_entries", "_evicted", "_max_bytes", "_max_entries", "_size", "bytes")
+
+    def __init__(
+        self, bounds: CacheBounds, size: Callable[[K, V], int], evicted: Callable[[K, V], None] | None = None, **smaller: int
+    ) -> None:
+        """`smaller`: other bounds, `max_entries` or `max_bytes`, for this one."""
+        self._max_entries = smaller.get("max_entries", bounds.max_entries)
+        self._max_bytes = smaller.get("max_bytes", bounds.max_bytes)
+        self._size = size
+        self._evicted = evicted
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self.bytes = 0
+        measure(bounds, self, lambda cache: CacheUsage(len(cache), cache.bytes))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._entries
+
+    def get(self, key: K) -> V | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: K, value: V) -> None:
+        self._put(key, value, self._size(key, value))
+
+    def grow(self, key: K, more: int) -> None:
+        """Counts more bytes for an entry that has grown."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._put(key, entry[0], entry[1] + more)
+
+    def _put(self, key: K, value: V, size: int) -> None:
+        self.pop(key)
+        if size > self._max_bytes:
+            if self._evicted is not None:
+                self._evicted(key, value)
+            return
+        self._entries[key] = value, size
+        self.bytes += size
+        while self.bytes > self._max_bytes or len(self._entries) > self._max_entries:
+            oldest, (dropped, weight) = self._entries.popitem(last=False)
+            self.bytes -= weight
+            if self._evicted is not None:
+                self._evicted(oldest, dropped)
+
+    def pop(self, key: K) -> V | None:
+        """Takes an entry out."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        self.bytes -= entry[1]
+        return entry[0]
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self.bytes = 0
