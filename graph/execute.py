@@ -14,7 +14,7 @@ from graph.context import Context, Machine, Services
 from graph.deadlines import Deadlines
 from graph.errors import Code, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.filling import Filler, may_wait
-from graph.operations import NOT_STORABLE, Allowed, InvalidOperation, Prepared, Texts, all_storable, prepare
+from graph.operations import Allowed, InvalidOperation, Prepared, Texts, prepare, refused_variables
 from graph.outcomes import Outcome, Problem, known, of_graphql, problem_of
 from graph.planning.compiling import Plan
 from graph.planning.keeping import plans_of
@@ -138,8 +138,8 @@ class Graph:
     ) -> Outcome:
         if prepared.kind == "subscription":
             return Outcome(None, [Problem(Code.BAD_REQUEST, STREAMS)], is_stream=True)
-        if not all_storable(variables):
-            return Outcome(None, [Problem(Code.BAD_REQUEST, NOT_STORABLE)])
+        if (refused := refused_variables(variables)) is not None:
+            return Outcome(None, [refused])
         limit = self._deadlines.within(None if seconds is None else seconds + PATIENT_FIELDS.get(prepared.root or "", 0.0))
         told: OperationError
         try:

@@ -22,6 +22,7 @@ from graphql import (
 from graph import limits
 from graph.errors import Code
 from graph.forms import Form
+from graph.list_lengths import long_list_in, refuse_long_lists
 from graph.outcomes import Problem, of_graphql
 from graph.rates import Bill
 from graph.remembering import Remembered, without_tokens
@@ -176,7 +177,8 @@ def _read(query: str, operation_name: str | None) -> Text | list[Problem]:
     except GraphQLError as error:
         return [of_graphql(error, "")]
     measured = limits.measure(document, SCHEMA, operation_name)
-    errors = measured.always() or validate(SCHEMA, document, specified_rules, max_errors=20, hide_suggestions=True)
+    refused = [*measured.always(), *refuse_long_lists(document)]
+    errors = refused or validate(SCHEMA, document, specified_rules, max_errors=20, hide_suggestions=True)
     if errors:
         return [of_graphql(error, "") for error in errors]
     operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
@@ -200,6 +202,13 @@ def literals_storable(document: DocumentNode) -> bool:
 
     visit(document, Texts())
     return all(storable(text) for text in texts)
+
+
+def refused_variables(variables: Mapping[str, Any]) -> Problem | None:
+    """What is wrong with the values of variables, whatever their types are."""
+    if (message := long_list_in(variables)) is not None:
+        return Problem(Code.LIMIT_EXCEEDED, message)
+    return None if all_storable(variables) else Problem(Code.BAD_REQUEST, NOT_STORABLE)
 
 
 def all_storable(value: Any) -> bool:

@@ -23,12 +23,12 @@ from graphql import (
 
 from graph import execute as running
 from graph.context import Context
-from graph.errors import BadRequest, Code, LimitExceeded, Unauthenticated
+from graph.errors import BadRequest, LimitExceeded, Unauthenticated
 from graph.execute import Graph, authenticate
 from graph.filling import may_wait
 from graph.live import End, Follower, Live, Place, Wanted
-from graph.operations import NOT_STORABLE, Allowed, Prepared, all_storable
-from graph.outcomes import Outcome, Problem, known, of_graphql, problem_of
+from graph.operations import Allowed, Prepared, refused_variables
+from graph.outcomes import Outcome, known, of_graphql, problem_of
 from graph.rates import Charge
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.settled import Change, changes_after
@@ -222,8 +222,8 @@ async def subscribe(
     allowed = graph.allowed(query, variables, operation_name, request_id)
     if isinstance(allowed, list):
         return Outcome(None, allowed)
-    if not all_storable(variables):
-        return Outcome(None, [Problem(Code.BAD_REQUEST, NOT_STORABLE)])
+    if (refused := refused_variables(variables)) is not None:
+        return Outcome(None, [refused])
     try:
         async with asyncio.timeout(running.SECONDS):
             found = await _wanted(graph, allowed, variables, credential, request_id)

@@ -19,6 +19,7 @@ from rest_v3.values import (
     Value,
     WrongValueError,
     as_list,
+    bounded,
     is_blank,
     read_boolean,
     read_date,
@@ -190,7 +191,7 @@ def integers(
             numbers = [means.get(number, number) for number in numbers]
         if among and not set(numbers) <= set(among):
             raise WrongValueError("is not included in the list")
-        return list(dict.fromkeys(numbers))
+        return bounded(list(dict.fromkeys(numbers)))
 
     return Parameter(
         name=name,
@@ -292,7 +293,7 @@ def choices(
     meanings = _meanings(words, means)
 
     def read(raw: Value) -> Value:
-        return list(dict.fromkeys(read_word(part, meanings) for part in as_list(raw)))
+        return bounded(list(dict.fromkeys(read_word(part, meanings) for part in as_list(raw))))
 
     return Parameter(
         name=name,

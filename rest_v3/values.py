@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import date as calendar_date
-from typing import Any
+from typing import Any, TypeVar
 
 LARGEST = 2**31 - 1
 """The largest GraphQL Int, and so the largest v3 number and id."""
@@ -12,10 +12,22 @@ UNFINDABLE = "\ufffd"
 """Stands for path text that is not UTF-8 or holds a NUL: no project, branch or commit is called so."""
 
 Value = Any
+V = TypeVar("V")
 
 
 class WrongValueError(ValueError):
     """A value that cannot be read; its text is what the caller is told about the parameter."""
+
+
+MAX_LIST_LENGTH = 1_000
+"""Values of one parameter."""
+
+
+def bounded(values: list[V]) -> list[V]:
+    """The values of a list. Raises WrongValueError for too many."""
+    if len(values) > MAX_LIST_LENGTH:
+        raise WrongValueError(f"has too many values (maximum is {MAX_LIST_LENGTH})")
+    return values
 
 
 def is_blank(raw: Value) -> bool:
@@ -100,7 +112,7 @@ def read_strict_boolean(raw: Value) -> bool:
 
 def read_names(raw: Value) -> list[str]:
     found = (part.strip() for part in map(read_text, as_list(raw)) for part in part.split(","))
-    return list(dict.fromkeys(name for name in found if name))
+    return bounded(list(dict.fromkeys(name for name in found if name)))
 
 
 def read_date(raw: Value) -> str:
