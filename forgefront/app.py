@@ -46,6 +46,7 @@ GRAPHQL = "/graphql"
 REST = "/api/v3"
 SWEEP_SECONDS = 3600.0
 PACKING_SECONDS = 600.0
+CACHES_SECONDS = 15.0
 
 
 class App(Engine):
@@ -100,6 +101,8 @@ class App(Engine):
                 "objects of no build": every(SWEEP_SECONDS, partial(objects.sweep, self.graph.services)),
                 "files of no upload": every(SWEEP_SECONDS, partial(sweep, self.graph.services)),
                 "imports": partial(merge_request_imports.run, self.graph.services),
+                # Of several processes one is asked for the metrics of all.
+                "caches": every(CACHES_SECONDS, metrics.measure_caches),
                 "packing": every(PACKING_SECONDS, partial(pack_scattered, self.graph.services)),
             }
         )

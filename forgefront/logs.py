@@ -162,7 +162,7 @@ def redact(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableM
     for name, value in line.items():
         if type(value) is int or type(value) is float or value is None:
             continue
-        line[name] = REDACTED if _is_secret(name) else _clean(value)
+        line[name] = REDACTED if _names_secret(name) else _clean(value)
     return line
 
 
@@ -195,15 +195,23 @@ def _clean(value: Any, depth: int = 0) -> Any:
     if depth == 8:
         return "…"
     if isinstance(value, dict):
-        return {redact_text(str(name)): REDACTED if _is_secret(str(name)) else _clean(inner, depth + 1) for name, inner in value.items()}
+        return {redact_text(str(name)): REDACTED if _names_secret(str(name)) else _clean(inner, depth + 1) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         # A header is a pair of its name and its value.
         if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str | bytes):
             name = value[0].decode("latin-1") if isinstance(value[0], bytes) else value[0]
-            if _is_secret(name):
+            if _names_secret(name):
                 return [name, REDACTED]
         return [_clean(inner, depth + 1) for inner in value]
     return redact_text(str(value))
+
+
+def _names_secret(name: str) -> bool:
+    """Whether the value beside this name is a credential. Callers choose names, so long ones are not cached."""
+    return _is_secret(name) if len(name) <= MAX_CACHED_NAME else _is_secret.__wrapped__(name)
+
+
+MAX_CACHED_NAME = 100
 
 
 @lru_cache(maxsize=1024)

@@ -25,6 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from forgefront.tally import BUCKETS, Alone, Shared, Tally
+from graph import caches
 
 
 class Metrics:
@@ -62,6 +63,16 @@ class Metrics:
             registry=self._registry,
             multiprocess_mode="livesum",
         )
+        self._cache_bytes = Gauge(
+            "forgefront_cache_bytes",
+            "Estimated bytes that a cache holds.",
+            ("cache",),
+            registry=self._registry,
+            multiprocess_mode="livesum",
+        )
+        self._cache_entries = Gauge(
+            "forgefront_cache_entries", "Entries of a cache.", ("cache",), registry=self._registry, multiprocess_mode="livesum"
+        )
         Gauge(
             "forgefront_build_info",
             "Always 1; its labels say what runs.",
@@ -87,6 +98,12 @@ class Metrics:
         """So many subscriptions and sockets are open now."""
         self._streams.set(number)
 
+    async def measure_caches(self) -> None:
+        """Reads how full the caches of this process are."""
+        for name, (entries, size) in caches.usage().items():
+            self._cache_bytes.labels(name).set(size)
+            self._cache_entries.labels(name).set(entries)
+
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
         registry = self._registry
@@ -100,5 +117,6 @@ class Metrics:
         if Request(scope).method not in ("GET", "HEAD"):
             response: Response = JSONResponse({"message": "405 Method Not Allowed"}, 405, {"Allow": "GET, HEAD"})
         else:
+            await self.measure_caches()
             response = Response(self.text(), headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"})
         await response(scope, receive, send)

@@ -16,6 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from graph.caches import CacheBounds, CacheUsage, measure
+
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 MOST_SERIES = 3000
@@ -24,6 +26,11 @@ MOST_SERIES = 3000
 REQUESTS = ("forgefront_http_requests", "Requests answered.", ("method", "route", "status"))
 SECONDS = ("forgefront_http_request_duration_seconds", "Time from a request's header to the end of its answer.", ("method", "route"))
 RUNNING = ("forgefront_http_requests_in_flight", "Requests and streams that run now.", ("kind",))
+
+SERIES_BYTES = 3_000
+SERIES = CacheBounds(
+    "request metrics", max_entries=MOST_SERIES + len(METHODS) * 600, max_bytes=(MOST_SERIES + len(METHODS) * 600) * SERIES_BYTES
+)
 
 S = TypeVar("S")
 
@@ -52,6 +59,7 @@ class Bounded(Generic[S]):
     def __init__(self, make: Callable[[str, str, int], S]) -> None:
         self.kept: dict[tuple[str, str, int], S] = {}
         self._make = make
+        measure(SERIES, self, lambda bounded: CacheUsage(len(bounded.kept), len(bounded.kept) * SERIES_BYTES))
 
     def of(self, method: str, route: str, status: int) -> S:
         found = self.kept.get((method, route, status))

@@ -6,9 +6,14 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
+from storage.caches import CacheBounds, CacheUsage, measure
+
 AT_ONCE = 4
 """Histories that are read into the index at the same time, each with two git processes."""
 MOST_NOTED = 10_000
+NOTED_BYTES = 500
+INDEX_CHECKS = CacheBounds("index checks", max_entries=4 * MOST_NOTED, max_bytes=4 * MOST_NOTED * NOTED_BYTES)
+"""Indexes that were compared with their repositories, and those that are to be."""
 GRACE_SECONDS = 30.0
 """A difference that is younger may be a push that another process is recording."""
 AGREED_SECONDS = 30.0
@@ -29,6 +34,11 @@ class Noticed:
         self._differs: dict[int, tuple[Hashable, float]] = {}
         self._resting: dict[int, float] = {}
         self._agreed: dict[Hashable, float] = {}
+        measure(INDEX_CHECKS, self, Noticed._usage)
+
+    def _usage(self) -> CacheUsage:
+        entries = len(self._noted) + len(self._differs) + len(self._resting) + len(self._agreed)
+        return CacheUsage(entries, entries * NOTED_BYTES)
 
     def agree(self, seen: Hashable) -> None:
         """Says that the index has just been found to be as this."""
@@ -60,6 +70,8 @@ class Noticed:
     def failed(self, project_id: int) -> None:
         """The project cannot be compared now."""
         self.settled(project_id)
+        if len(self._resting) >= MOST_NOTED:
+            self._resting.clear()
         self._resting[project_id] = time.monotonic() + REST_SECONDS
 
     def is_old(self, project_id: int, difference: Hashable) -> bool:

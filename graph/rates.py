@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from graph.errors import LimitExceeded
+from storage.caches import CacheBounds, CacheUsage, measure
 
 ROWS_A_POINT = 100
 SECONDS = 3600
 MOST_VIEWERS = 10_000
+HOUR_BYTES = 400
+RATES = CacheBounds("rates", max_entries=MOST_VIEWERS, max_bytes=MOST_VIEWERS * HOUR_BYTES)
 NO_LIMIT = 2**31 - 1
 """What `limit` and `remaining` say where nothing is limited: the largest Int."""
 
@@ -76,6 +79,7 @@ class Rates:
         self._limit = limit
         self._clock = clock
         self._hours: OrderedDict[int, _Hour] = OrderedDict()
+        measure(RATES, self, lambda rates: CacheUsage(len(rates), len(rates) * HOUR_BYTES))
 
     def take(self, viewer_id: int, bill: Bill, now: datetime) -> None:
         """Charges a viewer. Raises LimitExceeded, after which the bill says how the viewer stands; what is refused costs nothing."""

@@ -1,13 +1,14 @@
 """What texts of anybody's mean, remembered while they are in use, within bounds.
 
-A bound is in characters, since a text that was read takes some hundred bytes for each: its nodes, its costs and its plan.
+A bound is in characters, since a text that was read takes some hundred bytes for each: its nodes and its costs.
 """
 
 import gc
-from collections import OrderedDict
 from typing import Generic, TypeVar
 
 from graphql import Location, Node
+
+from storage.caches import CacheBounds, LruCache
 
 T = TypeVar("T")
 Key = tuple[str, str | None]
@@ -18,6 +19,9 @@ NEW = 10_000
 """Characters of those that were asked for once. Most of them never are again, and they push no other out of use."""
 LEAST = 100
 """What even the shortest text counts."""
+BYTES_PER_CHARACTER = 50
+"""What a text that was read takes in memory, for each of its characters."""
+DOCUMENTS = CacheBounds("documents", max_entries=(IN_USE + NEW) // LEAST, max_bytes=(IN_USE + NEW) * BYTES_PER_CHARACTER)
 LET_GO = 20_000
 """Characters of the texts that went out of use between two sweeps of the collector."""
 
@@ -28,13 +32,16 @@ class Remembered(Generic[T]):
     """
 
     def __init__(self, *, in_use: int = IN_USE, new: int = NEW) -> None:
-        self._in_use: _Shelf[T] = _Shelf(in_use)
-        self._new: _Shelf[T] = _Shelf(new)
+        self._in_use = self._segment(in_use)
+        self._new = self._segment(new)
         self._let_go = 0
 
+    def _segment(self, characters: int) -> LruCache[Key, T]:
+        return LruCache(DOCUMENTS, document_size, self._count_let_go, max_bytes=characters * BYTES_PER_CHARACTER, max_entries=characters)
+
     def find(self, key: Key) -> T | None:
-        found = self._in_use.find(key)
-        if found is None and (found := self._new.take(key)) is not None:
+        found = self._in_use.get(key)
+        if found is None and (found := self._new.pop(key)) is not None:
             self._put(self._in_use, key, found)
         return found
 
@@ -42,43 +49,18 @@ class Remembered(Generic[T]):
         """One that was not found."""
         self._put(self._new, key, value)
 
-    def _put(self, shelf: "_Shelf[T]", key: Key, value: T) -> None:
-        self._let_go += shelf.put(key, value)
+    def _put(self, segment: LruCache[Key, T], key: Key, value: T) -> None:
+        segment.put(key, value)
         if self._let_go > LET_GO:
             self._let_go = 0
             gc.collect()
 
+    def _count_let_go(self, key: Key, _: T) -> None:
+        self._let_go += _weight(key)
 
-class _Shelf(Generic[T]):
-    """Those that were asked for last."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._held = 0
-        self._values: OrderedDict[Key, T] = OrderedDict()
-
-    def find(self, key: Key) -> T | None:
-        found = self._values.get(key)
-        if found is not None:
-            self._values.move_to_end(key)
-        return found
-
-    def take(self, key: Key) -> T | None:
-        found = self._values.pop(key, None)
-        if found is not None:
-            self._held -= _weight(key)
-        return found
-
-    def put(self, key: Key, value: T) -> int:
-        """How many characters were let go for it."""
-        self._values[key] = value
-        self._held += _weight(key)
-        let_go = 0
-        while self._held > self._most and len(self._values) > 1:
-            oldest, _ = self._values.popitem(last=False)
-            let_go += _weight(oldest)
-            self._held -= _weight(oldest)
-        return let_go
+def document_size(key: Key, _: object) -> int:
+    return _weight(key) * BYTES_PER_CHARACTER
 
 
 def _weight(key: Key) -> int:

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from storage import tables
+from storage.caches import CacheBounds, LruCache
 from storage.data_version import DataVersion
 from storage.database import Database, Session
 from storage.tables import users
 
-MOST = 10_000
-"""Tokens."""
+TOKENS = CacheBounds("tokens", max_entries=10_000, max_bytes=16 * 2**20)
 SECONDS = 2.0
 
 _AGE = timedelta(seconds=SECONDS)
@@ -34,13 +34,17 @@ class _CachedViewer:
     rows: list[Any] | None = None
 
 
+def token_size(digest: str, known: _CachedViewer) -> int:
+    """Estimates the bytes of a token with its user."""
+    return 2_600 + sum(len(value) for value in known.user.__dict__.values() if isinstance(value, str))
+
+
 class Viewers:
     """One of each process."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, most: int = TOKENS.max_entries) -> None:
         self._version = -1
-        self._known: dict[str, _CachedViewer] = {}
+        self._known: LruCache[str, _CachedViewer] = LruCache(TOKENS, token_size, max_entries=most)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -55,7 +59,7 @@ class Viewers:
         if found is None or not _NEW <= moment - found.read_at < _AGE or not hmac.compare_digest(found.digest, wanted):
             return None
         if database.data_version is not None and not _is_unchanged(database, database.data_version, found):
-            del self._known[wanted]
+            self._known.pop(wanted)
             return None
         return found.user
 
@@ -78,10 +82,7 @@ class Viewers:
                 found.data_version = file.current()
                 if data_version is None or found.rows is None or found.data_version != data_version:
                     return user
-            self._known.pop(wanted, None)
-            if len(self._known) >= self._most:
-                del self._known[next(iter(self._known))]
-            self._known[wanted] = found
+            self._known.put(wanted, found)
         return user
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from graph.caches import CacheBounds, LruCache
 from rest_v3.endpoint import Endpoint, Request, Response
 from rest_v3.errors import refusal
 from rest_v3.route import Route
@@ -21,8 +22,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 JSON = (b"content-type", b"application/json")
 NOSNIFF = (b"x-content-type-options", b"nosniff")
-MOST_KNOWN = 2_000
-"""Paths of which is remembered where they lead."""
+PATHS = CacheBounds("v3 paths", max_entries=2_000, max_bytes=4 * 2**20, per="application")
+"""Where paths lead."""
 LONGEST_KNOWN = 100
 """Bytes of such a path."""
 ANY_ORIGIN = [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", b"Link")]
@@ -50,7 +51,7 @@ class Door:
 
     def __init__(self, endpoints: Iterable[Endpoint], pages: Iterable[tuple[str, Page]] = ()) -> None:
         self._router: Router[Target] = Router()
-        self._known: dict[bytes, Found] = {}
+        self._known: LruCache[bytes, Found] = LruCache(PATHS, lambda path, _: 1_000 + 4 * len(path))
         self.endpoints = tuple(endpoints)
         for endpoint in self.endpoints:
             for path in endpoint.route.spellings:
@@ -86,9 +87,7 @@ class Door:
             return None
         found = segments, *place
         if mounted and 0 < len(raw) <= LONGEST_KNOWN:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            self._known[raw] = found
+            self._known.put(raw, found)
         return found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,7 +16,7 @@ class Compiled:
     """The text of a statement for one dialect. The parameters in `given` get their values at each run, all others have those of the
     statement."""
 
-    __slots__ = ("text", "values")
+    __slots__ = ("size", "text", "values")
 
     values: Binder
 
@@ -28,6 +28,8 @@ class Compiled:
         values = compiled.construct_params(escape_names=False)
         self.text: str = compiled.string
         fixed = {name: value for name, value in values.items() if name not in given}
+        self.size = 2_000 + len(self.text) + 250 * len(values)
+        """An estimate of its bytes."""
         self.values = binder([Parameter(name, processors.get(name)) for name in compiled.positiontup or ()], fixed)
 
 

@@ -22,12 +22,13 @@ from sqlalchemy.types import TypeDecorator
 from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
 
+from storage.caches import CacheBounds, CacheUsage, measure
 from storage.connections import Connections
 from storage.data_version import DataVersion
 from storage.inserting import Inserts
 from storage.list_parameters import use_list_parameters
 from storage.pool import LinedPool
-from storage.readers import PostgresReader, Reader, SqliteReader
+from storage.readers import PostgresReader, Reader, SlowStatements, SqliteReader
 from storage.reading import Plans
 from storage.sessions import ReadingSession
 from storage.sessions import Session as Session
@@ -44,6 +45,10 @@ NAMING = {
 }
 metadata: MetaData = SQLModel.metadata
 metadata.naming_convention = NAMING
+
+ORM_STATEMENTS = CacheBounds("orm statements", max_entries=300, max_bytes=18 * 2**20)
+"""Those that SQLAlchemy keeps compiled, half as many again as it is told to."""
+ORM_STATEMENT_BYTES = 60_000
 
 WAIT_SECONDS = 5.0
 """How long a writer waits for its turn on SQLite before it gives up with `Busy`."""
@@ -163,6 +168,7 @@ class Database:
             # As many again are the readers'.
             "max_overflow": 0,
             "pool_timeout": WAIT_SECONDS,
+            "query_cache_size": ORM_STATEMENTS.max_entries * 2 // 3,
             # The text of an error gets into logs; what people wrote must not.
             "hide_parameters": True,
         }
@@ -173,13 +179,14 @@ class Database:
             settings["poolclass"] = LinedPool
         self.engine = create_async_engine(self.url, **settings)
         self.writing_engine = self.engine.execution_options(writing=True)
+        measure(ORM_STATEMENTS, self, Database._orm_statements)
         self._queue = Queue(WAIT_SECONDS)
         use_list_parameters(self.engine.dialect)
         self.plans = Plans(self.engine.dialect)
         self.accounts = Touched(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
         self.data_version = DataVersion(str(self.url.database)) if self.dialect == "sqlite" else None
         self.inserts = Inserts(self.engine.dialect)
-        self._slow: set[str] = set()
+        self._slow = SlowStatements()
         self.readers: Connections[Reader] = Connections(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._prepare_sqlite()
@@ -211,6 +218,10 @@ class Database:
         pool = self.engine.sync_engine.pool
         assert isinstance(pool, LinedPool)  # noqa: S101 - see above
         return PostgresWriter(pool.line, self.engine.dialect)
+
+    def _orm_statements(self) -> CacheUsage:
+        entries = len(self.engine.sync_engine._compiled_cache or ())
+        return CacheUsage(entries, entries * ORM_STATEMENT_BYTES)
 
     async def close(self) -> None:
         await self.readers.close()

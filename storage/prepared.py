@@ -1,11 +1,17 @@
 """Statements that a connection to PostgreSQL keeps prepared, so that they are run past what asyncpg does for any text each time."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-MOST = 100
-"""Statements of one connection; those that were not asked for the longest are dropped, which the server is told at the next chance."""
+from storage.caches import CacheBounds, LruCache
+
+PREPARED = CacheBounds("prepared statements", max_entries=100, max_bytes=2 * 2**20, per="connection")
+"""On PostgreSQL; those that were not asked for the longest are dropped, which the server is told at the next chance."""
+
+
+def prepared_size(string: str, _: object) -> int:
+    """Estimates the bytes of a statement's string, twice, and of what is known of its columns and parameters."""
+    return 4_000 + 2 * len(string)
 
 
 class Prepared:
@@ -18,7 +24,7 @@ class Prepared:
         self._changed, self._outdated = asyncpg.InvalidCachedStatementError, asyncpg.OutdatedSchemaCacheError
         self._connection = connection
         self._unfinished = False
-        self._statements: OrderedDict[str, Any] = OrderedDict()
+        self._statements: LruCache[str, Any] = LruCache(PREPARED, prepared_size)
 
     async def fetch(self, text: str, parameters: Sequence[Any]) -> Sequence[Any]:
         """The rows. Raises what asyncpg raises."""
@@ -41,11 +47,8 @@ class Prepared:
     async def _fetched(self, text: str, parameters: Sequence[Any]) -> Sequence[Any]:
         statement = self._statements.get(text)
         if statement is None:
-            statement = self._statements[text] = await self._connection.prepare(text)
-            if len(self._statements) > MOST:
-                self._statements.popitem(last=False)
-        else:
-            self._statements.move_to_end(text)
+            statement = await self._connection.prepare(text)
+            self._statements.put(text, statement)
         try:
             return await statement.fetch(*parameters)  # type: ignore[no-any-return]
         except self._changed:

@@ -1,16 +1,20 @@
 """Connections of a driver that only read, one session at a time: on SQLite at once or in threads of their own, on PostgreSQL past
 SQLAlchemy."""
 
+import _sqlite3
 import asyncio
+import ctypes
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
 from sqlalchemy.exc import InvalidRequestError
 
+from storage.caches import CacheBounds, CacheUsage, LruCache, measure
 from storage.connections import Connection
 from storage.prepared import Prepared
 
@@ -20,8 +24,17 @@ CLOSED = "this session is closed"
 
 STEPS, LOOKS = 1_000, 6
 """A statement on SQLite is stopped at so manieth look, one after so many steps of its machine: about half a millisecond of work."""
-MOST_SLOW = 2_000
-"""Texts that are remembered to be slow."""
+SLOW = CacheBounds("slow statements", max_entries=2_000, max_bytes=2 * 2**20)
+"""Those that take longer than a turn of the event loop may."""
+MAX_PREPARED = 100
+"""Statements that a connection to SQLite keeps prepared; each takes some 20 to 40 KiB."""
+SQLITE = CacheBounds("sqlite", max_entries=MAX_PREPARED, max_bytes=8 * 2**20, per="connection")
+"""Prepared statements and pages of the file, of which SQLite itself keeps 2 MiB for a connection."""
+
+
+class SlowStatements(LruCache[str, bool]):
+    def __init__(self) -> None:
+        super().__init__(SLOW, lambda string, _: 200 + len(string))
 
 
 class Reader(Connection, Protocol):
@@ -42,11 +55,14 @@ class SqliteReader:
 
     takes_many = True
 
-    def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, slow: set[str]) -> None:
-        self._connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False, cached_statements=256)
+    def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, slow: SlowStatements) -> None:
+        self._connection = sqlite3.connect(
+            path, timeout=wait_seconds, isolation_level=None, check_same_thread=False, cached_statements=MAX_PREPARED
+        )
         for pragma in (*pragmas, "query_only = ON", "busy_timeout = 0"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._slow = slow
+        count_sqlite()
         self._looks = 0
         self._asked: deque[_Asked] = deque()
         self._works = False
@@ -55,7 +71,7 @@ class SqliteReader:
         Thread(target=_serve, args=serving, name="sqlite", daemon=True).start()
 
     async def fetch(self, text: str, parameters: Values) -> Sequence[Values]:
-        if not self._works and text not in self._slow and (found := self._at_once(text, parameters)) is not None:
+        if not self._works and self._slow.get(text) is None and (found := self._at_once(text, parameters)) is not None:
             return found
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[list[Values]] = loop.create_future()
@@ -74,9 +90,7 @@ class SqliteReader:
             return _run(connection, text, parameters)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-                if len(self._slow) >= MOST_SLOW:
-                    self._slow.clear()
-                self._slow.add(text)
+                self._slow.put(text, True)
             elif not _is_busy(error):
                 raise
             return None
@@ -118,6 +132,30 @@ class SqliteReader:
     async def close(self) -> None:
         self._connection.close()
         self._turns.put(None)
+
+
+class _Sqlite:
+    """The library, which counts what it has allocated for all connections."""
+
+    def __init__(self) -> None:
+        # Whether it is linked into this module or loaded by it, its functions are found there.
+        library = ctypes.CDLL(_sqlite3.__file__)
+        self._used = library.sqlite3_memory_used
+        self._used.restype = ctypes.c_int64
+
+    def usage(self) -> CacheUsage:
+        return CacheUsage(0, self._used())
+
+
+@cache
+def count_sqlite() -> _Sqlite | None:
+    """Has SQLite's memory counted; None where the library does not say."""
+    try:
+        library = _Sqlite()
+    except (OSError, AttributeError):
+        return None
+    measure(SQLITE, library, _Sqlite.usage)
+    return library
 
 
 _Asked = tuple[str, Values, "asyncio.Future[list[Values]]"]

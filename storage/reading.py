@@ -22,7 +22,7 @@ MAX_STRINGS = 32
 S = TypeVar("S")
 Bound = tuple[str, list[Any], Shape]
 
-STATEMENTS = CacheBounds("statements", max_entries=2_000, max_bytes=12 * 2**20)
+STATEMENTS = CacheBounds("statements", max_entries=2_000, max_bytes=8 * 2**20)
 """There are few structures, but the number of sort and filter arguments that callers combine is theirs."""
 CONSTANT_STATEMENTS = CacheBounds("constant statements", max_entries=500, max_bytes=8 * 2**20)
 

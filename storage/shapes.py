@@ -67,11 +67,13 @@ def _value(place: int, processors: Mapping[int, Processor]) -> str:
 
 def _function(name: str, parameters: Sequence[str], body: Sequence[str], scope: dict[str, Any]) -> Any:
     lines = "\n        ".join(body)
-    return run(f"def {name}({', '.join(parameters)}):\n    rows = []\n    for v in found:\n        {lines}\n    return rows\n", scope)[name]
+    return run(f"def {name}({', '.join(parameters)}):\n    rows = []\n    for v in found:\n        {lines}\n    return rows\n", scope).pop(
+        name
+    )
 
 
 def run(text: str, scope: dict[str, Any]) -> dict[str, Any]:
-    """The names that a text defines, which is made of numbers and names of ours."""
+    """The names that a text defines, which is made of numbers and names of ours. Whoever takes a function out of them leaves no circle."""
     exec(compile(text, "<shape>", "exec"), scope)  # noqa: S102 - see above
     return scope
 
@@ -109,4 +111,4 @@ def binder(parameters: Sequence[Parameter], fixed: Mapping[str, Any]) -> Binder:
             scope[f"p{number}"] = each.processor
             picked = f"p{number}({picked})"
         parts.append(picked)
-    return run(f"def bind(g):\n    return [{', '.join(parts)}]\n", scope)["bind"]  # type: ignore[no-any-return]
+    return run(f"def bind(g):\n    return [{', '.join(parts)}]\n", scope).pop("bind")  # type: ignore[no-any-return]

@@ -13,8 +13,10 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.util import await_only
 
-MOST_TEXTS = 5_000
-"""Texts of statements of which is known whether they change something."""
+from storage.caches import CacheBounds, LruCache
+
+CHANGING = CacheBounds("changing statements", max_entries=2_000, max_bytes=2**20)
+"""Statements other than SELECT of which is known whether they change such rows."""
 CHANGED = "changed"
 KEPT = "kept"
 
@@ -29,7 +31,7 @@ class Touched:
         self.channel = channel
         self.version = 0
         self._names = re.compile(rf"\b(?:{'|'.join(tables)})\b", re.IGNORECASE)
-        self._changes: dict[str, bool] = {}
+        self._changes: LruCache[str, bool] = LruCache(CHANGING, lambda string, _: 200 + len(string))
         self._open = 0
         self._key = f"touched {channel}"
         self._tells = engine.dialect.name == "postgresql"
@@ -50,11 +52,12 @@ class Touched:
 
     def changes(self, text: str) -> bool:
         """Whether a statement changes such rows."""
+        if text.startswith("SELECT"):
+            return False
         found = self._changes.get(text)
         if found is None:
-            if len(self._changes) >= MOST_TEXTS:
-                self._changes.clear()
-            found = self._changes[text] = self._names.search(text) is not None and text.lstrip()[:6].upper() != "SELECT"
+            found = self._names.search(text) is not None and text.lstrip()[:6].upper() != "SELECT"
+            self._changes.put(text, found)
         return found
 
     def ran(self, info: dict[Any, Any] | None, text: str) -> None:

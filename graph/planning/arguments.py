@@ -4,10 +4,10 @@ What is the same for all runs is made once; a variable of a plain scalar that st
 depends on variables is remembered by their values.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 from typing import Any
 
 from graphql import (
@@ -29,11 +29,11 @@ from graphql.execution.values import VariableValueSource, coerce_argument, input
 from graphql.utilities.coerce_input_value import coerce_default_value
 
 from graph.planning.inputs import Converter, Other, reader
+from storage.caches import CacheBounds, LruCache
 
 Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
-MOST_REMEMBERED = 64
-"""Values of one argument."""
+ARGUMENT_VALUES = CacheBounds("argument values", max_entries=5_000, max_bytes=2 * 2**20)
 LONGEST_REMEMBERED = 1_000
 """Characters of such a value."""
 PLAIN: Mapping[str, Callable[[Any], bool]] = {
@@ -150,6 +150,11 @@ class Variables:
         return Values(self._variables, given, coerced)
 
 
+_VALUES: LruCache[tuple[int, Any], dict[str, Any]] = LruCache(ARGUMENT_VALUES, lambda key, value: 1_500 + 8 * len(key[1]))
+"""By the number of the argument and the values of its variables."""
+_NUMBERS = count()
+
+
 class Argument:
     """One argument of a field that takes variables. `convert` makes of {name: value} what the resolver takes."""
 
@@ -161,7 +166,7 @@ class Argument:
         self._longest = LONGEST_REMEMBERED if remember else 0
         (self._argument,) = (each for each in node.arguments or () if each.name.value == name)
         self._variables = sorted(variables_of(self._argument.value))
-        self._remembered: OrderedDict[Any, dict[str, Any]] = OrderedDict()
+        self._number = next(_NUMBERS)
         self._read = reader(definition, self._argument.value)
         self._python_name = self._plain_name()
 
@@ -177,13 +182,11 @@ class Argument:
             into.update(self._made(values))
             return
         key = _key([coerced.get(name, Undefined) for name in self._variables])
-        found = self._remembered.get(key)
+        found = _VALUES.get((self._number, key))
         if found is None:
             found = self._made(values)
             if len(key) <= self._longest:
-                self._remembered[key] = found
-            if len(self._remembered) > MOST_REMEMBERED:
-                self._remembered.popitem(last=False)
+                _VALUES.put((self._number, key), found)
         into.update(found)
 
     def _made(self, values: Values) -> dict[str, Any]:

@@ -51,11 +51,12 @@ class Unplannable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An operation, ready to be run for any variables (of the same `switches`) and any viewer."""
+    """An operation, ready to be run for any variables (of the same `switches`) and any viewer. `fields` counts what it was made of."""
 
     root: Selection
     arguments: list[Arguments]
     fragments: Mapping[str, FragmentDefinitionNode]
+    fields: int
 
     async def run(self, context: Context, variables: Values) -> dict[str, Any]:
         """The data. Raises whatever goes wrong, also what graphql-core would have told beside the data."""
@@ -87,6 +88,8 @@ class Compiler:
         """The response keys on the way to the field that is looked at."""
         self._arguments: list[Arguments] = []
         self._is_mutation = False
+        self._count = 0
+        """Of the fields that were looked at."""
         self._spelling = Spelling(dialect)
         self._build = Builder(self, self._spelling)
 
@@ -98,11 +101,8 @@ class Compiler:
         self._is_mutation = root is self._schema.mutation_type
         if root is None:
             raise Unplannable("no such kind of operation")
-        return Plan(
-            self._selection(root, [operation.selection_set], None),
-            self._arguments,
-            self._fragments,
-        )
+        selection = self._selection(root, [operation.selection_set], None)
+        return Plan(selection, self._arguments, self._fragments, self._count)
 
     def _selection(self, kind: GraphQLObjectType, sets: Sequence[SelectionSetNode], above: Way | None) -> Selection:
         parts: list[Leaf | Computed | tuple[str, Any]] = []
@@ -162,6 +162,7 @@ class Compiler:
                 raise Unplannable(name)
             asked = Asked(key, nodes, field, (*outer, key))
             self.enter(asked)
+            self._count += 1
             yield asked
         self._keys = outer
 

@@ -1,6 +1,5 @@
 """Keeps the plans of operations: made when an operation is run again, and dropped with it."""
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Literal
 from weakref import ref
@@ -14,15 +13,16 @@ from graph.planning.arguments import Variables
 from graph.planning.compiling import Compiler, Plan, Unplannable
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.schema import schema
+from storage.caches import CacheBounds, LruCache
 
 MOST_PLANS = 16
 """Of one operation, whose directives take variables; for further values graphql-core answers."""
-MOST_TRIED = 300
-"""Operations sent as texts whose plans are kept, those that were run last; a plan takes some 40 KiB."""
+PLANS = CacheBounds("plans", max_entries=300, max_bytes=12 * 2**20)
+"""Of operations sent as texts: those that were run last."""
+PREPARED_PLANS = CacheBounds("prepared plans", max_entries=2_000, max_bytes=32 * 2**20)
+"""Of operations that were prepared at the start."""
 OFTEN = 2
 """An operation sent as a text is planned when it is run for the second time: most of those that somebody tries out never are."""
-
-_TRIED: OrderedDict["ref[Plans]", None] = OrderedDict()
 
 
 class Plans:
@@ -41,11 +41,11 @@ class Plans:
 
     def find(self, variables: Mapping[str, Any], dialect: Dialect, fixed: Fixed) -> tuple[Plan, Any] | None:
         """The plan for these variables, and the variables as it takes them; None: graphql-core is to answer."""
-        if self._prepared.tried:
+        tried = self._prepared.tried
+        if tried:
             self._runs += 1
             if self._runs < OFTEN:
                 return None
-            _keep(self)
         if self._variables is None:
             self._variables = self._read_variables()
         values = self._variables.values(variables) if self._variables else None
@@ -53,11 +53,15 @@ class Plans:
             return None
         switches = {name: values.coerced.get(name) for name in self._switches}
         key = (dialect.name, fixed, *switches.values())
-        if key not in self._made:
+        if key in self._made:
+            plan = self._made[key]
+            if tried:
+                _PLANS.get(self.name)
+        else:
             if len(self._made) >= MOST_PLANS:
                 return None
-            self._made[key] = self._make(switches, dialect, fixed)
-        plan = self._made[key]
+            plan = self._made[key] = self._make(switches, dialect, fixed)
+            (_PLANS if tried else _PREPARED).put(self.name, sum(plan_size(each) for each in self._made.values()))
         return None if plan is None else (plan, values)
 
     def drop(self) -> None:
@@ -80,18 +84,23 @@ class Plans:
             return None
 
 
-def _keep(plans: Plans) -> None:
-    """They go with their texts; of those that stay the ones that were run last have room."""
-    _TRIED[plans.name] = None
-    _TRIED.move_to_end(plans.name)
-    while len(_TRIED) > MOST_TRIED:
-        dropped = _TRIED.popitem(last=False)[0]()
-        if dropped is not None:
-            dropped.drop()
+def plan_size(plan: Plan | None) -> int:
+    """Estimates the bytes of a plan."""
+    return 1_000 if plan is None else 4_000 + 2_500 * plan.fields
+
+
+def _drop(name: "ref[Plans]", _: int) -> None:
+    if (dropped := name()) is not None:
+        dropped.drop()
+
+
+_PLANS, _PREPARED = (LruCache[Any, int](bounds, lambda _, size: size, _drop) for bounds in (PLANS, PREPARED_PLANS))
 
 
 def _forget(name: "ref[Plans]") -> None:
-    _TRIED.pop(name, None)
+    """They go with their texts."""
+    _PLANS.pop(name)
+    _PREPARED.pop(name)
 
 
 def plans_of(prepared: Prepared) -> Plans | None:

@@ -4,9 +4,9 @@ The statement takes the page's ids in the order of the list, and joins to them w
 For several parents it takes a page for each, so that an index gives each of them.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from sqlalchemy import Integer, func, select
@@ -18,10 +18,11 @@ from graph.planning.hanging import EnteredProject, Entering, Hanging
 from graph.planning.running import Run
 from graph.planning.sources import Wanted
 from graph.planning.views import Constant, View
+from storage.caches import CacheBounds, LruCache
 from storage.compiled import Compiled, literal_number, parameter, standing_for
 
-MOST_STATEMENTS = 32
-"""Of one connection in one plan: the values of filters stand in them."""
+PAGE_STATEMENTS = CacheBounds("page statements", max_entries=2_000, max_bytes=6 * 2**20)
+"""Of all plans together: the values of filters stand in them."""
 
 
 @dataclass(slots=True)
@@ -78,6 +79,8 @@ class Statement:
     own: int
     processors: list[Any]
     descending: bool | None
+    keys: set[Any]
+    """The keys of all statements of the field, of which this has one."""
 
     def sorted(self, rows: Sequence[Any]) -> Sequence[Any]:
         if self.descending is None or len(rows) < 2:
@@ -116,6 +119,21 @@ def grouped(places: Iterable[int], values: Iterable[Any], number: int) -> list[l
     return found
 
 
+def statement_size(key: tuple[Any, ...], statement: Statement) -> int:
+    """Estimates the bytes of a statement. The values of its filter stand in the key, and are bound to it."""
+    return statement.page.size + (statement.count.size if statement.count is not None else 0) + 2_000 + 2 * _characters(key)
+
+
+def _characters(part: Any) -> int:
+    if isinstance(part, tuple):
+        return sum(map(_characters, part))
+    return len(part) if isinstance(part, str) else 0
+
+
+_STATEMENTS: LruCache[Any, Statement] = LruCache(PAGE_STATEMENTS, statement_size, lambda key, statement: statement.keys.discard(key))
+_NUMBERS = count()
+
+
 class Pages:
     """A field that is a page of rows for each object of a level. `shown` is what of the connection stands in its place, if not all."""
 
@@ -127,7 +145,13 @@ class Pages:
         self._hanging = Hanging(declared.listing.parent, wanted.spelling)
         self._connected = connected
         self._shown = shown
-        self._statements: OrderedDict[Any, Statement] = OrderedDict()
+        self._number = next(_NUMBERS)
+        self._keys: set[Any] = set()
+
+    def __del__(self, statements: Any = _STATEMENTS) -> None:
+        """Its statements go with its plan."""
+        for key in self._keys:
+            statements.pop(key)
 
     @property
     def of(self) -> str:
@@ -223,12 +247,21 @@ class Pages:
                 # How such a list goes on depends on the value.
                 cursors = (window.after, window.before)
         within = many if entrance is None else entrance.by_path, entrance is None
-        key = (*within, self._declared.narrowing(arguments), spelled(order), window.size, window.backward, window.offset > 0, cursors)
-        found = self._statements.get(key)
+        key = (
+            self._number,
+            *within,
+            self._declared.narrowing(arguments),
+            spelled(order),
+            window.size,
+            window.backward,
+            window.offset > 0,
+            cursors,
+        )
+        found = _STATEMENTS.get(key)
         if found is None:
-            found = self._statements[key] = self._made(listing or self._declared.narrowed(arguments), window, many, entrance)
-            if len(self._statements) > MOST_STATEMENTS:
-                self._statements.popitem(last=False)
+            found = self._made(listing or self._declared.narrowed(arguments), window, many, entrance)
+            self._keys.add(key)
+            _STATEMENTS.put(key, found)
         return found
 
     def _made(self, listing: Listing, window: Window, many: bool, entrance: EnteredProject | None) -> Statement:
@@ -277,7 +310,11 @@ class Pages:
         counting = Compiled(frame.count, dialect, parameters) if connected.has_total else None
         processors = [root.processor(name) for name in names]
         descending = listing.order.descending is not window.backward if sorts else None
-        return Statement(listing, Compiled(statement, dialect, parameters), counting, ordered, last, own, processors, descending)
+        # Its conditions hold the values of the filter once more.
+        listing = replace(listing, conditions=())
+        return Statement(
+            listing, Compiled(statement, dialect, parameters), counting, ordered, last, own, processors, descending, self._keys
+        )
 
     async def _filled(self, run: Run, level: Level) -> list[Any]:
         answers: list[dict[str, Any]] = [{} for _ in level.totals]

@@ -9,6 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from graph.errors import LimitExceeded
+from storage.caches import CacheBounds, CacheUsage, measure
+
+NAMES = 10_000
+ATTEMPTS_BYTES = 1_200
+"""Of a name, with its failures."""
+FAILURES = CacheBounds("failed attempts", max_entries=NAMES, max_bytes=NAMES * ATTEMPTS_BYTES, per="kind of attempt")
 
 
 @dataclass
@@ -28,12 +34,13 @@ class Failures:
     `clock` gives seconds that only rise.
     """
 
-    def __init__(self, *, most: int = 10, seconds: float = 60.0, names: int = 10_000, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, most: int = 10, seconds: float = 60.0, names: int = NAMES, clock: Callable[[], float] = time.monotonic) -> None:
         self.most = most
         self.seconds = seconds
         self._names = names
         self._clock = clock
         self._known: OrderedDict[Hashable, _Attempts] = OrderedDict()
+        measure(FAILURES, self, lambda failures: CacheUsage(len(failures), len(failures) * ATTEMPTS_BYTES))
 
     @asynccontextmanager
     async def attempt(self, name: Hashable) -> AsyncIterator[Callable[[], None]]:

@@ -20,6 +20,7 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 from graph.context import Fixed, Services
 from graph.execute import Graph
 from graph.installing import is_filled
+from graph.planning import keeping
 from graph.planning.compiling import Compiler, Plan, Unplannable
 from graph.planning.keeping import MOST_PLANS, OFTEN, plans_of
 from graph.remembering import LEAST, Remembered
@@ -237,7 +238,7 @@ class TestWhatIsPlanned:
         assert await ask.data(text, viewer) == {"viewer": {"username": viewer.username}}
 
     async def test_not_more_texts_than_have_room(self, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("graph.planning.keeping.MOST_TRIED", 2)
+        monkeypatch.setattr(keeping._PLANS, "_max_entries", 2)
         texts = [f"query {graph.services.database.dialect} {{ viewer {{ a{number}: username }} }}" for number in range(4)]
         kept = []
         for text in texts:
@@ -297,6 +298,8 @@ class TestManyTexts:
                 assert outcome.errors == []
 
         def kept() -> tuple[int, int, int]:
+            gc.collect()
+            # The statements of a plan's pages go after it.
             gc.collect()
             everything = gc.get_objects()
             plans = sum(isinstance(each, Plan) for each in everything)

@@ -6,9 +6,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from storage import prepared as module
+from storage.caches import LruCache
 from storage.database import Database
-from storage.prepared import Prepared
+from storage.prepared import PREPARED, Prepared, prepared_size
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ async def test_the_same_text_is_prepared_once(connection: Any) -> None:
     assert await kept_by(connection) == before + 1
 
 
-async def test_the_least_used_are_dropped(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 3)
+async def test_the_least_used_are_dropped(connection: Any) -> None:
     prepared = Prepared(connection)
+    prepared._statements = LruCache(PREPARED, prepared_size, max_entries=3)
     await kept_by(connection)
     before = await kept_by(connection)
     for number in range(10):

@@ -32,7 +32,7 @@ def compiled(source: str, *, ignore_case: bool = False) -> Any:
         raise BadExpression(said) from error
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def _compiled(source: str, ignore_case: bool) -> Any:
     import re2
 

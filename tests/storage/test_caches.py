@@ -1,0 +1,102 @@
+"""Caches stay within their bounds, and docs/caches.md lists each of them."""
+
+import ast
+import gc
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import forgefront.app
+from storage.caches import DECLARED, CacheBounds, CacheUsage, LruCache, measure, usage
+
+ROOT = Path(forgefront.app.__file__).parents[1]
+DOCUMENT = (ROOT / "docs" / "caches.md").read_text()
+PACKAGES = ("storage", "graph", "rest_v3", "ci_v1", "forgefront")
+
+
+@pytest.fixture
+def bounds() -> Iterator[CacheBounds]:
+    yield CacheBounds("of a test", max_entries=3, max_bytes=100)
+    del DECLARED["of a test"]
+
+
+def cache_of(bounds: CacheBounds, dropped: list[str] | None = None) -> LruCache[str, int]:
+    return LruCache(bounds, lambda _, size: size, None if dropped is None else lambda key, _: dropped.append(key))
+
+
+class TestLruCache:
+    def test_drops_what_was_used_longest_ago(self, bounds: CacheBounds) -> None:
+        dropped: list[str] = []
+        cache = cache_of(bounds, dropped)
+        for key in "abc":
+            cache.put(key, 10)
+        assert cache.get("a") == 10
+        cache.put("d", 10)
+        assert (dropped, len(cache), cache.bytes, cache.get("b")) == (["b"], 3, 30, None)
+
+    def test_holds_no_more_bytes_than_its_bound(self, bounds: CacheBounds) -> None:
+        dropped: list[str] = []
+        cache = cache_of(bounds, dropped)
+        cache.put("a", 60)
+        cache.put("b", 40)
+        assert cache.bytes == 100
+        cache.grow("b", 1)
+        assert (dropped, cache.bytes) == (["a"], 41)
+        cache.put("b", 7)
+        assert cache.bytes == 7
+        assert cache.pop("b") == 7
+        assert (cache.bytes, cache.pop("b")) == (0, None)
+
+    def test_does_not_store_what_alone_is_too_large(self, bounds: CacheBounds) -> None:
+        dropped: list[str] = []
+        cache = cache_of(bounds, dropped)
+        cache.put("a", 5)
+        cache.put("b", 101)
+        assert (dropped, cache.bytes, "a" in cache, "b" in cache) == (["b"], 5, True, False)
+
+    def test_counts_as_long_as_it_lives(self, bounds: CacheBounds) -> None:
+        first, second = cache_of(bounds), cache_of(bounds)
+        first.put("a", 5)
+        second.put("a", 6)
+        measure(bounds, (owner := Owner()), lambda _: CacheUsage(1, 1))
+        assert usage()["of a test"] == (3, 12)
+        del second, owner
+        gc.collect()
+        assert usage()["of a test"] == (1, 5)
+
+    def test_names_are_unique(self, bounds: CacheBounds) -> None:
+        with pytest.raises(ValueError, match="two caches"):
+            CacheBounds("of a test", 1, 1)
+
+
+class Owner:
+    pass
+
+
+class TestDocument:
+    def test_lists_every_cache_with_its_bounds(self) -> None:
+        rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in DOCUMENT.splitlines() if line.startswith("| `")]
+        listed = {(name.strip("`"), entries, size, per) for name, _, entries, size, per in (row for row in rows if len(row) == 5)}
+        assert listed == {
+            (each.name, f"{each.max_entries:,}", f"{each.max_bytes / 2**20:.1f} MiB".replace(".0 MiB", " MiB"), each.per)
+            for each in DECLARED.values()
+        }
+
+    def test_lists_every_function_with_a_cache(self) -> None:
+        listed = set()
+        for line in DOCUMENT.splitlines():
+            if found := re.fullmatch(r"\| (`[^|]+`) \| `([^|`]+\.py)` \| `([^|`]+)` \| [^|]+ \|", line):
+                listed |= {(found[2], name, found[3]) for name in re.findall(r"`(\w+)`", found[1])}
+        assert listed == set(functions())
+
+
+def functions() -> Iterator[tuple[str, str, str]]:
+    """(file, name, decorator) of each function whose results are cached."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                for decorator in getattr(node, "decorator_list", ()):
+                    if re.match(r"(functools\.)?(lru_)?cache\b", text := ast.unparse(decorator)):
+                        yield str(path.relative_to(ROOT)), node.name, text  # type: ignore[attr-defined]
