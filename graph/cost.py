@@ -119,7 +119,8 @@ class Rows:
         if found is None:
             rows = self.total(variables)
             found = rows, list(self._judge(rows, variables))
-            if len(self._found) < KEPT_SIZES:
+            # Refusals are long, and whoever sends sizes can have as many as there are numbers.
+            if not found[1] and len(self._found) < KEPT_SIZES:
                 self._found[sizes] = found
         return found
 

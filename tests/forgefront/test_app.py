@@ -1,6 +1,7 @@
 """The whole service: which path goes to which door, and what happens while the database is not there."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from forgefront.app import App, build
 from forgefront.commands.users import DOCUMENT
 from forgefront.config import Config, ConfigError
 from forgefront.operator import Forge
+from storage.caches import DECLARED
 from tests.rest_v3.rules import cites
 
 
@@ -74,6 +76,15 @@ class TestDoors:
             text = (await http.get("/-/metrics")).text
         assert 'forgefront_http_requests_total{method="GET",route="/api/v3/users/:id",status="401"} 3.0' in text
         assert 'forgefront_http_requests_total{method="GET",route="unmatched",status="404"} 3.0' in text
+
+    async def test_metrics_say_how_full_each_cache_is(self, app: App) -> None:
+        async with client(app) as http:
+            await http.post("/graphql", json={"query": "{ frontPage { __typename } }"})
+            text = (await http.get("/-/metrics")).text
+        for metric in ("bytes", "entries"):
+            found = dict(re.findall(rf'^forgefront_cache_{metric}\{{cache="([^"]+)"\}} (\S+)$', text, re.MULTILINE))
+            assert found.keys() == DECLARED.keys()
+            assert float(found["documents"]) > 0
 
     @pytest.mark.parametrize(
         ("method", "path"),
