@@ -311,7 +311,9 @@ async def report(context: Context, machine: Machine, build_id: int | None, statu
         row = await machines.build_of(early, machine, build_id)
         covered = None
         if status in FINISHED and row.options.get("coverage"):
-            covered = coverage_of(row.options, "\n".join(await traces.tail(early, row, traces.MOST_LINES)))
+            printed = "\n".join(await traces.tail(early, row, traces.MOST_LINES))
+            # In a thread: the expression is a user's, and a trace may keep it busy for as long as it is given.
+            covered = await asyncio.to_thread(coverage_of, dict(row.options), printed)
     if status is None or status is CheckStatus.RUNNING:
         return row
     if status is CheckStatus.CANCELED:
