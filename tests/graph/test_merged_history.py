@@ -1,9 +1,8 @@
 """Merge requests that an imported history tells of."""
 
 import asyncio
-import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -18,6 +17,7 @@ from storage.tables import AccessLevel, MergeRequestState
 from tests.forge import Ask
 from tests.history import git, grow, make_history
 from tests.make import Make
+from tests.promises import promise
 from tests.statements import Statements
 
 IMPORT = "mutation ($path: String!) { importMergeRequests(input: {projectPath: $path}) { project { path } userErrors { code } } }"
@@ -310,12 +310,12 @@ class TestJob:
         assert await progress(ask, master, project) is None
 
 
-@pytest.mark.skipif(not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes a minute; scripts/check --reliability runs it")
-async def test_forty_thousand_commits(ask: Ask, make: Make, tmp_path: Path) -> None:
+@promise("R24")
+async def test_forty_thousand_commits(ask: Ask, make: Make, tmp_path: Path, figure: Callable[[str], None]) -> None:
     owner = await make.user()
     source = await asyncio.to_thread(long_history, tmp_path / "long.git", 40_000)
     project = await make.project(owner=owner, source=source, members=[(owner, AccessLevel.OWNER)])
     started = monotonic()
     done = await imported(ask, make, owner, project)
-    print(f"import of 40,000 commits: {done['imported']} of {done['total']} merges in {monotonic() - started:.1f} s")
+    figure(f"40,000 commits: {done['imported']} of {done['total']} merges imported in {monotonic() - started:.1f} s")
     assert (done["state"], done["total"], done["imported"]) == ("FINISHED", 10_000, 10_000)

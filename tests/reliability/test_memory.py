@@ -1,10 +1,6 @@
-"""The memory of a served process has an end, whatever is asked of it (R27).
-
-FORGEFRONT_QUERIES has another number of random queries sent.
-"""
+"""The memory of a served process has an end, whatever is asked of it (R27)."""
 
 import asyncio
-import os
 import random
 import re
 from collections import Counter
@@ -20,13 +16,11 @@ from graph.schema import graphql_schema
 from tests.drawn import draw
 from tests.generated import Generator
 from tests.make import Make, token_of
+from tests.promises import promise, promised
 from tests.reliability.served import Served, served
 from tests.town import Town, settle
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
-)
-QUERIES = int(os.environ.get("FORGEFRONT_QUERIES", "5000"))
+QUERIES = promised(5000)
 SLICES = 10
 """How often the memory is looked at."""
 TIMES = 2
@@ -48,8 +42,9 @@ async def town(make: Make, tmp_path: Path) -> Town:
 
 
 class TestRandomQueries:
+    @promise("R27")
     async def test_memory_is_bounded(
-        self, town: Town, make: Make, tmp_path: Path, database_url: str, dialect: str, figure: Callable[[str], None]
+        self, town: Town, make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]
     ) -> None:
         generator = Generator(graphql_schema, await draw(town, Graph(make.services, planner=False)))
         with served(tmp_path, database_url) as server:
@@ -61,9 +56,9 @@ class TestRandomQueries:
                 statuses += await send(server, generator, numbers, [*town.viewers.values()])
                 looks.append(resident_mib(server))
             caches = cache_mib(server)
-        figure(f"{dialect}: the caches say {sum(caches.values()):.1f} MiB: {caches}")
+        figure(f"the caches say {sum(caches.values()):.1f} MiB: {caches}")
         shown = " ".join(f"{mib:.0f}" for mib in looks)
-        figure(f"{dialect}: {QUERIES} distinct queries, each {TIMES} times: idle {idle:.0f} MiB, then {shown} MiB; {dict(statuses)}")
+        figure(f"{QUERIES} distinct queries, each {TIMES} times: idle {idle:.0f} MiB, then {shown} MiB; {dict(statuses)}")
 
         assert max(statuses) < 500
         assert looks[-1] <= MAX_MIB
@@ -71,8 +66,9 @@ class TestRandomQueries:
 
 
 class TestLongFilters:
+    @promise("R27")
     async def test_one_query_with_many_long_filters_leaves_nothing_behind(
-        self, town: Town, tmp_path: Path, database_url: str, dialect: str, figure: Callable[[str], None]
+        self, town: Town, tmp_path: Path, database_url: str, figure: Callable[[str], None]
     ) -> None:
         with served(tmp_path, database_url) as server:
             idle = resident_mib(server)
@@ -84,7 +80,7 @@ class TestLongFilters:
                         await post(client, body, town.viewers["admin"])
                     looks.append(resident_mib(server))
         shown = " ".join(f"{mib:.0f}" for mib in looks)
-        figure(f"{dialect}: filters of 60,000 numbers: idle {idle:.0f} MiB, then {shown} MiB")
+        figure(f"filters of 60,000 numbers: idle {idle:.0f} MiB, then {shown} MiB")
 
         assert looks[-1] <= MAX_MIB
 
