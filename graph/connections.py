@@ -15,13 +15,14 @@ from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
 from sqlmodel import col
 
 from graph.context import Context
+from graph.cost import LARGEST_PAGE, PAGE
 from graph.cursors import cursor_of, place_of
 from graph.errors import BadRequest, LimitExceeded
 
 T = TypeVar("T")
 
-DEFAULT_SIZE = 20
-MAXIMUM_SIZE = 100
+DEFAULT_SIZE = PAGE
+MAXIMUM_SIZE = LARGEST_PAGE
 MAXIMUM_OFFSET = 2**31 - 1
 
 

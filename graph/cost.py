@@ -11,13 +11,14 @@ execution would merge it.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Literal
 
 import graphql
-from graphql import GraphQLError, GraphQLSchema
+from graphql import GraphQLError, GraphQLSchema, Undefined
 from graphql.language import (
     FieldNode,
     FragmentDefinitionNode,
@@ -29,13 +30,16 @@ from graphql.language import (
     OperationDefinitionNode,
     SelectionSetNode,
     ValueNode,
+    VariableDefinitionNode,
     VariableNode,
 )
 
 from graph.errors import LimitExceeded
+from graph.planning.arguments import Variable
 
 ROWS = 10_000
 PAGE = 20
+"""The size of a page where neither `first` nor `last` has a value, here and where the page is read (`graph/connections.py`)."""
 LARGEST_PAGE = 100
 PLAIN_LIST = 10
 """What a list without arguments (the labels of an issue, the entries of a diff) is taken to hold."""
@@ -78,15 +82,46 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A size that stands in variables: the largest of those given, else `otherwise`."""
+    """A size that stands in variables: the largest of their values and `literals`.
+
+    `otherwise` is the size where an argument has no value. An argument that is null has none: neither its own default nor that of the
+    variable counts, as in execution.
+    """
 
     variables: tuple[str, ...]
+    literals: tuple[int, ...]
     otherwise: int
-    at_least: int = 0
 
-    def given(self, variables: Mapping[str, Any]) -> int:
-        sizes = [size for name in self.variables if (size := _sent(variables.get(name))) is not None]
-        return max([*sizes, self.at_least]) if sizes else self.at_least or self.otherwise
+    def given(self, sizes: Mapping[str, int | None]) -> int:
+        return max([*self.literals, *(size for name in self.variables if (size := sizes[name]) is not None)], default=self.otherwise)
+
+
+class _SizeVariable:
+    """A variable that gives a size. Its value is coerced by the same `Variable` as for execution."""
+
+    def __init__(self, schema: GraphQLSchema, node: VariableDefinitionNode) -> None:
+        self._name = node.variable.name.value
+        self._coercion: Variable | None = None
+        # Validation, which comes later, reports a type or a default that cannot be.
+        with suppress(AttributeError, GraphQLError, TypeError):
+            self._coercion = Variable.of(schema, node)
+
+    def size(self, variables: Mapping[str, Any]) -> int | None:
+        """None for an absent value and for null. A value that execution will reject counts as it looks."""
+        value = variables.get(self._name, Undefined)
+        coercion = self._coercion
+        if coercion is None:
+            return _sent(value)
+        if value is Undefined:
+            return _sent(coercion.default)
+        if isinstance(value, list):
+            # Coercion keeps the length of a list, and takes its time.
+            return len(value)
+        if coercion.is_plain is None or not coercion.is_plain(value):
+            with suppress(GraphQLError, RecursionError):
+                coerced = coercion.coerced(value)
+                return _sent(value if coerced is Undefined else coerced)
+        return _sent(value)
 
 
 class Rows:
@@ -100,35 +135,46 @@ class Rows:
     ) -> None:
         self._schema = schema
         self._pages = _page_types(schema)
-        self._defaults = {node.variable.name.value: node.default_value for node in operation.variable_definitions or ()}
         self._sized: list[tuple[_Part, FieldNode]] = []
         """Fields with a page size of their own, and where they stand."""
         self._fragments = {
             name: self._parts(node.selection_set, schema.type_map.get(node.type_condition.name.value)) for name, node in fragments.items()
         }
         self._operation = self._parts(operation.selection_set, schema.get_root_type(operation.operation))
-        asked = (part.size.variables for part, _ in self._sized if not isinstance(part.size, int))
-        self._asked = tuple(dict.fromkeys(name for names in asked for name in names))
+        names = {name for part, _ in self._sized if not isinstance(part.size, int) for name in part.size.variables}
+        defined = {node.variable.name.value: node for node in operation.variable_definitions or ()}
+        self._asked = {name: _SizeVariable(schema, defined[name]) for name in sorted(names & defined.keys())}
         """The variables that give sizes."""
+        self._undefined = dict.fromkeys(names - defined.keys())
         self._found: dict[tuple[int | None, ...], tuple[int, list[GraphQLError]]] = {}
 
     def judged(self, variables: Mapping[str, Any]) -> tuple[int, list[GraphQLError]]:
         """The rows, and why they are too many."""
-        sizes = tuple([_sent(variables.get(name)) for name in self._asked])
-        found = self._found.get(sizes)
+        sizes = self._sizes(variables)
+        key = tuple(sizes.values())
+        found = self._found.get(key)
         if found is None:
-            rows = self.total(variables)
-            found = rows, list(self._judge(rows, variables))
+            rows = self._total(sizes)
+            found = rows, list(self._judge(rows, sizes))
             # Refusals are long, and whoever sends sizes can have as many as there are numbers.
             if not found[1] and len(self._found) < KEPT_SIZES:
-                self._found[sizes] = found
+                self._found[key] = found
         return found
 
     def always(self) -> list[GraphQLError]:
         """The refusals that do not hang on variables."""
         return [] if self._asked else self.judged({})[1]
 
-    def total(self, variables: Mapping[str, Any], *, at_most: int | None = None, only: str | None = None) -> int:
+    def total(self, variables: Mapping[str, Any]) -> int:
+        """Rows of the operation."""
+        return self._total(self._sizes(variables))
+
+    def _sizes(self, variables: Mapping[str, Any]) -> dict[str, int | None]:
+        """What the variables that give sizes are, by their names."""
+        sizes = {name: variable.size(variables) for name, variable in self._asked.items()}
+        return {**sizes, **self._undefined} if self._undefined else sizes
+
+    def _total(self, sizes: Mapping[str, int | None], *, at_most: int | None = None, only: str | None = None) -> int:
         """Rows of the operation, were every page that can shrink (or those of the field `only`) at most `at_most` long."""
 
         def sums(parts: "list[_Part | str]") -> tuple[int, int]:
@@ -145,7 +191,7 @@ class Rows:
                 elif part.per == "item":
                     each += 1 + below + PAGE * items
                 else:
-                    size = part.size if isinstance(part.size, int) else part.size.given(variables)
+                    size = part.size if isinstance(part.size, int) else part.size.given(sizes)
                     if at_most is not None and (part.label == only or (only is None and part.shrinks)):
                         size = min(size, at_most)
                     flat += size * (1 + below + PAGE * items) if part.per == "list" else below + size * items
@@ -157,14 +203,14 @@ class Rows:
         flat, each = sums(self._operation)
         return flat + PAGE * each
 
-    def _judge(self, rows: int, variables: Mapping[str, Any]) -> Iterator[GraphQLError]:
+    def _judge(self, rows: int, sizes: Mapping[str, int | None]) -> Iterator[GraphQLError]:
         for part, node in self._sized:
-            size = part.size if isinstance(part.size, int) else part.size.given(variables)
+            size = part.size if isinstance(part.size, int) else part.size.given(sizes)
             if part.per == "connection" and size > LARGEST_PAGE:
                 message = f"A page of {part.label} has at most {LARGEST_PAGE} items, and {spelled(size)} are asked for."
                 yield exceeded(f"{message} Ask for first: {LARGEST_PAGE}, and go on with after.", node)
         if rows > ROWS:
-            advice = self.advice(variables, ROWS) or " Ask for fewer lists inside lists, or send several requests."
+            advice = self._advice(sizes, ROWS) or " Ask for fewer lists inside lists, or send several requests."
             yield exceeded(f"The operation may read {spelled(rows)} rows, and {ROWS:,} are allowed.{advice}")
 
     def advice(self, variables: Mapping[str, Any], allowed: int) -> str:
@@ -172,26 +218,29 @@ class Rows:
 
         Sentences that begin with a space; nothing where no smaller page would do.
         """
-        rows = self.total(variables)
+        return self._advice(self._sizes(variables), allowed)
+
+    def _advice(self, sizes: Mapping[str, int | None], allowed: int) -> str:
+        rows = self._total(sizes)
         shrinking = {part.label for part, _ in self._sized if part.shrinks}
-        sizes: dict[str, int] = {}
+        largest: dict[str, int] = {}
         for part, _ in self._sized:
-            size = part.size if isinstance(part.size, int) else part.size.given(variables)
-            sizes[part.label] = max(size, sizes.get(part.label, 0))
+            size = part.size if isinstance(part.size, int) else part.size.given(sizes)
+            largest[part.label] = max(size, largest.get(part.label, 0))
         # Eight candidates are enough to name three; it bounds the work spent on a refusal.
-        candidates = sorted(sizes, key=lambda label: -sizes[label])[:8]
-        saved = {label: rows - self.total(variables, at_most=0, only=label) for label in candidates}
+        candidates = sorted(largest, key=lambda label: -largest[label])[:8]
+        saved = {label: rows - self._total(sizes, at_most=0, only=label) for label in candidates}
         dearest = sorted((label for label in candidates if saved[label]), key=lambda label: -saved[label])[:3]
         message = ""
         if dearest:
-            named = ", ".join(f"{label} ({spelled(saved[label])} rows by {sizes[label]})" for label in dearest)
+            named = ", ".join(f"{label} ({spelled(saved[label])} rows by {largest[label]})" for label in dearest)
             message += f" Dearest: {named}."
         for label in (label for label in dearest if label in shrinking):
             # The sum is a polynomial of the size with no negative term, so it lies below this chord.
-            fit = sizes[label] * (allowed - rows + saved[label]) // saved[label]
+            fit = largest[label] * (allowed - rows + saved[label]) // saved[label]
             if fit >= 1:
                 return f"{message} It fits with first: {fit} for {label}."
-        fit = next((size for size in (100, 50, 20, 15, 10, 5, 3, 2, 1) if self.total(variables, at_most=size) <= allowed), 0)
+        fit = next((size for size in (100, 50, 20, 15, 10, 5, 3, 2, 1) if self._total(sizes, at_most=size) <= allowed), 0)
         if fit:
             return f"{message} It fits with pages of {fit} everywhere."
         return f"{message} Ask for fewer lists inside lists, or send several requests." if message else ""
@@ -244,13 +293,9 @@ class Rows:
             otherwise = default if default is not None else otherwise
         given = {argument.name.value: argument.value for argument in node.arguments or ()}
         values = [given[name] for name in names if name in given]
-        literals = [size for value in values if (size := _literal(value)) is not None]
-        asked = [value.name.value for value in values if isinstance(value, VariableNode)]
-        if not asked:
-            return max(literals, default=otherwise)
-        defaults = (self._defaults[name] for name in asked if name in self._defaults)
-        without = [size for value in defaults if value and (size := _literal(value)) is not None]
-        return _Asked(tuple(asked), max(without, default=otherwise), max(literals, default=0))
+        literals = tuple(size for value in values if (size := _literal(value)) is not None)
+        asked = tuple(value.name.value for value in values if isinstance(value, VariableNode))
+        return _Asked(asked, literals, otherwise) if asked else max(literals, default=otherwise)
 
 
 def _default(argument: graphql.GraphQLArgument) -> int | None:

@@ -1,12 +1,26 @@
 """What an operation from outside may ask for: each limit at its edge, and hostile documents by the clock."""
 
 import time
+from typing import Any
 
 import pytest
-from graphql import GraphQLError, GraphQLSyntaxError, build_schema, get_introspection_query, validate
+from graphql import (
+    GraphQLError,
+    GraphQLNonNull,
+    GraphQLObjectType,
+    GraphQLSyntaxError,
+    build_schema,
+    get_introspection_query,
+    get_variable_values,
+    validate,
+)
+from graphql.execution.values import coerce_argument
+from graphql.utilities.coerce_input_value import coerce_default_value
 
 from graph import limits
+from graph.cost import PAGE, Rows
 from graph.errors import LimitExceeded
+from graph.schema import graphql_schema
 
 SCHEMA = build_schema(
     """
@@ -205,6 +219,25 @@ class TestRows:
     def test_sizes_in_variables(self, variables: dict[str, object], cost: int) -> None:
         assert rows("query($n:Int){projects(first:$n){nodes{id}}}", **variables) == cost
 
+    @pytest.mark.parametrize("default", [0, 7, 100])
+    @pytest.mark.parametrize("page", ["projects", "buildStats"])
+    def test_a_variable_that_is_null_has_no_size_whatever_its_default_is(self, page: str, default: int) -> None:
+        text = f"query($n: Int = {default}) {{ {page}(first: $n) {{ {'nodes { id }' if page == 'projects' else 'rows { name }'} }} }}"
+
+        assert rows(text) == default
+        assert rows(text, n=None) == rows(text.replace("(first: $n)", ""))
+
+    def test_a_null_beside_a_size_leaves_it_alone(self) -> None:
+        text = "query($n: Int = 0, $m: Int = 5) { viewer { projects(first: $n, last: $m) { nodes { id } } } }"
+
+        assert rows(text, n=None) == 1 + 5
+        assert rows(text, n=None, m=50) == 1 + 50
+        assert rows(text, n=None, m=None) == 1 + 20
+
+    def test_variables_that_validation_refuses_do_not_break_the_measure(self) -> None:
+        for definition in ("$n: Nothing", "$n: Int = {}", "$n: User", "$m: Int", '$n: Int = "1"'):
+            assert rows(f"query({definition}) {{ projects(first: $n) {{ nodes {{ id }} }} }}", n=None) == 20
+
     def test_defaults_of_variables_and_lists_of_ids(self) -> None:
         assert rows("query($n:Int=30){projects(first:$n){nodes{id}}}") == 30
         assert rows("query($ids:[ID!]!){nodes(ids:$ids){id}}", ids=["a"] * 5) == 5
@@ -281,3 +314,48 @@ def test_bombs_are_judged_in_milliseconds(name: str) -> None:
     # A few milliseconds on an idle machine; the rest is room for a busy one.
     assert min(took) < 0.1
     assert bool(found) == (name not in ("chain", "repeated"))
+
+
+def sized_fields() -> list[tuple[str, str, str]]:
+    """Each field of the schema that takes the size of a page: its type, its name and the argument."""
+    kinds = [kind for kind in graphql_schema.type_map.values() if isinstance(kind, GraphQLObjectType) and not kind.name.startswith("__")]
+    return [
+        (kind.name, name, argument)
+        for kind in kinds
+        for name, field in kind.fields.items()
+        for argument in ("first", "last")
+        if argument in field.args
+    ]
+
+
+class TestSizesAsExecuted:
+    """The size that counts is what the field's resolver is given, for each field of the schema that has pages."""
+
+    @pytest.mark.parametrize("given", [{}, {"n": None}, {"n": 3}, {"n": 60}, {"n": 3.0}], ids=str)
+    @pytest.mark.parametrize("default", ["", " = 0", " = 55", " = null"])
+    def test_is_what_graphql_core_coerces(self, default: str, given: dict[str, object]) -> None:
+        for kind, name, argument in sized_fields():
+            text = (
+                f"query($n: Int{default}) {{ viewer {{ ... on {kind} {{ {name}({argument}: $n) {{ nodes {{ id }} rows {{ id }} }} }} }} }}"
+            )
+            document = limits.parse(text)
+            operation: Any = document.definitions[0]
+            field = graphql_schema.type_map[kind].fields[name]
+            node = operation.selection_set.selections[0].selection_set.selections[0].selection_set.selections[0]
+            values = get_variable_values(graphql_schema, operation.variable_definitions, given)
+            assert not isinstance(values, list)
+            named, coerced = field.args[argument], {}
+            try:
+                coerce_argument(coerced, node, argument, named, node.arguments[0], values, None)
+            except GraphQLError:
+                assert isinstance(named.type, GraphQLNonNull)
+                continue
+            size = coerced.get(argument)
+            if size is None:
+                absent = field.args.get("first", named)
+                size = next((each for each in (coerce_default_value(named), coerce_default_value(absent)) if isinstance(each, int)), PAGE)
+
+            part = Rows(graphql_schema, operation, {})
+            ((found, _),) = part._sized[:1]
+
+            assert (found.size if isinstance(found.size, int) else found.size.given(part._sizes(given))) == size, f"{kind}.{name}"

@@ -167,6 +167,34 @@ class TestDoor:
         assert [problem.code for problem in refused.errors] == ["LIMIT_EXCEEDED"]
 
 
+class TestNullSizes:
+    """A page size that is null reads what an absent one does, and costs as much."""
+
+    TEXT = "query($n: Int = 0) { rateLimit { nodeCount } projects(first: $n) { nodes { id } } }"
+
+    @pytest.mark.parametrize("planner", [True, False], ids=["planned", "unplanned"])
+    async def test_cost_what_they_read(self, services: Services, make: Make, planner: bool) -> None:
+        owner = await make.user()
+        for _ in range(21):
+            await make.project(owner=owner)
+        ask = Ask(Graph(services, planner=planner))
+
+        for variables, size in (({"n": None}, 20), ({}, 0), ({"n": 3}, 3)):
+            for _ in range(3):
+                data = await ask.data(self.TEXT, owner, **variables)
+                assert (len(data["projects"]["nodes"]), data["rateLimit"]["nodeCount"]) == (size, size)
+
+    async def test_do_not_open_what_the_limit_closes(self, ask: Ask, make: Make) -> None:
+        inner = "id"
+        for name in ("mergeRequests", "closesIssues", "mergeRequests", "closesIssues", "mergeRequests"):
+            inner = f"{name}(first: $n) {{ nodes {{ {inner} }} }}"
+        text = f'query($n: Int = 0) {{ project(path: "a/b") {{ {inner} }} }}'
+        viewer = await make.user()
+
+        assert await ask.codes(text, viewer) == ["NOT_FOUND"]
+        assert await ask.codes(text, viewer, n=None) == ["LIMIT_EXCEEDED"]
+
+
 class TestUncounted:
     async def test_what_rest_v3_runs_and_an_instance_without_a_limit(self, limited: Graph, ask: Ask, make: Make) -> None:
         viewer = await make.user()
