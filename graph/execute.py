@@ -14,7 +14,8 @@ from graph.context import Context, Machine, Services
 from graph.deadlines import Deadlines
 from graph.errors import Code, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.filling import Filler, may_wait
-from graph.operations import Allowed, InvalidOperation, Prepared, Texts, prepare, refused_variables
+from graph.operations import Allowed, InvalidOperation, Prepared, Text, Texts, prepare, refused_variables
+from graph.operations import is_open as is_open_text
 from graph.outcomes import Outcome, Problem, known, of_graphql, problem_of
 from graph.planning.compiling import Plan
 from graph.planning.keeping import plans_of
@@ -107,7 +108,7 @@ class Graph:
         `seconds` differs only for callers in this process, as commands that import a long history; None: however long it takes.
         """
         given = variables or {}
-        allowed = self.allowed(query, given, operation_name, request_id)
+        allowed = await self.read(query, given, operation_name, credential, request_id=request_id, seconds=seconds)
         if isinstance(allowed, list):
             return Outcome(None, allowed)
         return await self._in_time(allowed.prepared, given, credential, request_id, seconds, allowed.bill)
@@ -116,14 +117,70 @@ class Graph:
         """A file that a caller sends, before an operation is given its ticket. What no operation keeps is to be discarded."""
         return self.services.uploads.receive()
 
-    def kind_of(self, query: str, operation_name: str | None) -> str | None:
-        """`query`, `mutation` or `subscription`, or None for text that is no operation."""
-        text = self._texts.find(query, operation_name)
-        return None if isinstance(text, list) else text.prepared.kind
+    async def kind_of(self, query: str, operation_name: str | None, credential: str | None, *, request_id: str) -> str | None:
+        """`query`, `mutation` or `subscription`, or None for text that is no operation, and of callers who may not ask."""
+        text = self._texts.known(query, operation_name)
+        if text is None:
+            found = await self._read_for(query, operation_name, credential, None, request_id, SECONDS)
+            text = found if isinstance(found, Text) else None
+        return text.prepared.kind if isinstance(text, Text) else None
 
-    def allowed(self, query: str, variables: dict[str, Any], operation_name: str | None, request_id: str) -> Allowed | list[Problem]:
-        """The operation of a text that the schema and the limits allow, or what is wrong with it."""
-        return self._texts.allowed(query, variables, operation_name, request_id)
+    async def read(
+        self,
+        query: str,
+        variables: dict[str, Any],
+        operation_name: str | None,
+        credential: str | None,
+        *,
+        request_id: str,
+        seconds: float | None = SECONDS,
+    ) -> Allowed | list[Problem]:
+        """The operation of a text that the schema and the limits allow, or what is wrong with it.
+
+        A caller whom nobody knows learns neither of a text that needs a viewer, which is not even validated.
+        """
+        text = self._texts.known(query, operation_name)
+        found = text.allowed(variables, request_id) if isinstance(text, Text) else None
+        if isinstance(found, Allowed):
+            return found
+        text = await self._read_for(query, operation_name, credential, text, request_id, seconds)
+        return text if isinstance(text, list) else found or text.allowed(variables, request_id)
+
+    async def _read_for(
+        self,
+        query: str,
+        operation_name: str | None,
+        credential: str | None,
+        known_text: Text | list[Problem] | None,
+        request_id: str,
+        seconds: float | None,
+    ) -> Text | list[Problem]:
+        """What a text means, for a caller who may ask for it; it is read where it is not known."""
+        told: OperationError
+        if known_text is not None and not self._texts.is_read(query):
+            return known_text
+        limit = self._deadlines.within(seconds)
+        try:
+            with limit:
+                is_open = known_text.prepared.open if isinstance(known_text, Text) else is_open_text(query, operation_name)
+                if not is_open and not await self._knows(credential):
+                    raise Unauthenticated
+                return known_text if known_text is not None else await self._texts.read(query, operation_name)
+        except TimeoutError:
+            told = LimitExceeded(TOO_LATE.format(seconds)) if limit.expired else Unavailable()
+        except Exception as error:
+            told = known(error, request_id)
+        return [problem_of(told)]
+
+    async def _knows(self, credential: str | None) -> bool:
+        """Whether the credential is that of an active user or of a runner."""
+        services = self.services
+        if not credential:
+            return False
+        if machines.is_token(credential):
+            async with session_for(services.database, writing=False) as session:
+                return await machines.authenticate(session, credential) is not None
+        return await services.viewers.find(services.database, digest(credential), services.clock()) is not None
 
     async def _in_time(
         self,

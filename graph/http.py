@@ -92,7 +92,9 @@ def door(graph: Graph) -> ASGIApp:
             if media is None:
                 raise Refused(406, f"The answer can be {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}; `Accept` allows none.")
             streams = media == EVENT_STREAM
-            kind = graph.kind_of(request.query, request.operation_name) if streams or scope["method"] == "GET" else None
+            kind = None
+            if streams or scope["method"] == "GET":
+                kind = await graph.kind_of(request.query, request.operation_name, credential_of(headers), request_id=request_id)
             if scope["method"] == "GET" and kind not in (None, "query", *(["subscription"] if streams else ())):
                 raise Refused(405, "GET serves queries alone; send this operation with POST.", allow="POST")
             RECEIVE.set(receive)

@@ -15,6 +15,7 @@ Unknown fields, types and fragments count nothing here; validation reports them.
 such limits.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,13 @@ from graphql.language import (
 
 from graph.cost import Rows, exceeded, spelled
 
+CHARACTERS = 100_000
+"""Of a document. The lexer looks at each of them, at some five million a second."""
 TOKENS = 2_000
+FRAGMENTS = 100
+"""Definitions in a document: validation compares each with each."""
+REPEATS = 50
+"""How often a response name may stand in one selection set: validation compares each of them with each."""
 DEPTH = 12
 ALIASES = 30
 DIRECTIVES = 20
@@ -46,13 +53,17 @@ INTROSPECTION_LISTS = 2
 BODY_BYTES = 1024 * 1024
 JSON_DEPTH = 64
 """A list or object in a list or object, of JSON."""
+JSON_VALUES = 20_000
+"""Values in the JSON of a request; twice as many as an operation may read rows."""
 
 NESTED_LISTS = frozenset({"types", "fields", "inputFields", "interfaces", "possibleTypes"})
 """The lists of introspection that lead from a type to further types."""
 
 
 def parse(text: str) -> DocumentNode:
-    """Read a document of at most TOKENS tokens. Raises GraphQLError, a GraphQLSyntaxError for what is no GraphQL."""
+    """Read a document of at most CHARACTERS and TOKENS. Raises GraphQLError, a GraphQLSyntaxError for what is no GraphQL."""
+    if len(text) > CHARACTERS:
+        raise exceeded(f"The document has {len(text):,} characters, and {CHARACTERS:,} are allowed. Send long strings as variables.")
     try:
         return graphql.parse(text, max_tokens=TOKENS, allow_empty_selection_sets=False)
     except graphql.GraphQLSyntaxError as error:
@@ -84,6 +95,10 @@ def measure(document: DocumentNode, schema: GraphQLSchema, operation_name: str |
     """
     operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
     fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
+    definitions = len(document.definitions) - len(operations)
+    if definitions > FRAGMENTS and not trusted:
+        message = f"The document has {definitions:,} fragments, and {FRAGMENTS} are allowed. Write short ones out, or send two requests."
+        return Measured([exceeded(message)], None)
     ordered, circle = _in_order(fragments)
     if circle:
         shown = circle if len(circle) <= 8 else [*circle[:6], "…", circle[-1]]
@@ -98,6 +113,8 @@ def measure(document: DocumentNode, schema: GraphQLSchema, operation_name: str |
         counts[name] = _count(fragments[name].selection_set, counts)
         counts[name].directives += len(fragments[name].directives or ())
     found = _count(operation.selection_set, counts)
+    # Validation reads fragments that are not used, too.
+    found.repeats = max([found.repeats, *(each.repeats for each in counts.values())])
     refused = [*_several_changes(operation, found), *(() if trusted else _shape(operation, found))]
     used = _used(operation, fragments)
     return Measured(refused, Rows(schema, operation, {name: fragments[name] for name in ordered if name in used}))
@@ -149,6 +166,8 @@ class _Counts:
     introspection_depth: int = 0
     introspection_lists: int = 0
     introspection_aliases: int = 0
+    repeats: int = 0
+    """The most that one response name stands in a selection set as it is written."""
 
     def add(self, other: "_Counts", *, same_level: bool) -> None:
         """Take in a fragment's counts (`same_level`), or those below a field."""
@@ -158,6 +177,7 @@ class _Counts:
         self.introspection_depth = max(self.introspection_depth, other.introspection_depth)
         self.introspection_lists = max(self.introspection_lists, other.introspection_lists)
         self.introspection_aliases += other.introspection_aliases
+        self.repeats = max(self.repeats, other.repeats)
         if same_level:
             self.depth = max(self.depth, other.depth)
             self.lists = max(self.lists, other.lists)
@@ -168,6 +188,8 @@ class _Counts:
 def _count(selections: SelectionSetNode, fragments: Mapping[str, _Counts]) -> _Counts:
     """Recursion is bounded: the parser nests at most 200 levels, and fragments come counted."""
     counts = _Counts()
+    written = Counter(_response_names(selections))
+    counts.repeats = max(written.values(), default=0)
     for node in selections.selections:
         counts.directives += len(node.directives or ())
         if isinstance(node, FragmentSpreadNode):
@@ -195,6 +217,14 @@ def _count(selections: SelectionSetNode, fragments: Mapping[str, _Counts]) -> _C
     return counts
 
 
+def _response_names(selections: SelectionSetNode) -> Iterator[str]:
+    for node in selections.selections:
+        if isinstance(node, FieldNode):
+            yield (node.alias or node.name).value
+        elif isinstance(node, InlineFragmentNode):
+            yield from _response_names(node.selection_set)
+
+
 def _several_changes(operation: OperationDefinitionNode, counts: _Counts) -> Iterator[GraphQLError]:
     if operation.operation is OperationType.MUTATION and counts.fields - counts.meta_fields > MUTATION_FIELDS:
         yield exceeded("An operation makes one change: send a request for each mutation field.", operation)
@@ -219,6 +249,11 @@ def _shape(operation: OperationDefinitionNode, counts: _Counts) -> Iterator[Grap
         yield exceeded(
             f"The operation has {spelled(directives)} directives with its fragments written out, and {DIRECTIVES} are "
             "allowed. Put one @include or @skip on a fragment in place of each field.",
+            operation,
+        )
+    if counts.repeats > REPEATS:
+        yield exceeded(
+            f"A field stands {counts.repeats:,} times in one selection, and {REPEATS} are allowed: they are merged, so write it once.",
             operation,
         )
     if counts.fields > ROOT_FIELDS:

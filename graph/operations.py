@@ -1,7 +1,9 @@
 """Operations as text: parsed and validated once, prepared at start or kept while they are in use, and held to the limits."""
 
+import asyncio
 import functools
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +27,7 @@ from graph.forms import Form
 from graph.list_lengths import long_list_in, refuse_long_lists
 from graph.outcomes import Problem, of_graphql
 from graph.rates import Bill
-from graph.remembering import Remembered, without_tokens
+from graph.remembering import Key, Remembered, without_tokens
 from graph.rules.naming import storable
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
@@ -37,6 +39,10 @@ NO_SUCH_NAME = "There is no operation of this name."
 ONLY_TRUSTED = "Only trusted documents are served here: send the `documentId` of one, or its exact text."
 LONGEST_CACHED = 20_000
 """Characters. Longer texts are read each time, so that nobody fills the memory with them."""
+SHORT = 1_000
+"""Characters of a text that is read at once. Validation takes up to a second for a longer one, in line with the square of its length."""
+LONGEST_OPEN, OPEN_TOKENS = 4_000, 200
+"""Characters and tokens of a text that is read for a caller whom nobody knows."""
 
 
 class InvalidOperation(Exception):
@@ -126,6 +132,13 @@ class Text:
     def bill(self, rows: int, variables: Mapping[str, Any]) -> Bill:
         return Bill(rows, functools.partial(self.measured.advice, variables))
 
+    def allowed(self, variables: Mapping[str, Any], request_id: str) -> "Allowed | list[Problem]":
+        """The operation with these variables, or the limits that they break."""
+        rows, refused = self.measured.judged(variables)
+        if refused:
+            return [of_graphql(error, request_id) for error in refused]
+        return Allowed(self.prepared, self.bill(rows, variables))
+
 
 @dataclass(slots=True)
 class Allowed:
@@ -144,31 +157,53 @@ class Texts:
         self.trusted: Mapping[str, Mapping[str | None, Text]] = {}
         self.only = False
         self._read: Remembered[Text | list[Problem]] = Remembered()
+        self._reader: ThreadPoolExecutor | None = None
+        self._being_read: dict[Key, asyncio.Future[Text | list[Problem]]] = {}
 
-    def find(self, query: str, operation_name: str | None) -> Text | list[Problem]:
-        """The operation of a text, or what is wrong with it whatever its variables are."""
+    def known(self, query: str, operation_name: str | None) -> Text | list[Problem] | None:
+        """The operation of a text, or what is wrong with it whatever its variables are; None where the text is to be read first."""
         if self.trusted and (known := self.trusted.get(query)) is not None:
             return known.get(operation_name) or [Problem(Code.BAD_REQUEST, NAME_ONE if operation_name is None else NO_SUCH_NAME)]
         if self.only:
             return [Problem(Code.BAD_REQUEST, ONLY_TRUSTED)]
-        if len(query) > LONGEST_CACHED:
-            return _read(query, operation_name)
-        key = (query, operation_name)
-        found = self._read.find(key)
-        if found is None:
+        return self._read.find((query, operation_name)) if len(query) <= LONGEST_CACHED else None
+
+    def is_read(self, query: str) -> bool:
+        """Whether a text is read when it comes; others were read at start, or are not served."""
+        return not self.only and query not in self.trusted
+
+    async def read(self, query: str, operation_name: str | None) -> Text | list[Problem]:
+        """The same of a text that is not known. Long ones are read in a thread, one after the other, each once however many send it."""
+        if (read := self.known(query, operation_name)) is not None:
+            # Another caller has sent it meanwhile.
+            return read
+        if len(query) <= SHORT:
             found = _read(query, operation_name)
-            self._read.put(key, found)
+        else:
+            key = (query, operation_name)
+            reading = self._being_read.get(key)
+            if reading is None:
+                if self._reader is None:
+                    self._reader = ThreadPoolExecutor(1, thread_name_prefix="documents")
+                reading = self._being_read[key] = asyncio.get_running_loop().run_in_executor(self._reader, _read, query, operation_name)
+                reading.add_done_callback(lambda _: self._being_read.pop(key, None))
+            # A caller who leaves does not end the reading of the others.
+            found = await asyncio.shield(reading)
+        if len(query) <= LONGEST_CACHED:
+            self._read.put((query, operation_name), found)
         return found
 
-    def allowed(self, query: str, variables: Mapping[str, Any], operation_name: str | None, request_id: str) -> Allowed | list[Problem]:
-        """The operation of a text that the schema and the limits allow, or what is wrong with it."""
-        text = self.find(query, operation_name)
-        if isinstance(text, list):
-            return text
-        rows, refused = text.measured.judged(variables)
-        if refused:
-            return [of_graphql(error, request_id) for error in refused]
-        return Allowed(text.prepared, text.bill(rows, variables))
+
+def is_open(query: str, operation_name: str | None) -> bool:
+    """Whether a text is short and asks for nothing but a field that needs no viewer. It is parsed, and not validated."""
+    if len(query) > LONGEST_OPEN:
+        return False
+    try:
+        document = parse(query, no_location=True, max_tokens=OPEN_TOKENS)
+    except GraphQLError:
+        return False
+    wanted = _named(document, operation_name)
+    return len(wanted) == 1 and prepared_of(document, wanted[0]).open
 
 
 def _read(query: str, operation_name: str | None) -> Text | list[Problem]:
@@ -181,8 +216,7 @@ def _read(query: str, operation_name: str | None) -> Text | list[Problem]:
     errors = refused or validate(SCHEMA, document, specified_rules, max_errors=20, hide_suggestions=True)
     if errors:
         return [of_graphql(error, "") for error in errors]
-    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
-    wanted = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
+    wanted = _named(document, operation_name)
     if len(wanted) != 1:
         text = NAME_ONE if operation_name is None else NO_SUCH_NAME
         return [Problem(Code.BAD_REQUEST, text)]
@@ -190,6 +224,12 @@ def _read(query: str, operation_name: str | None) -> Text | list[Problem]:
         return [Problem(Code.BAD_REQUEST, NOT_STORABLE)]
     without_tokens(document)
     return Text(prepared_of(document, wanted[0], tried=True), measured)
+
+
+def _named(document: DocumentNode, operation_name: str | None) -> list[OperationDefinitionNode]:
+    """The operations that a name means: all without one."""
+    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
+    return [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
 
 
 def literals_storable(document: DocumentNode) -> bool:

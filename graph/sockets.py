@@ -163,7 +163,8 @@ class _Socket:
             return
         query, variables, name = request.query, request.variables, request.operation_name
         outcome: Outcome | Stream
-        if self._graph.kind_of(query, name) == "subscription":
+        kind = await self._graph.kind_of(query, name, self._credential, request_id=self._request_id)
+        if kind == "subscription":
             outcome = await subscribe(self._graph, query, variables, name, self._credential, request_id=self._request_id)
         else:
             outcome = await self._graph.run_text(query, variables, name, self._credential, request_id=self._request_id)

@@ -219,7 +219,7 @@ async def subscribe(
     """Opens the stream of a subscription; an Outcome says why there is none. `after` is the last number seen, where that is known otherwise
     than by an argument.
     """
-    allowed = graph.allowed(query, variables, operation_name, request_id)
+    allowed = await graph.read(query, variables, operation_name, credential, request_id=request_id)
     if isinstance(allowed, list):
         return Outcome(None, allowed)
     if (refused := refused_variables(variables)) is not None:

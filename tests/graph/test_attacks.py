@@ -1,15 +1,22 @@
 """What graphql-cop and its like send: each is refused over HTTP with a code and a way out, before the graph touches anything."""
 
+import asyncio
 import json
 import logging
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
+import graphql
 import httpx
 import pytest
 
-from graph import limits
+from graph import limits, operations
 from graph.execute import Graph
 from graph.http import RESPONSE_JSON, door
+from graph.rules import machines
+from graph.subscribing import subscribe
+from storage.database import now
 from tests.make import Make, token_of
 
 DOUBLING = "".join(f"fragment F{n} on Project {{ forkedFrom {{ ...F{n + 1} }} a: forkedFrom {{ ...F{n + 1} }} }} " for n in range(60))
@@ -91,11 +98,12 @@ class TestAttacks:
     @pytest.mark.parametrize("name", ATTACKS)
     async def test_are_refused_with_a_way_out(self, name: str, caplog: pytest.LogCaptureFixture) -> None:
         body, status, code, way_out = ATTACKS[name]
-        # There is nothing behind it, so whatever came through would fail.
-        nothing: Any = None
-        transport = httpx.ASGITransport(app=door(Graph(nothing)))
+        # There is nothing behind it but somebody who is signed in, so whatever came through would fail.
+        services: Any = SimpleNamespace(viewers=AsyncMock(), database=None, clock=now)
+        transport = httpx.ASGITransport(app=door(Graph(services)))
         async with httpx.AsyncClient(transport=transport, base_url="http://forge.example/graphql") as client:
-            response = await client.post("", content=body, headers={"Content-Type": "application/json", "Accept": RESPONSE_JSON})
+            headers = {"Content-Type": "application/json", "Accept": RESPONSE_JSON, "PRIVATE-TOKEN": "x"}
+            response = await client.post("", content=body, headers=headers)
 
         assert response.status_code == status, response.text
         assert response.json().keys() == {"errors"}
@@ -112,3 +120,77 @@ class TestAttacks:
         outcome = await graph.run_text(query, None, None, token_of(owner), request_id="r", seconds=0.0)
         assert [problem.code for problem in outcome.errors] == ["LIMIT_EXCEEDED"]
         assert outcome.errors[0].message.endswith("Ask for smaller pages, fewer lists inside lists, or a shorter span of time.")
+
+
+class TestCallersWhomNobodyKnows:
+    """Their texts are not even validated, but for those short ones that ask for what needs no viewer."""
+
+    @pytest.fixture
+    def validated(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        found: list[str] = []
+
+        def validate(schema: Any, document: Any, *rest: Any, **settings: Any) -> Any:
+            found.append(document.definitions[0].selection_set.selections[0].name.value)
+            return graphql.validate(schema, document, *rest, **settings)
+
+        monkeypatch.setattr(operations, "validate", validate)
+        return found
+
+    @pytest.mark.parametrize("credential", [None, "", "wrong", "runner"])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "{ viewer { " + "projects { totalCount } " * 200 + "} }",
+            "{ viewer { usernam } }",
+            "{ viewer {",
+            "{ frontPage { nothing } viewer { id } }",
+            "query A { frontPage { nothing } } query B { viewer { id } }",
+            "{ ...F } fragment F on Query { frontPage { nothing } }",
+            "{ frontPage { nothing " + "a " * 200 + "} }",
+            "{ frontPage { nothing } } #" + "a" * 4_000,
+        ],
+        ids=range(8),
+    )
+    async def test_are_told_nothing_of_a_text(self, graph: Graph, validated: list[str], text: str, credential: str | None) -> None:
+        if credential == "runner":
+            credential = f"{machines.PREFIXES[0]}{'x' * 20}"
+        for run in (graph.run_text, subscribe_to(graph)):
+            outcome = await run(text, {}, None, credential, request_id="r")
+            assert [problem.code for problem in outcome.errors] == ["UNAUTHENTICATED"]
+            assert await graph.kind_of(text, None, credential, request_id="r") is None
+        assert validated == []
+
+    async def test_are_told_the_same_of_a_text_that_others_have_sent(self, graph: Graph, make: Make) -> None:
+        viewer = token_of(await make.user())
+        refused = "query Several($n: Int) { projects(first: $n) { nodes { id } } }"
+        for text, variables in (("{ viewer { usernam } }", {}), (refused, {"n": 1_000})):
+            for credential, codes in (
+                (viewer, {"BAD_REQUEST", "LIMIT_EXCEEDED"}),
+                (None, {"UNAUTHENTICATED"}),
+                ("wrong", {"UNAUTHENTICATED"}),
+            ):
+                outcome = await graph.run_text(text, variables, None, credential, request_id="r")
+                assert {problem.code for problem in outcome.errors} <= codes
+                assert outcome.errors
+
+    async def test_learn_what_is_wrong_with_what_is_open_to_them(self, graph: Graph, validated: list[str]) -> None:
+        outcome = await graph.run_text('mutation { signIn(input: {login: "a"}) { nothing } }', {}, None, None, request_id="r")
+
+        assert {problem.code for problem in outcome.errors} == {"BAD_REQUEST"}
+        assert validated == ["signIn"]
+
+    async def test_long_texts_are_read_once_for_all_who_send_them(self, graph: Graph, make: Make, validated: list[str]) -> None:
+        viewer = token_of(await make.user())
+        text = f"query Long{len(viewer)} {{ viewer {{ " + "username name " * 45 + " ".join(f"# {'-' * 40}\n" for _ in range(20)) + "} }"
+
+        outcomes = await asyncio.gather(*(graph.run_text(text, {}, None, viewer, request_id="r") for _ in range(5)))
+
+        assert [outcome.errors for outcome in outcomes] == [[]] * 5
+        assert validated == ["viewer"]
+
+
+def subscribe_to(graph: Graph) -> Any:
+    async def run(*arguments: Any, **settings: Any) -> Any:
+        return await subscribe(graph, *arguments, **settings)
+
+    return run

@@ -1,6 +1,7 @@
 """The GraphQL door: what it makes of HTTP, and what it answers. The graph behind most tests is one that says what it is told to."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,7 +37,7 @@ class Fake:
             raise self.outcome
         return self.outcome
 
-    def kind_of(self, query: str, operation_name: str | None) -> str | None:
+    async def kind_of(self, query: str, operation_name: str | None, credential: str | None, *, request_id: str) -> str | None:
         return query.split()[0] if query.split()[0] in ("mutation", "subscription") else "query"
 
 
@@ -137,8 +138,20 @@ class TestPost:
         headers = {"content-type": PLAIN}
         assert (await client.post("", content=nested(64), headers=headers)).status_code == 200
         problem(await client.post("", content=nested(65), headers=headers), 400, Code.LIMIT_EXCEEDED)
-        problem(await client.post("", content=nested(100_000), headers=headers), 400)
+        problem(await client.post("", content=nested(100_000), headers=headers), 400, Code.LIMIT_EXCEEDED)
+        problem(await client.post("", content=b"[" * 1_000, headers=headers), 400)
         assert len(fake.asked) == 1
+
+    async def test_json_has_at_most_20_000_values(self, client: httpx.AsyncClient, fake: Fake) -> None:
+        def body(*values: object) -> bytes:
+            return json.dumps({"query": "{a}", "variables": {"x": values}}).encode()
+
+        headers = {"content-type": PLAIN}
+        for values in ([1] * 19_000, ["a,b,[{" * 3_000] * 5, ['"\\",' * 30_000]):
+            assert (await client.post("", content=body(*values), headers=headers)).status_code == 200
+        for values in ([1] * 20_000, [[]] * 10_000, [{"a": "b"}] * 10_000):
+            assert "20,000 values" in problem(await client.post("", content=body(*values), headers=headers), 400, Code.LIMIT_EXCEEDED)
+        assert len(fake.asked) == 3
 
 
 class TestBodyLimit:

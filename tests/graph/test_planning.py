@@ -223,7 +223,7 @@ class TestWhatAnOperationLeaves:
 
 class TestWhatIsPlanned:
     async def prepared(self, graph: Graph, text: str) -> Any:
-        found = graph._texts.find(text, None)
+        found = graph._texts.known(text, None) or await graph._texts.read(text, None)
         assert not isinstance(found, list), found
         return found.prepared
 

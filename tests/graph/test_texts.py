@@ -11,14 +11,14 @@ from graph.remembering import LEAST, Remembered
 
 
 class TestTextsThatAreLetGo:
-    def test_leave_the_memory_though_the_collector_would_not_look_for_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_leave_the_memory_though_the_collector_would_not_look_for_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(remembering, "LET_GO", 3 * LEAST)
         texts = Texts()
         texts._read = Remembered(new=2 * LEAST)
         gc.disable()
         try:
             for number in range(10):
-                texts.find(f"query Gone{number} {{ viewer {{ username }} }}", None)
+                await texts.read(f"query Gone{number} {{ viewer {{ username }} }}", None)
         finally:
             gc.enable()
 
