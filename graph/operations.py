@@ -179,19 +179,27 @@ class Texts:
             return read
         if len(query) <= SHORT:
             found = _read(query, operation_name)
-        else:
-            key = (query, operation_name)
-            reading = self._being_read.get(key)
-            if reading is None:
-                if self._reader is None:
-                    self._reader = ThreadPoolExecutor(1, thread_name_prefix="documents")
-                reading = self._being_read[key] = asyncio.get_running_loop().run_in_executor(self._reader, _read, query, operation_name)
-                reading.add_done_callback(lambda _: self._being_read.pop(key, None))
-            # A caller who leaves does not end the reading of the others.
-            found = await asyncio.shield(reading)
+            self._keep(query, operation_name, found)
+            return found
+        key = (query, operation_name)
+        reading = self._being_read.get(key)
+        if reading is None:
+            if self._reader is None:
+                self._reader = ThreadPoolExecutor(1, thread_name_prefix="documents")
+            reading = asyncio.get_running_loop().run_in_executor(self._reader, _read, query, operation_name)
+            self._being_read[key] = reading
+            reading.add_done_callback(lambda done: self._end_reading(key, done))
+        # A caller who leaves does not end the reading of the others.
+        return await asyncio.shield(reading)
+
+    def _end_reading(self, key: Key, done: "asyncio.Future[Text | list[Problem]]") -> None:
+        del self._being_read[key]
+        if not done.cancelled() and done.exception() is None:
+            self._keep(*key, done.result())
+
+    def _keep(self, query: str, operation_name: str | None, found: Text | list[Problem]) -> None:
         if len(query) <= LONGEST_CACHED:
             self._read.put((query, operation_name), found)
-        return found
 
 
 def is_open(query: str, operation_name: str | None) -> bool:
