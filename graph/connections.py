@@ -6,7 +6,7 @@ A cursor holds the ordering's name and the values of its columns in one row, end
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +18,7 @@ from graph.context import Context
 from graph.cost import LARGEST_PAGE, PAGE
 from graph.cursors import cursor_of, place_of
 from graph.errors import BadRequest, LimitExceeded
+from graph.rules.naming import storable
 
 T = TypeVar("T")
 
@@ -339,10 +340,14 @@ def _parse(value: Any, kind: type) -> Any:
     if issubclass(kind, datetime):
         parsed = datetime.fromisoformat(value)
         if parsed.tzinfo is None:
-            raise ValueError("a cursor's instant has its offset")
-        return parsed
+            raise ValueError("a cursor's timestamp has its offset")
+        # In UTC, as it is stored, a year may not be one any more.
+        return parsed.astimezone(UTC)
     if issubclass(kind, date):
         return date.fromisoformat(value)
-    if not isinstance(value, kind) or (isinstance(value, int) and not -(2**31) <= value < 2**31):
+    # By the type itself: a truth value is an int.
+    if type(value) is not kind or (isinstance(value, int) and not -(2**31) <= value < 2**31):
         raise ValueError("not a value of this ordering")
+    if isinstance(value, str) and not storable(value):
+        raise ValueError("no row has these characters")
     return value

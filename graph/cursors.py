@@ -20,7 +20,7 @@ def cursor_of(mark: str, *values: Any) -> str:
 def place_of(cursor: str, mark: str, read: Callable[..., T], *, of: str = "this list") -> T:
     """What `read` makes of the values of a cursor of this mark.
 
-    `read` raises ValueError, TypeError or AttributeError for values that no such cursor has.
+    `read` raises ValueError, TypeError, AttributeError or ArithmeticError (a timestamp in year 0) for values that no such cursor has.
 
     Raises BadRequest for text that is no cursor of `of`.
     """
@@ -29,5 +29,5 @@ def place_of(cursor: str, mark: str, read: Callable[..., T], *, of: str = "this 
         if found != mark:
             raise ValueError("a cursor of another list")
         return read(*values)
-    except (ValueError, TypeError, AttributeError, binascii.Error) as error:
+    except (ArithmeticError, ValueError, TypeError, AttributeError, binascii.Error) as error:
         raise BadRequest(f"This cursor is not one of {of}.") from error

@@ -17,6 +17,7 @@ from graph.mutations import mutation
 from graph.rules import finding, groups, naming, objects, projects
 from graph.rules import members as member_rules
 from graph.rules.policy import Action, group_level, may, require, visible_groups
+from graph.rules.searching import search_term
 from graph.types.build_stats import GroupBuildStats
 from graph.types.inputs import given, sent, value_or
 from graph.types.members import AccessLevel, GroupMember
@@ -132,7 +133,7 @@ class GroupFilter:
     )
 
     def conditions(self) -> list[Any]:
-        return [namespaces.matching(self.search)] if self.search else []
+        return [namespaces.matching(search_term(self.search))] if self.search else []
 
     def of_viewer(self, viewer: tables.User) -> list[Any]:
         return [members.groups_of(viewer.id)] if self.own or (self.own_unless_administrator and not viewer.admin) else []

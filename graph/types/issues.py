@@ -28,6 +28,7 @@ from graph.events.publish import publish
 from graph.mutations import mutation
 from graph.rules import finding, issues, naming, system_notes
 from graph.rules.policy import Action, may, projects_where, require
+from graph.rules.searching import search_term
 from graph.rules.states import IssueEvent
 from graph.types.closing import IssueClosing
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
@@ -89,7 +90,7 @@ class IssueFilter:
         if self.assignee_username is not None:
             found.append(col(issue.assignee_id).in_(issue_statements.ids_of_users(self.assignee_username)))
         if self.search is not None:
-            found.append(col(issue.title).icontains(self.search, autoescape=True))
+            found.append(col(issue.title).icontains(search_term(self.search), autoescape=True))
         return found
 
 

@@ -14,6 +14,7 @@ from graph.errors import BadRequest, Conflict, Taken
 from graph.mutations import mutation
 from graph.rules import finding, issues, labels
 from graph.rules.policy import Action, require
+from graph.rules.searching import search_term
 from graph.types.inputs import InProject, find, given, sent, value_or
 from storage import tables
 from storage.tables import IssueState
@@ -71,7 +72,7 @@ class LabelFilter:
         if self.name is not None:
             found.append(col(tables.Label.title).in_(self.name))
         if self.search is not None:
-            found.append(col(tables.Label.title).icontains(self.search, autoescape=True))
+            found.append(col(tables.Label.title).icontains(search_term(self.search), autoescape=True))
         return found
 
 

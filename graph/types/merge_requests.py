@@ -29,6 +29,7 @@ from graph.declare import (
 from graph.rules import groups, merge_requests, proposing
 from graph.rules.merge_requests import Blocker
 from graph.rules.policy import Action, may, projects_where, seen_projects
+from graph.rules.searching import search_term
 from graph.rules.states import in_progress
 from graph.types.closing import MergeRequestClosing
 from graph.types.commits import Commit, DiffEntry
@@ -122,7 +123,7 @@ class MergeRequestFilter:
         if self.merge_when_build_succeeds is not None:
             found.append(col(row.merge_when_build_succeeds).is_(self.merge_when_build_succeeds))
         if self.search is not None:
-            found.append(col(row.title).icontains(self.search, autoescape=True))
+            found.append(col(row.title).icontains(search_term(self.search), autoescape=True))
         if self.head_state is not None:
             readable = vars(self).get(READABLE)
             if readable is None:

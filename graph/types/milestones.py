@@ -14,6 +14,7 @@ from graph.errors import Taken
 from graph.mutations import mutation
 from graph.rules import finding, issues, milestones, naming
 from graph.rules.policy import Action, may, require
+from graph.rules.searching import search_term
 from graph.rules.states import MilestoneEvent
 from graph.types.inputs import NumberedInProject, find, given, sent, value_or
 from graph.types.issues import Issue, IssueFilter, IssueOrder, IssueState
@@ -118,7 +119,7 @@ class MilestoneFilter:
         if self.iid is not None:
             found.append(col(milestone.iid).in_(self.iid))
         if self.search is not None:
-            found.append(col(milestone.title).icontains(self.search, autoescape=True))
+            found.append(col(milestone.title).icontains(search_term(self.search), autoescape=True))
         return found
 
 

@@ -14,6 +14,7 @@ from graph.context import Context, Info
 from graph.declare import Node, column, connection_field, entity, entrance, narrowed, order_of, to_many, to_one, window_of
 from graph.rules import finding
 from graph.rules.policy import Action, may, project_level, visible_projects
+from graph.rules.searching import search_term
 from graph.types.artifacts import ProjectArtifacts
 from graph.types.branches import ProjectBranches
 from graph.types.build_stats import ProjectBuildStats
@@ -254,7 +255,7 @@ class ProjectFilter:
         project = tables.Project
         found: list[Any] = []
         if self.search:
-            found.append(projects.matching(self.search))
+            found.append(projects.matching(search_term(self.search)))
         if self.archived is not None:
             found.append(col(project.archived).is_(self.archived))
         if self.visibility is not None:

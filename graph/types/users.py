@@ -13,6 +13,7 @@ from graph.declare import Node, Same, column, computed, connection_field, entity
 from graph.errors import BadRequest, NotFound
 from graph.rules import accounts, finding
 from graph.rules.policy import knows
+from graph.rules.searching import search_term
 from graph.types.emails import UserEmails
 from graph.types.ssh_keys import UserSshKeys
 from storage import tables
@@ -139,7 +140,7 @@ class UserFilter:
     def conditions(self, *, everything: bool) -> list[Any]:
         found: list[Any] = []
         if self.search is not None:
-            found.append(users.search(self.search, everything=everything))
+            found.append(users.search(search_term(self.search), everything=everything))
         if self.username is not None:
             found.append(users.has_username(self.username))
         if self.active:

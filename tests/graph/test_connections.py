@@ -1,11 +1,17 @@
 """Keyset connections: pages, cursors, counts, and what happens to them while rows come and go."""
 
 import asyncio
+import base64
+import json
+import logging
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from graph.context import Services
+from graph.execute import Graph
 from storage import tables
 from storage.tables import AccessLevel
 from tests.forge import Ask
@@ -185,3 +191,90 @@ class TestPagesOfManyParents:
             assert node["notes"]["totalCount"] == number % 4
             assert [note["body"] for note in node["notes"]["nodes"]] == [f"{number}.{note}" for note in range(min(number % 4, 2))]
             assert node["notes"]["pageInfo"]["hasNextPage"] is (number % 4 > 2)
+
+
+FORGED: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    [],
+    ["a", 1],
+    {"a": 1},
+    "",
+    "a\0b",
+    "\ud800",
+    -1,
+    1.5,
+    2**31,
+    2**63,
+    10**400,
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59-23:59",
+    "2016-01-01T00:00:00",
+    "2016-01-01",
+    "é" * 3_000,
+    "\u20ac",
+)
+"""What no cursor has in the place of a value, for some of its lists."""
+LISTS = (
+    "issues(first: 1, %s)",
+    "issues(first: 1, orderBy: {field: UPDATED_AT, direction: ASC}, %s)",
+    "mergeRequests(first: 1, %s)",
+    "labels(first: 1, %s)",
+    "milestones(first: 1, %s)",
+    "members(first: 1, %s)",
+    "snippets(first: 1, %s)",
+    "branches(first: 1, %s)",
+    "tags(first: 1, %s)",
+    "builds(first: 1, %s)",
+    "commits(first: 1, %s)",
+    "tree(first: 1, recursive: true, %s)",
+    'compare(from: "topic", to: "master") { commits(first: 1, %s)',
+    'branch(name: "master") { history(first: 1, firstParent: true, %s)',
+    'branch(name: "master") { history(first: 1, path: "README", %s)',
+)
+
+
+def forgeries(cursor: str) -> Iterator[str]:
+    """Cursors like this one with one of its values forged, none, or one too many."""
+    mark, *values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    found = [[mark], [mark, *values, 1], [[mark], *values], [True, *values], {mark: values}, None, mark]
+    found += [[mark, *values[:place], forged, *values[place + 1 :]] for place in range(len(values)) for forged in FORGED]
+    for each in found:
+        yield base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
+
+
+class TestForgedCursors:
+    """Whatever stands in a cursor, it is a place in the list or a bad request, and nothing in the log."""
+
+    @pytest.mark.parametrize("planner", [True, False], ids=["planned", "unplanned"])
+    async def test_are_refused(self, services: Services, make: Make, caplog: pytest.LogCaptureFixture, planner: bool) -> None:
+        owner = await make.user()
+        project = await make.project(owner=owner, history={"commits": 6})
+        sha = await services.repositories.read(project.id, lambda repository: repository.resolve("master"))
+        await make.indexed(project)
+        for _ in range(2):
+            await make.issue(project)
+            await make.merge_request(project)
+            await make.label(project)
+            await make.milestone(project)
+            await make.snippet(project)
+            await make.build(project, sha or "")
+            await make.member(project, await make.user(), AccessLevel.GUEST)
+        ask = Ask(Graph(services, planner=planner))
+        tried = 0
+        for each in LISTS:
+            inner = f"{each} {{ pageInfo {{ endCursor }} }} {'}' * each.count('{ ')}"
+            text = f"query ($path: String!, $c: String) {{ project(path: $path) {{ {inner} }} }}"
+            found = await ask.data(text % "after: $c", owner, path=str(project.id))
+            while "endCursor" not in found:
+                (found,) = found.values()
+            if found["endCursor"] is None:
+                continue
+            for side in ("after", "before") if "commits" not in each and "history" not in each else ("after",):
+                for cursor in forgeries(found["endCursor"]):
+                    tried += 1
+                    outcome = await ask(text % f"{side}: $c", owner, path=str(project.id), c=cursor)
+                    assert {problem.code for problem in outcome.errors} <= {"BAD_REQUEST"}, (each, cursor, outcome.errors)
+        assert tried > 500
+        assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
