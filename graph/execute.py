@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from graphql import ExecutionResult, GraphQLError, execute
+from graphql import ExecutionResult, GraphQLError
 
 from graph.context import Context, Machine, Services
 from graph.deadlines import Deadlines
 from graph.errors import Code, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
-from graph.filling import Filler, may_wait
+from graph.filling import execute_document
 from graph.operations import Allowed, InvalidOperation, Prepared, Text, Texts, prepare, refused_variables
 from graph.operations import is_open as is_open_text
 from graph.outcomes import Outcome, Problem, known, of_graphql, problem_of
@@ -262,9 +262,10 @@ class Graph:
                     try:
                         return self._planned(await plan.run(context, values), prepared, context)
                     except Exception as error:
-                        # graphql-core says what is wrong, and where, of what the mutation gave.
+                        # graphql-core says what is wrong, and where, of what the mutation gave. It does not read the arguments of
+                        # fields that it does not come to, so it may find nothing wrong with them.
                         outcome = self._outcome(await self._execute(prepared, variables, context), context)
-                        if not outcome.errors and not isinstance(error, Anomaly):
+                        if not outcome.errors and not isinstance(error, Anomaly | GraphQLError):
                             log.error("a plan failed", operation=prepared.name, request_id=request_id, exc_info=error)
                         return outcome
                 return self._outcome(await self._execute(prepared, variables, context), context)
@@ -308,17 +309,8 @@ class Graph:
         return viewer, None
 
     async def _execute(self, prepared: Prepared, variables: dict[str, Any], context: Context) -> ExecutionResult:
-        result = execute(
-            SCHEMA,
-            prepared.document,
-            context_value=context,
-            variable_values=variables,
-            operation_name=prepared.name,
-            executor_class=Filler,
-            is_awaitable=may_wait,
-            middleware=[instead] if context.made is not None else None,
-        )
-        return result if isinstance(result, ExecutionResult) else await result
+        middleware = [instead] if context.made is not None else None
+        return await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, middleware=middleware)
 
     def _planned(self, data: dict[str, Any], prepared: Prepared, context: Context) -> Outcome:
         viewer = context.viewer_or_none

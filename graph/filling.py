@@ -6,12 +6,14 @@ whatever goes wrong with a column, takes graphql-core's way, with its errors.
 """
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, TypeGuard, TypeVar
 
-from graphql import Executor, GraphQLNonNull, GraphQLObjectType, Undefined, is_leaf_type
+import graphql
+from graphql import DocumentNode, ExecutionResult, Executor, GraphQLNonNull, GraphQLObjectType, Undefined, is_leaf_type
 from graphql.pyutils import AwaitableOrValue
 
 from graph.installing import Loading, Reading, filling_of, is_filled
@@ -33,6 +35,35 @@ class _Plan:
     others: Fields
     # Kept, since the plan is found by its identity.
     fields: Fields
+
+
+async def execute_document(
+    schema: Any,
+    document: DocumentNode,
+    context: Any,
+    variables: dict[str, Any],
+    operation_name: str | None,
+    *,
+    root: Any = None,
+    middleware: list[Any] | None = None,
+) -> ExecutionResult:
+    """Runs an operation by graphql-core, with the rows filled as here. Nothing of it is left running or unawaited."""
+    awaitables = Awaitables()
+    try:
+        result = graphql.execute(
+            schema,
+            document,
+            root_value=root,
+            context_value=context,
+            variable_values=variables,
+            operation_name=operation_name,
+            executor_class=Filler,
+            is_awaitable=awaitables.add,
+            middleware=middleware,
+        )
+        return result if isinstance(result, ExecutionResult) else await result
+    finally:
+        awaitables.close()
 
 
 class Filler(Executor[Any]):
@@ -70,6 +101,25 @@ class Filler(Executor[Any]):
                 return self._complete_after(waiting, item_type, field_details_list, info, path, items, position_context)
         return super().complete_iterable_value(item_type, field_details_list, info, path, items, position_context)
 
+    def complete_list_item_value(self, item: Any, complete_results: list[Any], *given: Any) -> bool:
+        # graphql-core asks `is_awaitable` of all that it makes, but for the items of lists.
+        waits = super().complete_list_item_value(item, complete_results, *given)
+        if waits:
+            self.is_awaitable(complete_results[-1])
+        return waits
+
+    def complete_awaitable_list_item_value(self, item: Any, *given: Any) -> Any:
+        completed = super().complete_awaitable_list_item_value(item, *given)
+        self.is_awaitable(completed)
+        return completed
+
+    def settle_in_background(self, awaitables: list[Awaitable[Any]]) -> None:
+        """Drops what stands beside a field that failed. graphql-core would run it to its end, though nobody reads what comes of it."""
+        for each in awaitables:
+            if isinstance(each, asyncio.Future):
+                # It may be shared, so it goes on, and its error is somebody else's to report.
+                each.add_done_callback(_retrieve)
+
     async def with_abort_signal(self, awaitable: Awaitable[T]) -> T:
         """Awaits what a resolver gave. Where a field fails, graphql-core calls off the others that its parent has; what they share with
         fields elsewhere, as the futures of loaders, goes on."""
@@ -78,12 +128,12 @@ class Filler(Executor[Any]):
     async def _fill_after(self, waiting: list["asyncio.Future[Any]"], *given: Any) -> dict[str, Any]:
         await _settled(waiting)
         filled: Any = self._fill(*given)
-        return await filled if may_wait(filled) else filled  # type: ignore[no-any-return]
+        return await filled if self.is_awaitable(filled) else filled  # type: ignore[no-any-return]
 
     async def _complete_after(self, waiting: list["asyncio.Future[Any]"], *given: Any) -> list[Any]:
         await _settled(waiting)
         completed: Any = super().complete_iterable_value(*given)
-        return await completed if may_wait(completed) else completed  # type: ignore[no-any-return]
+        return await completed if self.is_awaitable(completed) else completed  # type: ignore[no-any-return]
 
     def _fill(
         self, plan: _Plan, parent_type: GraphQLObjectType, source: Any, path: Any, position_context: Any
@@ -99,7 +149,7 @@ class Filler(Executor[Any]):
                 others = {**others, name: details}
         if others:
             rest: Any = super().execute_fields(parent_type, source, path, others, position_context)
-            if may_wait(rest):
+            if self.is_awaitable(rest):
                 return _merged(results, rest)
             results.update(rest)
         if len(self.collected_errors.errors) == errors:
@@ -170,6 +220,11 @@ def spelling_of(leaf: Any) -> Read:
     return names.__getitem__
 
 
+def _retrieve(done: "asyncio.Future[Any]") -> None:
+    if not done.cancelled():
+        done.exception()
+
+
 async def _merged(results: dict[str, Any], rest: Any) -> dict[str, Any]:
     results.update(await rest)
     return results
@@ -182,6 +237,28 @@ async def _settled(waiting: list["asyncio.Future[Any]"]) -> None:
             await asyncio.shield(each)
         except Exception:  # noqa: S112 - see above
             continue
+
+
+class Awaitables:
+    """The coroutines of one execution. graphql-core leaves some behind that it never starts: those beside a field that failed, and those
+    inside a task that was cancelled before its first step. Python would report each of them on stderr when it is collected."""
+
+    def __init__(self) -> None:
+        self._coroutines: list[CoroutineType[Any, Any, Any]] = []
+
+    def add(self, value: Any) -> TypeGuard[Awaitable[Any]]:
+        """Whether a value is awaitable, as `may_wait`."""
+        if type(value) is CoroutineType:
+            self._coroutines.append(value)
+            return True
+        return may_wait(value)
+
+    def close(self) -> None:
+        """Closes what was never started. To be called when the execution has ended."""
+        coroutines, self._coroutines = self._coroutines, []
+        for each in coroutines:
+            if inspect.getcoroutinestate(each) == inspect.CORO_CREATED:
+                each.close()
 
 
 _KNOWN: dict[type, bool] = {CoroutineType: True}

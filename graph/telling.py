@@ -13,13 +13,12 @@ from functools import partial
 from typing import Any
 
 import orjson
-from graphql import ExecutionResult, execute
 
 from graph import execute as running
 from graph.answers import result_of
 from graph.context import Context, Services
 from graph.errors import LimitExceeded, Unauthenticated, Unavailable
-from graph.filling import Filler, may_wait
+from graph.filling import execute_document
 from graph.loading import Loader
 from graph.operations import Prepared
 from graph.outcomes import Outcome, of_graphql
@@ -171,17 +170,8 @@ class _Answers:
                 if viewer is None:
                     raise Unauthenticated
                 context = Watched(services, session, viewer, request_id, dict(listener.loaders))
-                result: Any = execute(
-                    SCHEMA,
-                    prepared.document,
-                    root_value=self._change,
-                    context_value=context,
-                    variable_values=self._operation.variables,
-                    operation_name=prepared.name,
-                    executor_class=Filler,
-                    is_awaitable=may_wait,
-                )
-                result = result if isinstance(result, ExecutionResult) else await result
+                variables = self._operation.variables
+                result = await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, root=self._change)
                 problems = [of_graphql(error, request_id) for error in result.errors or ()]
                 return Answer(Outcome(result.data, problems), context)
         except TimeoutError:

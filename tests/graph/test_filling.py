@@ -1,12 +1,14 @@
 """Filling rows gives what graphql-core's own executor gives, errors and their places included."""
 
 import asyncio
+import gc
 from typing import Any
 
+import graphql
 import pytest
 from graphql import Executor, build_schema, parse
 
-from graph import execute
+from graph import filling
 from graph.context import Services
 from graph.execute import Graph, Outcome
 from graph.filling import Filler
@@ -67,7 +69,7 @@ def both(ask: Ask, make: Make, project: tables.Project, monkeypatch: pytest.Monk
         owner = await make.fetch(tables.User, project.creator_id or 0)
         outcomes = []
         for executor in (Filler, Executor):
-            monkeypatch.setattr(execute, "Filler", executor)
+            monkeypatch.setattr(filling, "Filler", executor)
             outcomes.append(await ask(query, owner, path=str(project.id), **variables))
         return outcomes[0], outcomes[1]
 
@@ -122,7 +124,62 @@ class TestAFieldThatFails:
                 raise ValueError("broken")
 
         document, root = parse("{ there { shared } here { shared broken } }"), {"here": Broken(), "there": Part()}
-        result: Any = execute.execute(schema, document, root, executor_class=Filler)
+        result: Any = graphql.execute(schema, document, root, executor_class=Filler)
         answer = await result
         assert answer.data == {"there": {"shared": 7}, "here": None}
         assert [error.path for error in answer.errors] == [["here", "broken"]]
+
+
+class TestWhatIsLeftBehind:
+    """Coroutines that graphql-core never starts are closed, so that Python writes nothing about them between the lines of the log."""
+
+    SCHEMA = build_schema("type Query { part: Part, parts: [Part!] } type Part { slow: Int, broken: Int!, late: Int!, inner: Part }")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "{ part { slow broken } }",
+            "{ part { broken slow } }",
+            "{ part { slow late inner { slow inner { slow } } } }",
+            "{ parts { slow inner { slow late } } part { late } }",
+            "{ parts { slow broken } }",
+            "{ parts { inner { slow } late slow } }",
+        ],
+    )
+    async def test_of_a_field_that_fails_beside_others(self, text: str, recwarn: pytest.WarningsRecorder) -> None:
+        answer = await filling.execute_document(self.SCHEMA, parse(text), None, {}, None, root={"part": Part(), "parts": [Part(), Part()]})
+
+        assert answer.errors
+        gc.collect()
+        assert [str(each.message) for each in recwarn] == []
+        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+    @pytest.mark.parametrize("turns", range(6))
+    async def test_of_what_is_called_off(self, turns: int, recwarn: pytest.WarningsRecorder) -> None:
+        document = parse("{ parts { slow inner { slow inner { slow } } } part { slow inner { slow } } }")
+        root = {"part": Part(), "parts": [Part(), Part()]}
+        running = asyncio.create_task(filling.execute_document(self.SCHEMA, document, None, {}, None, root=root))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        gc.collect()
+        assert [str(each.message) for each in recwarn] == []
+
+
+class Part:
+    async def slow(self, info: Any) -> int:
+        await asyncio.sleep(0.01)
+        return 1
+
+    async def late(self, info: Any) -> int:
+        raise ValueError("late")
+
+    def broken(self, info: Any) -> int:
+        raise ValueError("broken")
+
+    async def inner(self, info: Any) -> "Part":
+        await asyncio.sleep(0)
+        return Part()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 from graphql import parse
 
 from graph.answers import result_of
@@ -73,9 +72,6 @@ def told(outcome: Any) -> Any:
     return orjson.loads(OID.sub(b"", MOMENT.sub(b"", orjson.dumps(result_of(outcome, "")))))
 
 
-# graphql-core leaves coroutines behind where a field beside them fails, some of which are swept up where not even a warning can be made.
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 class TestPayloads:
     async def test_are_the_same_with_and_without_plans(
         self, new_database: Callable[[], str], dialect: str, tmp_path: Path, histories: Path

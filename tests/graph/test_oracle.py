@@ -8,7 +8,6 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -34,23 +33,11 @@ from tests.make import EXTERNAL_URL, Make, token_of
 from tests.story import NOW
 from tests.town import Town, settle
 
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-"""graphql-core leaves coroutines behind where a null that may not be takes away what waits beside it."""
-
 USUAL = 12
 QUERIES = int(os.environ.get("FORGEFRONT_GENERATED", USUAL))
 SEED = int(os.environ.get("FORGEFRONT_SEED", "0"))
 MOST_DIFFERENCES = 5
 VIEWERS = ("owner", "member", "guest", "stranger", "admin")
-
-
-@pytest.fixture(autouse=True)
-def what_is_left_behind_goes_between_two_questions() -> Iterator[None]:
-    """Else a coroutine may fall due within generated code, which cannot import what a warning needs."""
-    gc.disable()
-    yield
-    gc.collect()
-    gc.enable()
 
 
 @pytest.fixture
