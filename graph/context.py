@@ -18,6 +18,7 @@ from graph.loading import Loader
 from graph.noticed import Noticed
 from graph.rates import Charge, Rates
 from graph.rules.throttling import Failures
+from graph.time_slices import Pieces
 from graph.viewers import Viewers
 from graph.wake import Wake
 from storage import tables
@@ -143,6 +144,8 @@ class Context:
 
     `judged` are projects by their ids of which no more was read than the policy looks at; they are for it alone.
 
+    `pieces` are the pieces of its work that wait for their time slice.
+
     `made` is what the operation's mutation gave, if a plan ran it (`graph/planning/mutating.py`).
     """
 
@@ -160,6 +163,7 @@ class Context:
     charge: Charge | None = None
     judged: dict[int, tables.Project] = field(default_factory=dict)
     made: Any = None
+    pieces: Pieces = field(default_factory=Pieces)
 
     @property
     def runner_or_none(self) -> tables.Runner | None:
@@ -192,7 +196,7 @@ class Context:
         """The loader of this name, made at its first use."""
         found = self.loaders.get(name)
         if found is None:
-            found = self.loaders[name] = Loader(fetch)
+            found = self.loaders[name] = Loader(fetch, self.pieces)
         return found
 
     def rows_by_id(self, table: type[R]) -> Loader[int, R]:

@@ -14,9 +14,10 @@ from typing import Any, TypeGuard, TypeVar
 
 import graphql
 from graphql import DocumentNode, ExecutionResult, Executor, GraphQLNonNull, GraphQLObjectType, Undefined, is_leaf_type
-from graphql.pyutils import AwaitableOrValue
+from graphql.pyutils import AwaitableOrValue, gather_with_cancel
 
 from graph.installing import Loading, Reading, filling_of, is_filled
+from graph.time_slices import Pieces, in_slices, is_used_up
 
 T = TypeVar("T")
 
@@ -35,6 +36,60 @@ class _Plan:
     others: Fields
     # Kept, since the plan is found by its identity.
     fields: Fields
+
+
+class _Items:
+    """The items of a list, completed as graphql-core does it, but in time slices: where one is used up, the rest is left to a coroutine."""
+
+    def __init__(
+        self, executor: "Filler", items: list[Any], item_type: Any, details: list[Any], info: Any, path: Any, context: Any
+    ) -> None:
+        self._executor = executor
+        self._items = items
+        self._given = (item_type, details, info)
+        self._path = path
+        self._context = context
+        self._completed: list[Any] = []
+        self._awaited: list[int] = []
+        self._ticket: int | None = None
+
+    def complete(self) -> AwaitableOrValue[list[Any]]:
+        executor, completed, awaited = self._executor, self._completed, self._awaited
+        try:
+            for index in range(len(completed), len(self._items)):
+                if index and is_used_up():
+                    return self.complete_in_slices()
+                item, path = self._items[index], self._path.add_key(index, None)
+                if executor.is_awaitable(item):
+                    completed.append(executor.complete_awaitable_list_item_value(item, *self._given, path, self._context))
+                    awaited.append(index)
+                elif executor.complete_list_item_value(item, completed, *self._given, path, self._context):
+                    awaited.append(index)
+                else:
+                    continue
+                # graphql-core asks this of all that it makes but the items of lists.
+                executor.is_awaitable(completed[index])
+        except Exception:
+            left = [completed[index] for index in awaited] + [item for item in self._items[len(completed) :] if executor.is_awaitable(item)]
+            executor.settle_in_background(left)
+            raise
+        return self._gathered() if awaited else completed
+
+    async def complete_in_slices(self) -> list[Any]:
+        self._ticket = await self._executor.pieces.pause(self._ticket)
+        completed: Any = self.complete()
+        return await completed if self._executor.is_awaitable(completed) else completed  # type: ignore[no-any-return]
+
+    async def _gathered(self) -> list[Any]:
+        completed, awaited = self._completed, self._awaited
+        if len(awaited) == 1:
+            completed[awaited[0]] = await completed[awaited[0]]
+        else:
+            pieces = self._executor.pieces
+            values = await gather_with_cancel(*(in_slices(completed[index], pieces) for index in awaited))
+            for index, value in zip(awaited, values, strict=True):
+                completed[index] = value
+        return completed
 
 
 async def execute_document(
@@ -71,6 +126,7 @@ class Filler(Executor[Any]):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
+        self.pieces: Pieces = getattr(self.context_value, "pieces", None) or Pieces()
         self._plans: dict[int, _Plan] = {}
         self._filled: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}
 
@@ -98,20 +154,8 @@ class Filler(Executor[Any]):
             plan = self._plan(kind, self.collect_subfields(kind, field_details_list)[0])
             waiting = self._ask(plan, items)
             if waiting:
-                return self._complete_after(waiting, item_type, field_details_list, info, path, items, position_context)
-        return super().complete_iterable_value(item_type, field_details_list, info, path, items, position_context)
-
-    def complete_list_item_value(self, item: Any, complete_results: list[Any], *given: Any) -> bool:
-        # graphql-core asks `is_awaitable` of all that it makes, but for the items of lists.
-        waits = super().complete_list_item_value(item, complete_results, *given)
-        if waits:
-            self.is_awaitable(complete_results[-1])
-        return waits
-
-    def complete_awaitable_list_item_value(self, item: Any, *given: Any) -> Any:
-        completed = super().complete_awaitable_list_item_value(item, *given)
-        self.is_awaitable(completed)
-        return completed
+                return self._complete_after(waiting, _Items(self, items, item_type, field_details_list, info, path, position_context))
+        return _Items(self, list(items), item_type, field_details_list, info, path, position_context).complete()
 
     def settle_in_background(self, awaitables: list[Awaitable[Any]]) -> None:
         """Drops what stands beside a field that failed. graphql-core would run it to its end, though nobody reads what comes of it."""
@@ -123,17 +167,20 @@ class Filler(Executor[Any]):
     async def with_abort_signal(self, awaitable: Awaitable[T]) -> T:
         """Awaits what a resolver gave. Where a field fails, graphql-core calls off the others that its parent has; what they share with
         fields elsewhere, as the futures of loaders, goes on."""
-        return await super().with_abort_signal(asyncio.shield(awaitable) if isinstance(awaitable, asyncio.Future) else awaitable)
+        await self.pieces.pause()
+        value: T = await super().with_abort_signal(asyncio.shield(awaitable) if isinstance(awaitable, asyncio.Future) else awaitable)
+        await self.pieces.pause()
+        return value
 
     async def _fill_after(self, waiting: list["asyncio.Future[Any]"], *given: Any) -> dict[str, Any]:
         await _settled(waiting)
+        await self.pieces.pause()
         filled: Any = self._fill(*given)
         return await filled if self.is_awaitable(filled) else filled  # type: ignore[no-any-return]
 
-    async def _complete_after(self, waiting: list["asyncio.Future[Any]"], *given: Any) -> list[Any]:
+    async def _complete_after(self, waiting: list["asyncio.Future[Any]"], items: "_Items") -> list[Any]:
         await _settled(waiting)
-        completed: Any = super().complete_iterable_value(*given)
-        return await completed if self.is_awaitable(completed) else completed  # type: ignore[no-any-return]
+        return await items.complete_in_slices()
 
     def _fill(
         self, plan: _Plan, parent_type: GraphQLObjectType, source: Any, path: Any, position_context: Any

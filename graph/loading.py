@@ -4,6 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
+from graph.time_slices import Pieces
+
+RESUMED_AT_ONCE = 250
+"""Keys whose waiting resolvers go on in one turn of the loop."""
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -11,10 +16,12 @@ V = TypeVar("V")
 class Loader(Generic[K, V]):
     """`fetch` takes the distinct keys of a level and gives what it found; a key that it leaves out loads as None."""
 
-    __slots__ = ("_fetch", "_fetching", "_gathers", "_known", "_tasks", "_waiting")
+    __slots__ = ("_fetch", "_fetching", "_gathers", "_known", "_pieces", "_tasks", "_waiting")
 
-    def __init__(self, fetch: Callable[[list[K]], Awaitable[Mapping[K, V]]]) -> None:
+    def __init__(self, fetch: Callable[[list[K]], Awaitable[Mapping[K, V]]], pieces: Pieces | None = None) -> None:
+        """`pieces` are those of the operation: what is paused may ask for more, which is fetched together."""
         self._fetch = fetch
+        self._pieces = pieces
         self._known: dict[K, V | None] = {}
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
         # None: it is fetched for one who asked alone, and nobody has asked for the same since.
@@ -45,11 +52,11 @@ class Loader(Generic[K, V]):
         if key in self._known:
             return self._known[key]
         if self._gathers or key in self._fetching:
-            return await asyncio.shield(self.load(key))  # type: ignore[arg-type]
+            return await self._wait(self.load(key))  # type: ignore[arg-type]
         # Who asks first sees in a moment whether others do. Most are alone, and need no task and no future.
         self._gathers = True
         try:
-            await asyncio.sleep(0)
+            await self._settle()
         except BaseException:
             self._hand_over()
             raise
@@ -62,7 +69,14 @@ class Loader(Generic[K, V]):
             return self._known[key]
         found = self._waiting.get(key) or self._waiting.setdefault(key, asyncio.get_running_loop().create_future())
         self._hand_over()
-        return await asyncio.shield(found)
+        return await self._wait(found)
+
+    async def _wait(self, found: "asyncio.Future[V | None]") -> V | None:
+        value = await asyncio.shield(found)
+        if self._pieces is not None:
+            # All who wait for it go on in the same turn of the loop.
+            await self._pieces.pause()
+        return value
 
     def _hand_over(self) -> None:
         """Who asked first needs nothing any more, or is one of several."""
@@ -78,7 +92,7 @@ class Loader(Generic[K, V]):
             # As `get`, with all of them.
             self._gathers = True
             try:
-                await asyncio.sleep(0)
+                await self._settle()
             except BaseException:
                 self._hand_over()
                 raise
@@ -93,7 +107,7 @@ class Loader(Generic[K, V]):
             found = [self.load(key) for key in missing]
         for each in found:
             if isinstance(each, asyncio.Future):
-                await asyncio.shield(each)
+                await self._wait(each)
         return {key: self._known[key] for key in wanted}
 
     def knows(self, key: K) -> bool:
@@ -145,7 +159,15 @@ class Loader(Generic[K, V]):
         waiting = ((key, self._fetching.pop(key)) for key in keys)
         return {key: future for key, future in waiting if future is not None}
 
+    async def _settle(self) -> None:
+        """Waits until others have had the chance to ask, too."""
+        await asyncio.sleep(0)
+        if self._pieces is not None and self._pieces.are_paused:
+            await self._pieces.settle()
+
     async def _fetch_gathered(self) -> None:
+        if self._pieces is not None and self._pieces.are_paused:
+            await self._pieces.settle()
         self._gathers = False
         waiting, self._waiting = self._waiting, {}
         await self._fetch_for(waiting)
@@ -160,9 +182,12 @@ class Loader(Generic[K, V]):
             if not isinstance(error, Exception):
                 raise
         else:
-            for key, future in waiting.items():
+            for number, (key, future) in enumerate(waiting.items(), 1):
                 if not future.done():
                     future.set_result(self._known[key])
+                if not number % RESUMED_AT_ONCE:
+                    # Those who wait for it go on in the next turn of the loop.
+                    await asyncio.sleep(0)
         finally:
             for key in waiting:
                 self._fetching.pop(key, None)

@@ -21,6 +21,7 @@ class Watched(Context):
         # By which the policy decides, so that its own looks at the viewer do not count.
         self._plain = Context(*given, **named)
         super().__init__(*given, **named)
+        self._plain.pieces = self.pieces
 
     @property
     def viewer_or_none(self) -> tables.User | None:

@@ -136,7 +136,7 @@ class Lists:
 
     async def complete(self, run: Run, values: Values) -> Values:
         flat, lengths = self._flat(values)
-        await wait_for(flat)
+        await wait_for(flat, run.context.pieces)
         return split(await self.items.complete(run, flat) if self.items.waits else self.items.done(flat), lengths)
 
     def _flat(self, values: Values) -> tuple[Values, list[int | None]]:

@@ -15,9 +15,13 @@ from graph.context import Context
 from graph.filling import has_to_wait, may_wait
 from graph.installing import Loading
 from graph.planning.leaves import Shell
+from graph.time_slices import Pieces, in_slices
 
 Values = list[Any]
 T = TypeVar("T")
+
+LARGE = 500
+"""Objects of a level whose fields are worked on in time slices, each field by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,8 @@ class Together:
 
     async def fill_in(self, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         calling = self.calling
+        if len(objects) > LARGE:
+            await run.context.pieces.pause()
         together = calling.together
         assert together is not None  # noqa: S101 - else it is called for each
         await _complete(calling, run, answers, list(await together(calling.place(run), objects)))
@@ -227,7 +233,11 @@ def begin_level(
 ) -> None:
     """Begins what is more than read off the objects of a level, and those below it that wait for nothing."""
     begun: list[tuple[Step, Values, bool]] = []
+    is_large = len(objects) > LARGE
     for step in steps:
+        if is_large and not isinstance(step, Loaded):
+            work.todo.append(_begin_later(step, run, objects, answers))
+            continue
         values = step.begin(run, objects)
         waits = may_wait(values[0]) if len(values) == 1 else any(map(has_to_wait, set(map(type, values))))
         if waits:
@@ -246,8 +256,21 @@ def begin_level(
         work.todo.append(each.fill_in(run, objects, answers))
 
 
+async def _begin_later(step: Step, run: Run, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+    """A field of a level that is too large for all of its fields to begin in one turn of the loop."""
+    await run.context.pieces.pause()
+    values = step.begin(run, objects)
+    try:
+        await _finish(step, run, answers, values)
+    except BaseException:
+        _drop(values)
+        raise
+
+
 async def _finish(step: Step, run: Run, answers: list[dict[str, Any]], values: Values) -> None:
-    await wait_for(values)
+    await wait_for(values, run.context.pieces)
+    if len(values) > LARGE:
+        await run.context.pieces.pause()
     await _complete(step, run, answers, values)
 
 
@@ -263,25 +286,32 @@ def _place(step: Any, answers: list[dict[str, Any]], found: Values) -> None:
         answer[key] = value
 
 
-async def wait_for(values: Values) -> None:
-    """Puts what is awaited in the place of what is to be awaited."""
+async def wait_for(values: Values, pieces: Pieces | None = None) -> None:
+    """Puts what is awaited in the place of what is to be awaited. Many coroutines begin and go on in time slices."""
     if len(values) == 1:
         if may_wait(values[0]):
             values[0] = await values[0]
         return
     waiting = [number for number, value in enumerate(values) if may_wait(value)]
     if waiting:
-        for number, value in zip(waiting, await _all([values[number] for number in waiting]), strict=True):
+        for number, value in zip(waiting, await _all([values[number] for number in waiting], pieces), strict=True):
             values[number] = value
 
 
-async def _all(waiting: list[Awaitable[Any]]) -> Values:
+async def _all(waiting: list[Awaitable[Any]], pieces: Pieces | None) -> Values:
     """What these give. Objects that share a value share its future, so a future is looked at once it is done."""
     if len(waiting) == 1:
         return [await waiting[0]]
     if all(isinstance(each, asyncio.Future) for each in waiting):
         # Those of one loader come together.
         return [await each for each in waiting]
+    if pieces is not None and len(waiting) > LARGE:
+        try:
+            return await _gathered([in_slices(each, pieces) for each in waiting])
+        except BaseException:
+            # What was called off before it began.
+            _drop(waiting)
+            raise
     return await _gathered(waiting)
 
 
@@ -301,7 +331,7 @@ async def _gathered(work: Sequence[Awaitable[Any]]) -> Values:
     return found
 
 
-def _drop(values: Values) -> None:
+def _drop(values: Sequence[Any]) -> None:
     """Coroutines that nobody will await."""
     for value in values:
         if isinstance(value, Coroutine):

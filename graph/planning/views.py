@@ -10,7 +10,7 @@ from typing import Any
 
 from graph.planning.completing import split
 from graph.planning.leaves import Anomaly, needed
-from graph.planning.running import Run, Work, begin_level, whole
+from graph.planning.running import LARGE, Run, Work, begin_level, whole
 from storage.reading import plain_row
 
 Values = Sequence[Any]
@@ -113,7 +113,17 @@ class View:
 
     async def fill(self, run: Run, rows: Sequence[Values]) -> list[dict[str, Any]]:
         """The whole answers."""
-        return await whole(lambda work: self.begin(run, rows, work)) if self.waits else self.shell(rows)
+        if len(rows) > LARGE:
+            await run.context.pieces.pause()
+        if self.waits:
+            return await whole(lambda work: self.begin(run, rows, work))
+        if len(rows) <= LARGE:
+            return self.shell(rows)
+        answers: list[dict[str, Any]] = []
+        for start in range(0, len(rows), LARGE):
+            answers += self.shell(rows[start : start + LARGE])
+            await run.context.pieces.pause()
+        return answers
 
 
 def _relate(key: str, part: Related, run: Run, rows: Sequence[Values], answers: list[dict[str, Any]], work: Work) -> None:

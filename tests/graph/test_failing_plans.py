@@ -10,14 +10,18 @@ import asyncpg
 import orjson
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from graph.answers import result_of
 from graph.context import Services
+from graph.declare import global_id
 from graph.errors import Code
 from graph.execute import Graph, prepare
 from graph.outcomes import Outcome
+from storage import tables
 from storage.database import Database, ReadingSession
 from tests.compared import same
+from tests.forge import Ask
 from tests.make import Make, token_of
 from tests.story import Story, tell
 
@@ -162,3 +166,18 @@ class TestADeadline:
         found, wanted = [await ask(graph, seconds=0.2) for graph in (ask.planned, ask.plain)]
         assert result_of(found, "") == result_of(wanted, "")
         assert found.data is None and codes(found) == {Code.UNAVAILABLE}
+
+
+class TestNullsOfFieldsThatAreNotReached:
+    TEXT = """mutation ($id: ID!, $n: Int = 5) { updateIssue(input: {id: $id, title: ""}) { userErrors { code }
+        issue { project { branch(name: "master") { history(first: $n) { nodes { id } } } } } } }"""
+
+    async def test_are_no_failure_of_the_plan(self, services: Services, make: Make) -> None:
+        issue = await make.issue(await make.project(owner=(owner := await make.user())))
+        ask = Ask(Graph(services, planner=True))
+
+        with capture_logs() as lines:
+            outcomes = [await ask(self.TEXT, owner, id=str(global_id("Issue", issue.id)), n=None) for _ in range(4)]
+
+        assert [outcome.errors for outcome in outcomes] == [[]] * 4
+        assert lines == []

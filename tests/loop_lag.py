@@ -1,0 +1,37 @@
+"""How long the event loop of a test is held at a time: the most CPU time that its thread took in one turn, so that a busy machine does not
+count. What else is ready, as the answer to a health check, waits for the end of the turn."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class LoopLag:
+    """`milliseconds` is the longest turn so far."""
+
+    milliseconds: float = 0.0
+
+
+@asynccontextmanager
+async def loop_lag() -> AsyncIterator[LoopLag]:
+    """Measures the turns of the running loop."""
+    loop: Any = asyncio.get_running_loop()
+    lag, run_once = LoopLag(), type(loop)._run_once
+
+    def measured() -> None:
+        started = time.thread_time()
+        run_once(loop)
+        lag.milliseconds = max(lag.milliseconds, (time.thread_time() - started) * 1000)
+
+    loop._run_once = measured
+    # The turn in which this begins is not measured, and neither is the one in which it ends.
+    await asyncio.sleep(0)
+    try:
+        yield lag
+        await asyncio.sleep(0)
+    finally:
+        del loop._run_once
