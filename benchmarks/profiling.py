@@ -47,7 +47,7 @@ async def profile(app: Any, ask: Ask, count: int) -> tuple[float, cProfile.Profi
     await measure(app, ask, count // 4)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(50_000, 5, 200)
     plain = min([await measure(app, ask, count) for _ in range(3)])
     profiler = cProfile.Profile()
     profiler.enable()

@@ -54,11 +54,24 @@ class _Items:
         self._ticket: int | None = None
 
     def complete(self) -> AwaitableOrValue[list[Any]]:
+        if not self._complete_some():
+            return self.complete_in_slices()
+        return self._gathered() if self._awaited else self._completed
+
+    async def complete_in_slices(self) -> list[Any]:
+        self._ticket = await self._executor.pieces.pause(self._ticket)
+        while not self._complete_some():
+            self._ticket = await self._executor.pieces.pause(self._ticket)
+        return await self._gathered() if self._awaited else self._completed
+
+    def _complete_some(self) -> bool:
+        """Completes at least one item, and more as long as the slice is not used up. Returns whether that was all."""
         executor, completed, awaited = self._executor, self._completed, self._awaited
+        begun = len(completed)
         try:
-            for index in range(len(completed), len(self._items)):
-                if index and is_used_up():
-                    return self.complete_in_slices()
+            for index in range(begun, len(self._items)):
+                if index > begun and is_used_up():
+                    return False
                 item, path = self._items[index], self._path.add_key(index, None)
                 if executor.is_awaitable(item):
                     completed.append(executor.complete_awaitable_list_item_value(item, *self._given, path, self._context))
@@ -73,12 +86,7 @@ class _Items:
             left = [completed[index] for index in awaited] + [item for item in self._items[len(completed) :] if executor.is_awaitable(item)]
             executor.settle_in_background(left)
             raise
-        return self._gathered() if awaited else completed
-
-    async def complete_in_slices(self) -> list[Any]:
-        self._ticket = await self._executor.pieces.pause(self._ticket)
-        completed: Any = self.complete()
-        return await completed if self._executor.is_awaitable(completed) else completed  # type: ignore[no-any-return]
+        return True
 
     async def _gathered(self) -> list[Any]:
         completed, awaited = self._completed, self._awaited

@@ -11,7 +11,7 @@ import structlog
 pytest_plugins = ["tests.databases", "tests.statements", "tests.make", "tests.forge", "tests.world", "tests.promises"]
 
 # What is imported stays, and is half a million objects: looking through it again and again is a quarter of the suite's time.
-gc.set_threshold(50_000, 20, 100)
+gc.set_threshold(50_000, 5, 400)
 
 
 DEAR = (

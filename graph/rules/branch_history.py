@@ -101,6 +101,7 @@ async def _walked(context: Context, project_id: int, start: str, wanted: Wanted,
             context,
             project_id,
             lambda repository: log.narrowed(repository, start, narrowing, first_parent=wanted.first_parent, skip=skip, limit=limit),
+            cancellable=True,
         )
     except UnknownCommit as error:
         raise BadRequest("This cursor is not one of this list.") from error

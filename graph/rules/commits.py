@@ -57,10 +57,13 @@ class ProjectCommit(Commit):
         return self.project_id, self.oid
 
 
-async def in_repository(context: Context, project_id: int, work: Callable[[Repository], T]) -> T:
-    """What `work` finds in the project's repository, in a thread. Raises Unavailable where the repository cannot be read."""
+async def in_repository(context: Context, project_id: int, work: Callable[[Repository], T], *, cancellable: bool = False) -> T:
+    """What `work` finds in the project's repository, in a thread. Raises Unavailable where the repository cannot be read.
+
+    `cancellable` work only reads, and ends with the operation.
+    """
     try:
-        return await context.services.repositories.read(project_id, work)
+        return await context.services.repositories.read(project_id, work, cancellable=cancellable)
     except NotARepository as error:
         raise _unreadable(context, project_id, error) from error
 
@@ -72,7 +75,7 @@ async def named(context: Context, project: tables.Project, rev: str) -> ProjectC
         oid = repository.resolve(rev)
         return repository.commit(oid) if oid is not None else None
 
-    found = await in_repository(context, project.id, work)
+    found = await in_repository(context, project.id, work, cancellable=True)
     if found is None:
         raise NotFound("Commit")
     commit = ProjectCommit.of(project.id, found)
@@ -152,7 +155,7 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
         return start, skip, history(repository, start, skip=skip, limit=window.size + 1)
 
     try:
-        found = await in_repository(context, project.id, work)
+        found = await in_repository(context, project.id, work, cancellable=True)
     except UnknownCommit as error:
         raise BadRequest("This cursor is not one of this list.") from error
     except TooDeep as error:
@@ -224,7 +227,7 @@ async def place_of_comment(
             return Place(oid, (path, line, kind))
         return Place(oid)
 
-    found = await in_repository(context, project.id, work)
+    found = await in_repository(context, project.id, work, cancellable=True)
     if found is None:
         raise NotFound("Commit")
     return found
@@ -259,7 +262,7 @@ class _Diffs:
             return diff.diff_of_commit(repository, key[1]) if len(key) == 2 else diff.diff_between(repository, key[2], key[1])
 
         try:
-            entries = await in_repository(self.context, key[0], work)
+            entries = await in_repository(self.context, key[0], work, cancellable=True)
         except UnknownCommit:
             return None
         except OperationError as error:
@@ -282,7 +285,7 @@ def _loader(context: Context) -> Loader[Key, ProjectCommit | OperationError]:
         found: dict[Key, ProjectCommit | OperationError] = {}
         for project_id, oids in _by_project(keys).items():
             try:
-                commits = await in_repository(context, project_id, _reader(oids))
+                commits = await in_repository(context, project_id, _reader(oids), cancellable=True)
             except Unavailable as error:
                 found.update(dict.fromkeys(((project_id, oid) for oid in oids), error))
                 continue

@@ -88,7 +88,7 @@ class _Blobs:
             found = trees.find_blob(repository, _commit(repository, project, ref), path)
             return trees.read_blob(repository, *found, path) if found else None
 
-        blob = await in_repository(self.context, project_id, work)
+        blob = await in_repository(self.context, project_id, work, cancellable=True)
         if blob is None:
             raise NotFound("Blob")
         self.left -= len(blob.text or "") + 1
@@ -112,7 +112,7 @@ def _commit(repository: Repository, project: tables.Project, ref: str | None) ->
 
 async def _within_limits(context: Context, project_id: int, work: Callable[[Repository], T]) -> T:
     try:
-        return await in_repository(context, project_id, work)
+        return await in_repository(context, project_id, work, cancellable=True)
     except TooMuch as error:
         raise LimitExceeded("This takes too long to walk; ask for a directory in it, or without `recursive`.") from error
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from storage.git.cancellation import Cancellation
 from storage.git.importing import Progress, import_history
 from storage.git.repository import Repository, put
 
@@ -91,16 +92,29 @@ class Repositories:
                 for quarantine in (folder / "objects").glob("tmp_objdir-*"):
                     shutil.rmtree(quarantine, ignore_errors=True)
 
-    async def read(self, project_id: int, work: Callable[[Repository], T]) -> T:
+    async def read(self, project_id: int, work: Callable[[Repository], T], *, cancellable: bool = False) -> T:
         """What `work` gives for the project's repository, run in a thread.
 
-        Raises NotARepository when there is none, and whatever `work` raises. The repository is good only inside `work`.
+        `cancellable` work changes nothing, and ends at the next object that it reads when the caller is cancelled; other work always runs
+        to its end. Raises NotARepository when there is none, and whatever `work` raises. The repository is good only inside `work`.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._work, project_id, work)
+        loop = asyncio.get_running_loop()
+        if not cancellable:
+            return await loop.run_in_executor(self._pool, self._work, project_id, work)
+        cancellation = Cancellation()
+        try:
+            return await loop.run_in_executor(self._pool, self._cancellable, project_id, work, cancellation)
+        except asyncio.CancelledError:
+            cancellation.cancel()
+            raise
 
     def close(self) -> None:
         """Ends the threads after their present work."""
         self._pool.shutdown(cancel_futures=True)
+
+    def _cancellable(self, project_id: int, work: Callable[[Repository], T], cancellation: Cancellation) -> T:
+        with cancellation.applied():
+            return self._work(project_id, work)
 
     def _work(self, project_id: int, work: Callable[[Repository], T]) -> T:
         # Opening costs 0.05 ms; a handle kept open would have to be shared between threads and dropped on removal.

@@ -18,6 +18,7 @@ import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
 from storage.git import program
+from storage.git.cancellation import check_cancelled
 from storage.git.commits import Commit, parse_commit, parse_links
 
 __all__ = [
@@ -179,6 +180,7 @@ class Repository:
         """The bytes of a commit object. Raises UnknownCommit, DamagedRepository."""
         if not _FULL_ID.fullmatch(oid):
             raise UnknownCommit(oid)
+        check_cancelled()
         with self._reading():
             if self._kind(oid) != ObjectType.COMMIT:
                 raise UnknownCommit(oid)

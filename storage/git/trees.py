@@ -20,6 +20,7 @@ from time import monotonic
 import pygit2
 from pygit2.enums import ObjectType
 
+from storage.git.cancellation import check_cancelled
 from storage.git.repository import DamagedRepository, Repository
 
 LARGEST_TREE = 16 * 1024 * 1024
@@ -297,6 +298,7 @@ class _Trees:
 
     def size(self, oid: str) -> int | None:
         """The bytes of an object; None when it is not there."""
+        check_cancelled()
         try:
             return int(self._repository.handle.odb.read_header(oid)[1])
         except (KeyError, ValueError):

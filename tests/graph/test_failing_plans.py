@@ -18,7 +18,6 @@ from graph.declare import global_id
 from graph.errors import Code
 from graph.execute import Graph, prepare
 from graph.outcomes import Outcome
-from storage import tables
 from storage.database import Database, ReadingSession
 from tests.compared import same
 from tests.forge import Ask

@@ -1,0 +1,44 @@
+"""Cancellation of work in threads: what nobody waits for any more ends at the next object that it reads."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LOCAL = threading.local()
+
+
+class WorkCancelled(Exception):
+    """The work was called off, so nobody sees this."""
+
+
+class Cancellation:
+    """Cancels one piece of work, from another thread."""
+
+    __slots__ = ("_is_cancelled",)
+
+    def __init__(self) -> None:
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+
+    def check(self) -> None:
+        if self._is_cancelled:
+            raise WorkCancelled
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The block is the work, in its thread."""
+        _LOCAL.cancellation = self
+        try:
+            self.check()
+            yield
+        finally:
+            _LOCAL.cancellation = None
+
+
+def check_cancelled() -> None:
+    """Raises WorkCancelled where the work of this thread was called off."""
+    cancellation: Cancellation | None = getattr(_LOCAL, "cancellation", None)
+    if cancellation is not None:
+        cancellation.check()

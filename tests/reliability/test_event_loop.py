@@ -1,0 +1,82 @@
+"""Health checks while hostile requests run: nobody stalls the others (R26)."""
+
+import asyncio
+import http.client
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.graph.test_loop_lag import settle
+from tests.hostile_documents import HOSTILE
+from tests.make import Make, token_of
+from tests.reliability.served import served
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
+)
+SECONDS = float(os.environ.get("FORGEFRONT_HOSTILE_SECONDS", "5"))
+"""How long each request is sent again and again."""
+SENDERS = 2
+MAX_MILLISECONDS = 100.0
+
+
+class HealthProbe:
+    """Asks for `/-/health` a hundred times a second in a thread of its own; `milliseconds` is what each answer took."""
+
+    def __init__(self, url: str) -> None:
+        self.milliseconds: list[float] = []
+        self._address = urlsplit(url)
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "HealthProbe":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection = http.client.HTTPConnection(self._address.hostname or "", self._address.port, timeout=30)
+        while not self._ends.wait(0.01):
+            started = time.perf_counter()
+            connection.request("GET", "/-/health")
+            connection.getresponse().read()
+            self.milliseconds.append((time.perf_counter() - started) * 1000)
+        connection.close()
+
+    def percentile(self, part: float) -> float:
+        return sorted(self.milliseconds)[int(len(self.milliseconds) * part)]
+
+
+async def test_health_is_answered_while_hostile_requests_run(
+    make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]
+) -> None:
+    owner = await settle(make, projects=90, each=110)
+    headers = {"PRIVATE-TOKEN": token_of(owner), "Content-Type": "application/json"}
+    found: dict[str, float] = {}
+    with served(tmp_path, database_url) as server:
+        for name, content in HOSTILE.items():
+            ends = time.monotonic() + SECONDS
+
+            async def send(content: bytes = content, ends: float = ends) -> None:
+                async with httpx.AsyncClient(headers=headers, timeout=60) as client:
+                    while time.monotonic() < ends:
+                        # A refused body may close the connection before it is sent.
+                        with suppress(httpx.TransportError):
+                            await client.post(f"{server.url}/graphql", content=content)
+
+            with HealthProbe(server.url) as probe:
+                await asyncio.gather(*(send() for _ in range(SENDERS)))
+            found[name] = probe.percentile(0.99)
+            figure(f"{name}: health p50 {probe.percentile(0.5):.1f} ms, p99 {found[name]:.1f} ms, at most {max(probe.milliseconds):.1f} ms")
+
+    assert {name: taken for name, taken in found.items() if taken > MAX_MILLISECONDS} == {}
