@@ -26,7 +26,7 @@ STEPS, LOOKS = 1_000, 6
 """A statement on SQLite is stopped at so manieth look, one after so many steps of its machine: about half a millisecond of work."""
 SLOW = CacheBounds("slow statements", max_entries=2_000, max_bytes=2 * 2**20)
 """Those that take longer than a turn of the event loop may."""
-MAX_PREPARED = 100
+MAX_PREPARED = 64
 """Statements that a connection to SQLite keeps prepared; each takes some 20 to 40 KiB."""
 SQLITE = CacheBounds("sqlite", max_entries=MAX_PREPARED, max_bytes=8 * 2**20, per="connection")
 """Prepared statements and pages of the file, of which SQLite itself keeps 2 MiB for a connection."""

@@ -106,14 +106,14 @@ def _expanded(compiled: Any, values: Mapping[str, Any], lists: list[str]) -> tup
 
 def string_size(string: str) -> int:
     """Estimates the bytes of a statement's string and what binds its parameters."""
-    return 3_000 + len(string)
+    return 4_000 + len(string)
 
 
 def _size(key: Any, plan: _Plan | Literal[False]) -> int:
     if plan is False:
         return 4_000
     strings = [*plan.strings.values(), *([plan.only] if plan.only is not None else [])]
-    return 8_000 + 200 * len(plan.sources) + sum(string_size(string) for string, _ in strings)
+    return 13_000 + 200 * len(plan.sources) + sum(string_size(string) for string, _ in strings)
 
 
 class Plans:

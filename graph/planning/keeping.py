@@ -86,7 +86,7 @@ class Plans:
 
 def plan_size(plan: Plan | None) -> int:
     """Estimates the bytes of a plan."""
-    return 1_000 if plan is None else 4_000 + 2_500 * plan.fields
+    return 1_000 if plan is None else 4_000 + 2_900 * plan.fields
 
 
 def _drop(name: "ref[Plans]", _: int) -> None:

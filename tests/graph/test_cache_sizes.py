@@ -7,16 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from sqlmodel import col
 
 from graph.execute import Graph
 from graph.operations import Texts
 from graph.planning import keeping, paging
+from graph.planning.arguments import ARGUMENT_VALUES, value_size
 from graph.remembering import BYTES_PER_CHARACTER
 from graph.schema import graphql_schema
+from graph.types.issues import IssueFilter
 from graph.viewers import Viewers
+from storage import tables
 from storage.caches import LruCache
 from storage.database import now
+from storage.reading import Plans
 from storage.secrets import digest
+from storage.tables import IssueState
 from tests.drawn import Drawn, draw
 from tests.generated import Generator
 from tests.make import Make, token_of
@@ -104,3 +111,50 @@ class TestTokens:
         true, _ = await taken(find)
         cache: LruCache[Any, Any] = viewers._known
         is_close("tokens", cache.bytes * 45 // 50, true)
+
+
+class TestStatements:
+    async def test_statements_by_their_structure(self, make: Make) -> None:
+        """Of different conditions, tables and orders, with lists of one value and of several."""
+        database = make.services.database
+        plans = Plans(database.engine.dialect)
+        issue, request = tables.Issue, tables.MergeRequest
+
+        async def bind(numbers: range) -> None:
+            for number in numbers:
+                table: Any = (issue, request)[number % 2]
+                keys = [
+                    each
+                    for place, each in enumerate((table.iid, table.author_id, table.assignee_id, table.milestone_id))
+                    if number >> place & 1
+                ]
+                statement = select(table, tables.User).join(tables.User, col(tables.User.id) == col(table.author_id))
+                for values in ([1], [1, 2]):
+                    some = statement.where(*(col(key).in_(values) for key in keys), *(col(table.title) != "" for _ in range(number % 7)))
+                    plans.bind(some.order_by(col(table.id)).limit(number % 50 + 1), None)
+
+        await bind(range(20))
+        before = plans._kept.bytes
+        true, _ = await taken(lambda: bind(range(20, 120)))
+        is_close("statements", plans._kept.bytes - before, true)
+
+    async def test_argument_values(self) -> None:
+        """Of filters with a list and a word, by the values of their variables."""
+
+        def value(number: int) -> tuple[tuple[int, str], dict[str, Any]]:
+            given = {
+                "labels": [f"label {number} {place}" for place in range(number % 10)],
+                "state": [IssueState.OPENED],
+                "search": f"w{number}",
+            }
+            return (1, repr(given)), {"filter": IssueFilter(**given)}
+
+        cache: LruCache[Any, Any] = LruCache(ARGUMENT_VALUES, value_size)
+
+        async def put() -> None:
+            for number in range(200):
+                cache.put(*value(number))
+
+        value(0)
+        true, _ = await taken(put)
+        is_close("argument values", cache.bytes, true)
