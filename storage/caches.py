@@ -64,8 +64,18 @@ def usage() -> dict[str, CacheUsage]:
     return found
 
 
+class _Entry(Generic[V]):
+    __slots__ = ("is_used", "size", "value")
+
+    def __init__(self, value: V, size: int) -> None:
+        self.value = value
+        self.size = size
+        self.is_used = False
+
+
 class LruCache(Generic[K, V]):
-    """Entries within the bounds: those that were used longest ago are dropped. `size` estimates the bytes of an entry with its key.
+    """Entries within the bounds: those that were not used for the longest time are dropped (the CLOCK algorithm: an entry that was used
+    since it was last looked at is spared once, so that a look-up hashes its key once). `size` estimates the bytes of an entry with its key.
 
     An entry that alone is larger than the bound is not stored. `evicted` is called with what is dropped.
     """
@@ -80,7 +90,7 @@ class LruCache(Generic[K, V]):
         self._max_bytes = smaller.get("max_bytes", bounds.max_bytes)
         self._size = size
         self._evicted = evicted
-        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
         self.bytes = 0
         measure(bounds, self, lambda cache: CacheUsage(len(cache), cache.bytes))
 
@@ -94,8 +104,8 @@ class LruCache(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        self._entries.move_to_end(key)
-        return entry[0]
+        entry.is_used = True
+        return entry.value
 
     def put(self, key: K, value: V) -> None:
         self._put(key, value, self._size(key, value))
@@ -104,7 +114,7 @@ class LruCache(Generic[K, V]):
         """Counts more bytes for an entry that has grown."""
         entry = self._entries.get(key)
         if entry is not None:
-            self._put(key, entry[0], entry[1] + more)
+            self._put(key, entry.value, entry.size + more)
 
     def _put(self, key: K, value: V, size: int) -> None:
         self.pop(key)
@@ -112,21 +122,25 @@ class LruCache(Generic[K, V]):
             if self._evicted is not None:
                 self._evicted(key, value)
             return
-        self._entries[key] = value, size
+        added = self._entries[key] = _Entry(value, size)
         self.bytes += size
         while self.bytes > self._max_bytes or len(self._entries) > self._max_entries:
-            oldest, (dropped, weight) = self._entries.popitem(last=False)
-            self.bytes -= weight
+            oldest, entry = self._entries.popitem(last=False)
+            if entry.is_used or entry is added:
+                entry.is_used = False
+                self._entries[oldest] = entry
+                continue
+            self.bytes -= entry.size
             if self._evicted is not None:
-                self._evicted(oldest, dropped)
+                self._evicted(oldest, entry.value)
 
     def pop(self, key: K) -> V | None:
         """Takes an entry out."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
-        self.bytes -= entry[1]
-        return entry[0]
+        self.bytes -= entry.size
+        return entry.value
 
     def clear(self) -> None:
         self._entries.clear()

@@ -36,6 +36,15 @@ class TestLruCache:
         cache.put("d", 10)
         assert (dropped, len(cache), cache.bytes, cache.get("b")) == (["b"], 3, 30, None)
 
+    def test_takes_a_new_entry_where_all_others_are_in_use(self, bounds: CacheBounds) -> None:
+        dropped: list[str] = []
+        cache = cache_of(bounds, dropped)
+        for key in "abc":
+            cache.put(key, 10)
+            cache.get(key)
+        cache.put("d", 10)
+        assert (dropped, cache.get("d")) == (["a"], 10)
+
     def test_holds_no_more_bytes_than_its_bound(self, bounds: CacheBounds) -> None:
         dropped: list[str] = []
         cache = cache_of(bounds, dropped)
