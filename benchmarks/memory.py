@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks import goals, load, questions, runs, servers
+from benchmarks import goals, load, questions, random_queries, runs, servers
 from benchmarks.data import Data
 from benchmarks.kept import Kept
 from benchmarks.load import Ask
@@ -33,7 +33,8 @@ BETWEEN_SECONDS = 2.0
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    runs.need_wrk()
+    if not options.random:
+        runs.need_wrk()
     progress = runs.Progress()
     pinned = runs.take_a_core()
     before = os.getloadavg()[0]
@@ -41,10 +42,11 @@ def main(arguments: Sequence[str]) -> None:
         results = [_measure(Kept(folder, options.scale, progress.say), name, options, pinned, progress) for name in options.database]
     found = {
         "machine": runs.machine(pinned, before),
-        "run": {"scale": options.scale, "minutes": options.minutes, "connections": load.CONNECTIONS, "ad_hoc": options.queries},
+        "run": {"scale": options.scale, "minutes": options.minutes, "connections": load.CONNECTIONS, "ad_hoc": options.queries}
+        | ({"random": options.random} if options.random else {}),
         "results": results,
     }
-    runs.give("memory", found, report(found), options)
+    runs.give("memory", found, random_queries.report(found) if options.random else report(found), options)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -56,6 +58,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
     parser.add_argument("--minutes", type=float, default=3.0, help="of mixed load on each database; the goal says 60 (default: 3)")
     parser.add_argument("--queries", type=int, default=AD_HOC, help=f"distinct ones, twice (default: {AD_HOC})")
+    parser.add_argument(
+        "--random", type=int, default=0, metavar="NUMBER", help="only so many distinct random queries of some 40 fields, on a fresh server"
+    )
     parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
     return parser.parse_args(arguments)
 
@@ -73,6 +78,8 @@ def _measure(kept: Kept, database: str, options: argparse.Namespace, pinned: boo
             progress.say(f"  {database}, second {looks[-1]['second']:5}: {what:28} {mib:7.1f} MiB")
             return mib
 
+        if options.random:
+            return {"database": database, **random_queries.measure(server, kept.data, options.random, look), "looks": looks}
         time.sleep(REST_SECONDS)
         idle = look("idle")
         mix = mixed(kept.data)

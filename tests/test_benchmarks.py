@@ -28,6 +28,7 @@ from benchmarks import (
     processes,
     questions,
     race,
+    random_queries,
     servers,
     sides,
     table_report,
@@ -268,6 +269,21 @@ def test_a_mixed_load_asks_all_questions_in_turn() -> None:
     assert [each[1:] for each in load.in_turn([first, second])] == [
         ("/a", None), ("/c", "1"), ("/b", None), ("/c", "2"), ("/a", None), ("/c", "3")
     ]  # fmt: skip
+
+
+async def test_random_queries_are_distinct_and_answered(seeded: tuple[Path, data.Data]) -> None:
+    folder, rows = seeded
+    bodies = [body.decode() for body in random_queries.bodies(rows, range(20))]
+    assert len(set(bodies)) == 20
+    async with in_process.service(folder, f"sqlite:///{folder / 'forgefront.db'}") as ours:
+        for body in bodies[:5]:
+            assert await _answer(ours, Ask("POST", ("/graphql",), rows.token, body))
+
+
+def test_random_queries_may_not_grow_the_memory() -> None:
+    row = {"database": "sqlite", "idle_mib": 140.0, "after_random_mib": [180.0] * 7 + [190.0, 200.0, 210.0]}
+    assert random_queries.lacking(row) == ["growth"]
+    assert random_queries.lacking({**row, "after_random_mib": [221.0] * 10}) == ["size"]
 
 
 async def test_ad_hoc_queries_are_distinct_and_answered(seeded: tuple[Path, data.Data]) -> None:
