@@ -133,6 +133,9 @@ class Config(BaseSettings):
     )
     build_timeout: int = Field(default=3600, ge=10, le=604_800, description="Seconds that a build may run.")
     streams: int = Field(default=10_000, ge=0, le=1_000_000, description="Subscriptions and sockets open at once in each server process.")
+    streams_per_viewer: int = Field(
+        default=200, ge=1, le=1_000_000, description="How many of these one user may have, whatever the number of their tokens."
+    )
     rate_limit: int = Field(
         default=1_000_000,
         ge=0,

@@ -68,7 +68,7 @@ class Engine:
                 build_timeout=config.build_timeout,
                 clock=clock,
                 progress=progress,
-                live=Live(most=config.streams),
+                live=Live(most=config.streams, most_per_viewer=config.streams_per_viewer),
                 rates=Rates(config.rate_limit),
                 outbox=Outbox(allow_local=config.hooks_allow_local),
             ),

@@ -7,7 +7,7 @@ on later from the last number that they got, as is who comes back after a break 
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from graph.errors import Unavailable
+from graph.errors import LimitExceeded, Unavailable
 from graph.settled import Change, Settled
 from graph.wake import Wake
 from storage.database import Database, is_unavailable
@@ -32,6 +32,9 @@ CHECK_SECONDS = 2.0
 """How often it is looked whether those who follow may still call at all."""
 DIGESTS = 500
 STREAMS = 10_000
+STREAMS_PER_VIEWER = 200
+RETRY_SECONDS = 5
+"""When a viewer who has too many streams may try again: by then streams that were cut a moment ago have been noticed."""
 RUNNING = 4
 """So many events are answered at once, so that a crowd of followers leaves the readers of the database to others too."""
 
@@ -42,6 +45,7 @@ class End(Enum):
     """Why a stream ends."""
 
     STOPPING = auto()
+    UNAVAILABLE = auto()
     LEFT = auto()
     SLOW = auto()
     NO_VIEWER = auto()
@@ -74,10 +78,11 @@ class Wanted:
 class Place:
     """What one who is connected takes up; `end` is called, once, when they have to go."""
 
-    __slots__ = ("digest", "end")
+    __slots__ = ("digest", "end", "viewer_id")
 
-    def __init__(self, digest: str, end: Callable[[End], None]) -> None:
+    def __init__(self, digest: str, viewer_id: int, end: Callable[[End], None]) -> None:
         self.digest = digest
+        self.viewer_id = viewer_id
         self.end = end
 
 
@@ -116,6 +121,10 @@ class Follower:
     def ended(self) -> End | None:
         return self._ended
 
+    def position(self, upto: int) -> int:
+        """Number up to which all was taken, where the log was read up to `upto`."""
+        return self._queue[0].seq - 1 if self._queue else upto
+
     async def next(self, seconds: float | None) -> Change | End | None:
         """The next event, or why there is none any more; None when nothing came in time. For one caller at a time."""
         if not self._queue and self._ended is None:
@@ -141,17 +150,21 @@ class Follower:
 
 
 class Live:
-    """One of each process. `most` streams and sockets may be open; `counted` is told how many there are."""
+    """One of each process. `most` streams and sockets may be open, and `most_per_viewer` of one; `counted` is told how many there are."""
 
-    def __init__(self, *, most: int = STREAMS) -> None:
+    def __init__(self, *, most: int = STREAMS, most_per_viewer: int = STREAMS_PER_VIEWER) -> None:
         self.counted: Callable[[int], None] = lambda _: None
         self.running = asyncio.Semaphore(RUNNING)
         self.operations: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         """What those who follow want to be told, each once."""
+        self.handshakes: dict[asyncio.Timeout, None] = {}
+        """WebSockets that have not sent connection_init yet, the oldest first, as their time limits."""
         self.round: Any = None
         """The round of those who are told now (`graph/telling.py`)."""
         self._most = most
+        self._most_per_viewer = most_per_viewer
         self._places: set[Place] = set()
+        self._per_viewer: Counter[int] = Counter()
         self._followers: set[Follower] = set()
         self._settled = Settled()
         self._turn = asyncio.Lock()
@@ -179,17 +192,31 @@ class Live:
         self._rung = True
         self._bell.wake()
 
-    def take(self, credential: str, end: Callable[[End], None]) -> Place:
-        """A place for one who has just been let in. Raises Unavailable when there are too many, and while the process stops."""
-        if self._closed or len(self._places) >= self._most:
-            raise Unavailable("There are too many streams; try again in a moment." if not self._closed else "The service restarts.")
-        place = Place(digest(credential), end)
+    def take(self, credential: str, viewer_id: int, end: Callable[[End], None]) -> Place:
+        """A place for one who has just been let in. Raises Unavailable when there are too many, and while the process stops, and
+        LimitExceeded when this viewer has too many."""
+        if self._closed:
+            raise Unavailable("The service restarts.")
+        if self._per_viewer[viewer_id] >= self._most_per_viewer:
+            raise LimitExceeded(
+                f"You have {self._most_per_viewer:,} streams and WebSockets open, the limit for one user. Close one first, or follow"
+                " several projects in one subscription.",
+                retry_after=RETRY_SECONDS,
+            )
+        if len(self._places) >= self._most:
+            raise Unavailable("There are too many streams; try again in a moment.")
+        place = Place(digest(credential), viewer_id, end)
         self._places.add(place)
+        self._per_viewer[viewer_id] += 1
         self.counted(len(self._places))
         return place
 
     def leave(self, place: Place) -> None:
-        self._places.discard(place)
+        if place in self._places:
+            self._places.remove(place)
+            self._per_viewer[place.viewer_id] -= 1
+            if not self._per_viewer[place.viewer_id]:
+                del self._per_viewer[place.viewer_id]
         self.counted(len(self._places))
 
     def follow(self, follower: Follower, after: int) -> None:

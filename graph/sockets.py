@@ -1,11 +1,14 @@
 """The WebSocket door: graphql-transport-ws (https://github.com/enisdenjo/graphql-ws, PROTOCOL.md). The legacy subprotocol is refused.
 
 The credential comes in the payload of connection_init, since browsers cannot send headers with a WebSocket: {"PRIVATE-TOKEN": "…"} or
-{"Authorization": "Bearer …"}; those that can may send it as a header. Without one that is good nothing is begun. It closes with
+{"Authorization": "Bearer …"}; those that can may send it as a header. Without one that is good nothing is begun. The payload of
+connection_ack has the number of the newest event as `seq`, so that a client that is cut before its first event can resume after it. It
+closes with
 
     4400  a message that is none          4401  an operation before connection_init       4403  no credential that is good (any more)
     4408  no connection_init in time      4409  an id that is in use                      4429  a second connection_init, or more
-    1012  the service restarts            1013  too many connections                            operations at once than are allowed
+    1012  the service restarts            1013  too many connections, or unavailable            operations at once than are allowed,
+                                                                                                 or more streams of one user
 """
 
 import asyncio
@@ -17,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from graph import limits
 from graph.answers import entry_of, result_of
-from graph.errors import Unavailable
+from graph.errors import LimitExceeded, Unavailable
 from graph.execute import Graph, authenticate
 from graph.live import End, Place
 from graph.outcomes import Outcome
@@ -30,7 +33,9 @@ INIT_SECONDS = 3.0
 OPERATIONS = 50
 """So many may run at once on one socket."""
 LONGEST_ID = 256
-CLOSING = {End.STOPPING: (1012, "Service Restart"), End.NO_VIEWER: (4403, "Forbidden")}
+MAX_HANDSHAKES = 1_000
+"""So many sockets may be without connection_init at once; one more ends the time of the oldest, which has had more of it than others."""
+CLOSING = {End.STOPPING: (1012, "Service Restart"), End.UNAVAILABLE: (1013, "Try again later"), End.NO_VIEWER: (4403, "Forbidden")}
 
 
 class Closed(Exception):
@@ -90,14 +95,24 @@ class _Socket:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _begin(self) -> None:
+        handshakes = self._graph.services.live.handshakes
+        limit = asyncio.timeout(INIT_SECONDS)
         try:
-            async with asyncio.timeout(INIT_SECONDS):
+            async with limit:
+                handshakes[limit] = None
+                if len(handshakes) > MAX_HANDSHAKES:
+                    oldest = next(iter(handshakes))
+                    del handshakes[oldest]
+                    if not oldest.expired():
+                        oldest.reschedule(asyncio.get_running_loop().time())
                 message = await self._message()
                 while message["type"] in ("ping", "pong"):
                     await self._answer_ping(message)
                     message = await self._message()
         except TimeoutError:
             raise Closed(4408, "Connection initialisation timeout") from None
+        finally:
+            handshakes.pop(limit, None)
         if message["type"] != "connection_init":
             raise Closed(4401, "Unauthorized")
         payload = message.get("payload")
@@ -105,21 +120,27 @@ class _Socket:
             raise Closed(4400, "The payload of connection_init is no object")
         given = {name.lower(): value for name, value in (payload or {}).items() if isinstance(value, str)}
         self._credential = credential_of(given) or credential_of(self._headers)
+        services = self._graph.services
         try:
-            async with self._graph.services.database.reading() as session:
+            async with services.database.reading() as session:
                 viewer = await authenticate(session, self._credential)
+            if viewer is not None:
+                await services.live.settle(services.database)
         except Exception as error:
-            if not is_unavailable(error):
+            if not isinstance(error, Unavailable) and not is_unavailable(error):
                 raise
             raise Closed(1013, "Try again later") from error
         if viewer is None or self._credential is None:
             raise Closed(4403, "Forbidden")
         self._state["user_id"] = viewer.id
         try:
-            self._place = self._graph.services.live.take(self._credential, self._end)
+            self._place = services.live.take(self._credential, viewer.id, self._end)
         except Unavailable as error:
             raise Closed(1013, "Too many connections") from error
-        await self._write({"type": "connection_ack"})
+        except LimitExceeded as error:
+            # Clients retry after 1013; this lasts until the same user closes something.
+            raise Closed(4429, error.message.partition(". ")[0]) from error
+        await self._write({"type": "connection_ack", "payload": {"seq": str(services.live.upto)}})
 
     async def _read(self) -> None:
         while True:
@@ -184,8 +205,10 @@ class _Socket:
         while True:
             told = await stream.next()
             if told is None:
-                # At a stop the socket closes, which clients take for a break to be mended, and `complete` for the end.
-                if not self._graph.services.live.closed:
+                # Clients connect and subscribe again when the socket closes, and take `complete` for the end.
+                if stream.interrupted:
+                    self._end(End.UNAVAILABLE)
+                else:
                     await self._write({"type": "complete", "id": key})
                 return
             if told.seq is None:

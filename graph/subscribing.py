@@ -23,7 +23,7 @@ from graphql import (
 
 from graph import execute as running
 from graph.context import Context
-from graph.errors import BadRequest, LimitExceeded, Unauthenticated
+from graph.errors import BadRequest, Code, LimitExceeded, Unauthenticated, Unavailable
 from graph.execute import Graph, authenticate
 from graph.filling import may_wait
 from graph.live import End, Follower, Live, Place, Wanted
@@ -37,7 +37,9 @@ from graph.transaction import session_for
 
 PAGE = 100
 """So many events of the past are read at once."""
-QUIETLY = (End.STOPPING, End.LEFT)
+QUIETLY = (End.STOPPING, End.UNAVAILABLE, End.LEFT)
+INTERRUPTED = (End.STOPPING, End.UNAVAILABLE)
+"""After these the client resumes, and misses nothing."""
 TOO_SLOW = "You read more slowly than things happen, so this stream ends. Subscribe again with the last `seq` as `afterSeq`."
 
 
@@ -67,7 +69,16 @@ class Stream:
         "charge",
     )
 
-    def __init__(self, graph: Graph, prepared: Prepared, variables: dict[str, Any], credential: str, request_id: str, wanted: Wanted):
+    def __init__(
+        self,
+        graph: Graph,
+        prepared: Prepared,
+        variables: dict[str, Any],
+        credential: str,
+        viewer_id: int,
+        request_id: str,
+        wanted: Wanted,
+    ) -> None:
         self._graph = graph
         live = graph.services.live
         operation = Operation(prepared, variables, _hangs_on(prepared, variables))
@@ -80,7 +91,7 @@ class Stream:
         self._position = 0
         self._ended = False
         self.charge: Charge | None = None
-        self._place: Place = live.take(credential, self._follower.end)
+        self._place: Place = live.take(credential, viewer_id, self._follower.end)
 
     async def begin(self) -> None:
         """Raises Unavailable."""
@@ -96,6 +107,16 @@ class Stream:
         """Whether nothing comes any more."""
         return self._ended
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether it ended for a reason that passes: the client is to resume, and must not take this for the end of the subscription."""
+        return self._follower.ended in INTERRUPTED
+
+    @property
+    def position(self) -> int:
+        """Number up to which every event was told or is not for this stream. Valid after `begin`, and whenever `next` gave None."""
+        return self._position if self._is_behind else self._follower.position(self._graph.services.live.upto)
+
     async def next(self, seconds: float | None = None) -> Told | None:
         """What is to be told next; None when nothing came in so many seconds, and at the end. For one caller at a time."""
         while not self._ended:
@@ -108,8 +129,12 @@ class Stream:
                 answer = await self._round(found).answer(found, self._operation, self._place.digest, self._request_id)
             except Exception as error:
                 # The event was not told, so whoever resumes gets it then.
+                reason = known(error, self._request_id)
+                if isinstance(reason, Unavailable):
+                    self._follower.end(End.UNAVAILABLE)
+                    continue
                 self.close()
-                return Told(None, Outcome(None, [problem_of(known(error, self._request_id))]))
+                return Told(None, Outcome(None, [problem_of(reason)]))
             if self._follower.ended not in (None, End.STOPPING):
                 # Nothing more is told but the end.
                 continue
@@ -229,9 +254,10 @@ async def subscribe(
             found = await _wanted(graph, allowed, variables, credential, request_id)
             if isinstance(found, Outcome):
                 return replace(found, charge=allowed.bill.charge)
+            viewer_id, wanted = found
             if after is not None:
-                found = replace(found, after=max(after, found.after or 0))
-            stream = Stream(graph, allowed.prepared, variables, credential or "", request_id, found)
+                wanted = replace(wanted, after=max(after, wanted.after or 0))
+            stream = Stream(graph, allowed.prepared, variables, credential or "", viewer_id, request_id, wanted)
             stream.charge = allowed.bill.charge
             try:
                 await stream.begin()
@@ -243,8 +269,10 @@ async def subscribe(
         return Outcome(None, [problem_of(known(error, request_id))], charge=allowed.bill.charge)
 
 
-async def _wanted(graph: Graph, allowed: Allowed, variables: dict[str, Any], credential: str | None, request_id: str) -> Wanted | Outcome:
-    """What the root field says to its arguments. The viewer is charged. Raises Unauthenticated, LimitExceeded."""
+async def _wanted(
+    graph: Graph, allowed: Allowed, variables: dict[str, Any], credential: str | None, request_id: str
+) -> tuple[int, Wanted] | Outcome:
+    """The viewer's id, and what the root field says to its arguments. The viewer is charged. Raises Unauthenticated, LimitExceeded."""
     prepared = allowed.prepared
     if prepared.kind != "subscription":
         raise BadRequest("This is no subscription.")
@@ -261,5 +289,5 @@ async def _wanted(graph: Graph, allowed: Allowed, variables: dict[str, Any], cre
         result: Any = create_source_event_stream(executor)
         result = await result if may_wait(result) else result
         if isinstance(result, Wanted):
-            return result
+            return viewer.id, result
         return Outcome(None, [of_graphql(error, request_id) for error in result.errors or ()], viewer.id)

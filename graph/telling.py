@@ -17,7 +17,7 @@ import orjson
 from graph import execute as running
 from graph.answers import result_of
 from graph.context import Context, Services
-from graph.errors import LimitExceeded, Unauthenticated, Unavailable
+from graph.errors import Code, LimitExceeded, Unauthenticated, Unavailable
 from graph.filling import execute_document
 from graph.loading import Loader
 from graph.operations import Prepared
@@ -173,6 +173,9 @@ class _Answers:
                 variables = self._operation.variables
                 result = await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, root=self._change)
                 problems = [of_graphql(error, request_id) for error in result.errors or ()]
+                if any(problem.code is Code.UNAVAILABLE for problem in problems):
+                    # Told with a part missing, the event would not be told again.
+                    raise Unavailable
                 return Answer(Outcome(result.data, problems), context)
         except TimeoutError:
             if limit.expired():

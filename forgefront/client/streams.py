@@ -17,8 +17,9 @@ from forgefront.client.runtime import Unset, _answered, _AsyncClient, _Client, _
 _SILENCE_SECONDS = 45.0
 """The service says something each 15 seconds; who is silent for so long is gone."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_PASSING = frozenset((502, 503, 504))
-"""Statuses with which a service that is being started again answers."""
+_PASSING = frozenset((429, 502, 503, 504))
+"""Statuses that pass: of a service that is being started again, and of one that has not
+yet noticed that the last connection is cut, and counts it."""
 
 
 @dataclass(slots=True)
@@ -43,6 +44,8 @@ class _Following:
             self.begun = True
             return True
         if self.begun and response.status_code in _PASSING:
+            after = response.headers.get("retry-after", "")
+            self.pause = max(self.pause, float(after) if after.isdecimal() else 0.0)
             return False
         _answered(response)
         raise AssertionError("an answer that is no stream")
@@ -72,9 +75,10 @@ class _Events:
             if found.get(b"event") == b"complete":
                 self._following.ended = True
                 return
+            if b"id" in found:
+                # Also without an event: then it says how far the stream has come.
+                self._following.last = found[b"id"].decode()
             if found.get(b"event") == b"next":
-                if b"id" in found:
-                    self._following.last = found[b"id"].decode()
                 self._following.pause = _FIRST_PAUSE
                 yield _data_of(json.loads(found[b"data"]), 200)
 

@@ -76,7 +76,9 @@ class Forge:
             socket = Socket(connection)
             if init is not None:
                 await socket.send(type="connection_init", payload=init)
-                assert await socket.next() == {"type": "connection_ack"}
+                acknowledged = await socket.next()
+                assert acknowledged["type"] == "connection_ack"
+                socket.position = acknowledged["payload"]["seq"]
             yield socket
 
 
@@ -85,17 +87,22 @@ class Events:
 
     def __init__(self, lines: AsyncIterator[str]) -> None:
         self._lines = lines
+        self.positions: list[str] = []
+        """The ids that came without an event."""
 
     async def next(self) -> tuple[str, str | None, Any]:
         """(event, id, data)"""
         found: dict[str, str] = {}
         async for line in self._lines:
             name, _, value = line.partition(":")
-            if line == "" and found:
-                return found["event"], found.get("id"), json.loads(found["data"]) if found["data"] else None
             if name:
                 found[name] = value.strip()
-        raise AssertionError("the stream was cut")
+            elif line == "" and "event" in found:
+                return found["event"], found.get("id"), json.loads(found["data"]) if found["data"] else None
+            elif line == "":
+                self.positions.append(found["id"])
+                found.clear()
+        raise EOFError("the response ended without `complete`")
 
     async def builds(self, number: int) -> list[int]:
         found = []
@@ -129,6 +136,8 @@ class Events:
 class Socket:
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
+        self.position: str | None = None
+        """Number of the newest event when the socket was opened."""
 
     async def send(self, **message: Any) -> None:
         await self.connection.send(json.dumps(message))
@@ -184,8 +193,11 @@ class TestServerSentEvents:
             async with httpx.AsyncClient() as client:
                 assert "forgefront_graphql_streams 2.0" in (await client.get(f"{forge.urls[0]}/-/metrics")).text
             forge.processes[0].send_signal(signal.SIGTERM)
-            assert await again.next() == ("complete", None, None)
-            assert await other.next() == ("complete", None, None)
+            # graphql-sse takes `complete` for the end of the subscription.
+            for stream in (again, other):
+                with pytest.raises(EOFError):
+                    await stream.next()
+            assert (again.positions, other.positions) == (["1"], ["3"])
         assert forge.processes[0].wait(10) == 0
 
     async def test_what_is_no_stream(self, forge: Forge) -> None:
@@ -214,6 +226,31 @@ class TestServerSentEvents:
             client.stream("GET", url, params={"query": CHANGED}) as response,
         ):
             assert await Events(response.aiter_lines()).builds(1) == [forge.builds[1].id]
+
+
+@pytest.mark.usefixtures("only")
+async def test_one_user_has_a_share_of_the_streams(database_url: str, services: Services, make: Make, tmp_path: Path) -> None:
+    owner, builds = await filled(services, make)
+    other = await make.user()
+    limit = "You have 2 streams and WebSockets open, the limit for one user"
+    with served(folder(tmp_path, "data"), database_url, streams_per_viewer="2") as one:
+        forge = Forge([one.url], [one.process], owner, builds)
+        url, accept = f"{one.url}/graphql", {"Accept": "text/event-stream"}
+        async with forge.stream(), forge.stream():
+            async with httpx.AsyncClient(headers={**forge.headers, **accept}) as client:
+                answer = await client.post(url, json={"query": CHANGED})
+                assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
+                assert answer.json()["errors"][0]["message"].startswith(limit)
+                assert answer.json()["errors"][0]["extensions"]["code"] == "LIMIT_EXCEEDED"
+            async with forge.socket() as socket:
+                await socket.send(type="connection_init", payload=forge.headers)
+                assert await socket.closed() == 4429
+                assert socket.connection.close_reason == limit
+            async with forge.socket(init={"PRIVATE-TOKEN": token_of(other)}) as socket:
+                for id in ("a", "b"):
+                    await socket.send(type="subscribe", id=id, payload={"query": CHANGED})
+                refused = await socket.next()
+                assert (refused["type"], refused["id"], refused["payload"][0]["extensions"]["code"]) == ("error", "b", "LIMIT_EXCEEDED")
 
 
 class TestProcesses:

@@ -14,6 +14,7 @@ from graph.context import Context, Services
 from graph.errors import Code
 from graph.execute import Graph, prepare
 from graph.live import Live
+from graph.outcomes import Outcome
 from graph.rules import builds
 from graph.settled import Settled
 from graph.subscribing import Stream
@@ -424,10 +425,63 @@ class TestBounds:
             pass
         assert counts == [1, 2, 1, 0, 1, 0]
 
+    async def test_one_user_takes_no_more_than_a_share(self, services: Services, make: Make, owner: tables.User) -> None:
+        other = await make.user()
+        graph = Graph(replace(services, live=Live(most=10, most_per_viewer=2)))
+        async with following(graph, owner, CHANGED), following(graph, owner, CHANGED):
+            refused = await opened(graph, owner, CHANGED)
+            assert isinstance(refused, Outcome)
+            (problem,) = refused.errors
+            assert (problem.code, problem.retry_after) == (Code.LIMIT_EXCEEDED, 5)
+            assert problem.message.startswith("You have 2 streams and WebSockets open, the limit for one user.")
+            async with following(graph, other, CHANGED):
+                pass
+        async with following(graph, owner, CHANGED):
+            pass
+
+    async def test_a_stream_is_interrupted_while_the_database_is_away(
+        self,
+        graph: Graph,
+        services: Services,
+        make: Make,
+        owner: tables.User,
+        project: tables.Project,
+        change: Change,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The event is not told as an error, after which clients would not go on: the stream ends so that they resume before it."""
+        build = await make.build(project, SHA)
+        async with following(graph, owner, CHANGED) as stream:
+            before = stream.position
+            await change(build, CheckStatus.RUNNING)
+            await services.live.settle(services.database)
+
+            async def away(*_: object) -> None:
+                raise ConnectionRefusedError
+
+            with monkeypatch.context() as patched:
+                patched.setattr("graph.telling.viewer_of", away)
+                assert await ends(stream) is None
+            assert stream.interrupted
+        async with following(graph, owner, CHANGED, after=str(before)) as again:
+            assert (await told(again))["build"]["databaseId"] == build.id
+
+    async def test_the_position_is_before_what_waits(
+        self, graph: Graph, services: Services, make: Make, owner: tables.User, project: tables.Project, change: Change
+    ) -> None:
+        async with following(graph, owner, CHANGED) as stream:
+            first = stream.position
+            await change(await make.build(project, SHA), CheckStatus.RUNNING)
+            await services.live.settle(services.database)
+            assert stream.position == first
+            seq = int((await told(stream))["seq"])
+            assert stream.position == seq
+
     async def test_a_stop_ends_streams_and_lets_none_in(self, graph: Graph, services: Services, owner: tables.User) -> None:
         async with following(graph, owner, CHANGED) as stream:
             services.live.close()
             assert await ends(stream) is None
+            assert stream.interrupted
         assert await code(graph, owner, CHANGED) == Code.UNAVAILABLE
 
     async def test_never_as_a_query(self, ask: Ask, graph: Graph, owner: tables.User) -> None:

@@ -55,19 +55,23 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, database_url: str, log: Path | None = None) -> Iterator[Served]:
-    """The server over this folder and database, ready; killed at the end unless it has ended. Its log is in the folder by default."""
+def served(folder: Path, database_url: str, log: Path | None = None, *, port: int = 0, **settings: str) -> Iterator[Served]:
+    """The server over this folder and database, ready; killed at the end unless it has ended. Its log is in the folder by default.
+
+    `settings` are FORGEFRONT_ variables.
+    """
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")},
         "FORGEFRONT_DATABASE_URL": database_url,
         "FORGEFRONT_HOOKS_ALLOW_LOCAL": "true",
         "FORGEFRONT_RATE_LIMIT": "0",
+        **{f"FORGEFRONT_{name.upper()}": value for name, value in settings.items()},
     }
     log = log or folder / "serve.log"
     started = time.monotonic()
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "forgefront.cli", "serve", "--data", str(folder), "--port", "0"],
+            [sys.executable, "-m", "forgefront.cli", "serve", "--data", str(folder), "--port", str(port)],
             cwd=Path(__file__).parents[2],
             env=environment,
             stdout=subprocess.PIPE,

@@ -4,6 +4,8 @@ import { GraphQLError, getOperationAST } from "graphql";
 export const BASE = document.currentScript.src;
 const GRAPHQL = new URL("../../graphql", BASE);
 const AGAIN_MS = 2000;
+/** Statuses that pass: of a service that is being started again, or that still counts the connection that was cut. */
+const PASSING = [429, 502, 503, 504];
 
 /** The session of the other pages, by their own script: who is signed in there is signed in here. */
 export const session = import(new URL("../pages/session.js", BASE));
@@ -30,17 +32,21 @@ export function fetcherFor(token) {
 function follow(token, request, headers, observer) {
   const stopping = new AbortController();
   let last = null;
+  let begun = false;
 
+  /** Whether the stream is over. */
   async function once() {
     const answer = await ask(token, request, {
       headers: last === null ? headers : { ...headers, "Last-Event-ID": last },
       accept: "text/event-stream",
       signal: stopping.signal,
     });
+    if (begun && PASSING.includes(answer.status)) return false;
     if (!answer.headers.get("Content-Type")?.startsWith("text/event-stream")) {
       observer.next(await answer.json());
       return true;
     }
+    begun = true;
     let text = "";
     for await (const piece of pieces(answer.body.pipeThrough(new TextDecoderStream()))) {
       text += piece;
@@ -56,9 +62,16 @@ function follow(token, request, headers, observer) {
     return false;
   }
 
+  /** As `once`; a connection that cannot be made again, or breaks, is one to be made again. */
+  const over = () =>
+    once().catch((error) => {
+      if (begun && !stopping.signal.aborted && error instanceof TypeError) return false;
+      throw error;
+    });
+
   (async () => {
     try {
-      while (!(await once())) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      while (!(await over())) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
       observer.complete();
     } catch (error) {
       if (!stopping.signal.aborted) observer.error(new GraphQLError(`The stream ended: ${error.message}`));

@@ -60,10 +60,11 @@ export function follow(view, operationName, variables, told, signal) {
     opened();
     for await (const event of events(response.body)) {
       wait = FIRST_WAIT;
+      // Also without an event: then it says how far the stream has come.
+      if (event.id) after = event.id;
       if (event.kind === "complete") break;
       if (event.kind !== "next") continue;
       const { data } = JSON.parse(event.data);
-      if (event.id) after = event.id;
       if (data) told.event(data);
     }
     return null;

@@ -1,0 +1,222 @@
+"""Clients of subscriptions, and a server that is stopped and killed under them while builds go on changing.
+
+Each client resumes by its own means. What it was told is compared with what happened: each change once, in order.
+"""
+
+import asyncio
+import importlib.util
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+import httpx
+from typer.testing import CliRunner
+
+from forgefront.cli import main
+from storage import tables
+from tests.forge import Ask
+from tests.make import Make, token_of
+from tests.reliability.served import served
+
+CHANGES = "subscription Changes { buildChanged { seq build { databaseId } } }"
+UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"
+PATIENCE_SECONDS = 60.0
+
+
+class Follower(Protocol):
+    """A client that runs in the background; `seen` grows with the ids of the builds of its events."""
+
+    seen: list[int]
+
+    async def check(self) -> None:
+        """Raises what has ended it."""
+
+    async def close(self) -> None: ...
+
+
+class NodeFollower:
+    """A client of npm's in a process of its own; see `clients/follow.mjs`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.seen: list[int] = []
+        self._process = process
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, folder: Path, kind: str, url: str, token: str) -> "NodeFollower":
+        command = ("node", "follow.mjs", kind, f"{url}/graphql", token)
+        pipe = asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=pipe, stderr=pipe))
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            self.seen.append(int(line))
+
+    async def check(self) -> None:
+        if self._process.returncode is not None:
+            assert self._process.stderr is not None
+            raise AssertionError((await self._process.stderr.read()).decode())
+
+    async def close(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+        await self._reading
+
+
+class AsyncFollower:
+    """The asynchronous client that `forgefront client` prints."""
+
+    def __init__(self, module: ModuleType, url: str, token: str) -> None:
+        self.seen: list[int] = []
+        self._task = asyncio.create_task(self._follow(module, url, token))
+
+    async def _follow(self, module: Any, url: str, token: str) -> None:
+        async with module.AsyncClient(url, token) as client:
+            async for change in client.changes():
+                self.seen.append(change.build_changed.build.database_id)
+
+    async def check(self) -> None:
+        if self._task.done():
+            self._task.result()
+            raise AssertionError("the client took the subscription for ended")
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+class ThreadFollower:
+    """The synchronous client that `forgefront client` prints, in a thread, which ends with the process."""
+
+    def __init__(self, module: ModuleType, url: str, token: str) -> None:
+        self.seen: list[int] = []
+        self._ended: BaseException | None = None
+        self._closing = False
+        threading.Thread(target=self._follow, args=(module, url, token), daemon=True).start()
+
+    def _follow(self, module: Any, url: str, token: str) -> None:
+        try:
+            with module.Client(url, token) as client:
+                for change in client.changes():
+                    self.seen.append(change.build_changed.build.database_id)
+            raise AssertionError("the client took the subscription for ended")
+        except BaseException as error:
+            self._ended = error
+
+    async def check(self) -> None:
+        if self._ended is not None:
+            raise self._ended
+
+    async def close(self) -> None:
+        """It sees the end of its server; nothing is left to be closed."""
+
+
+@contextmanager
+def generated_client(folder: Path) -> Any:
+    """The module that `forgefront client` prints for CHANGES."""
+    (folder / "operations").mkdir()
+    (folder / "operations" / "changes.graphql").write_text(CHANGES)
+    path = folder / "restarted_client.py"
+    result = CliRunner().invoke(main, ["client", str(folder / "operations"), "--output", str(path)])
+    assert result.exit_code == 0, result.output
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        del sys.modules[path.stem]
+
+
+@dataclass
+class Restarts:
+    """A server that is started again and again at one address. `started` are the builds that have changed, in order."""
+
+    make: Make
+    ask: Ask
+    database_url: str
+    folder: Path
+    owner: tables.User
+    project: tables.Project
+    port: int = field(default_factory=lambda: _free_port())
+    started: list[int] = field(default_factory=list)
+    followers: dict[str, Follower] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def token(self) -> str:
+        return token_of(self.owner)
+
+    async def run(self, turns: int, start: Callable[["Restarts"], Any]) -> None:
+        """`start` makes the followers once the server answers. Stops and kills take turns."""
+        async with AsyncExitStack() as stack:
+            for turn in range(turns + 1):
+                with served(self.folder, self.database_url, port=self.port) as server:
+                    if turn == 0:
+                        await start(self)
+                        for follower in self.followers.values():
+                            stack.push_async_callback(follower.close)
+                        await self._connected()
+                    else:
+                        # What happened while the server was away.
+                        await self._told()
+                        await self._change()
+                        await self._told()
+                    if turn == turns:
+                        return
+                    if turn:
+                        # On its way, or not yet, when the server goes.
+                        await self._change()
+                    server.process.send_signal((signal.SIGTERM, signal.SIGKILL)[turn % 2])
+                    await asyncio.to_thread(server.process.wait, 30)
+                await self._change()
+
+    async def _change(self) -> None:
+        """Has another build run: by this process, so that the server need not be there."""
+        build = await self.make.build(self.project, "f" * 40)
+        sent = {"projectPath": str(build.project_id), "databaseId": build.id, "status": "RUNNING"}
+        assert await self.ask.data(UPDATE, self.owner, i=sent) == {"updateBuild": {"userErrors": []}}
+        self.started.append(build.id)
+
+    async def _connected(self) -> None:
+        async with httpx.AsyncClient() as client, asyncio.timeout(PATIENCE_SECONDS):
+            sockets = sum(name.endswith("graphql-ws") for name in self.followers)
+            # A WebSocket has a place of its own besides that of its stream.
+            wanted = f"forgefront_graphql_streams {len(self.followers) + sockets}.0"
+            while wanted not in (await client.get(f"{self.url}/-/metrics")).text:
+                for follower in self.followers.values():
+                    await follower.check()
+                await asyncio.sleep(0.05)
+
+    async def _told(self) -> None:
+        """Waits until each follower was told as many changes as there were; they must be the very ones."""
+        for name, follower in self.followers.items():
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while len(follower.seen) < len(self.started):
+                        await follower.check()
+                        await asyncio.sleep(0.02)
+            except TimeoutError:
+                raise AssertionError(f"{name} misses {set(self.started) - set(follower.seen)}") from None
+            assert follower.seen == self.started, name
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
