@@ -15,6 +15,7 @@ import ci_v1
 import rest_v3
 from forgefront import artifacts, documents, health, questions, uploads
 from forgefront.config import Config
+from forgefront.cors import Cors
 from forgefront.engine import Engine
 from forgefront.git_http import GitHttp
 from forgefront.health import Readiness, database_answers, folder_is_writable
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 GRAPHQL = "/graphql"
 REST = "/api/v3"
+PREFLIGHT = "preflight"
 SWEEP_SECONDS = 3600.0
 PACKING_SECONDS = 600.0
 CACHES_SECONDS = 15.0
@@ -90,7 +92,8 @@ class App(Engine):
         self._git = GitHttp(access, transport)
         self._ssh = _ssh_door(config, access, transport, ssh_listener, metrics) if ssh_listener else None
         self.graph.services.live.counted = metrics.tell_streams
-        self._attended = Attend(self._dispatch, metrics, is_unavailable)
+        attended = Attend(self._dispatch, metrics, is_unavailable)
+        self._cors = Cors(attended, config.cors_origins, config.base_url, self._is_for_programs)
         self._deliverer = Deliverer(self.graph.services, on_attempt=metrics.count_delivery)
         self._worker = Worker(
             {
@@ -135,7 +138,7 @@ class App(Engine):
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
-            await self._attended(scope, receive, send)
+            await self._cors(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -154,6 +157,11 @@ class App(Engine):
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
+        if scope.get("method") == "OPTIONS" and self._cors.is_preflight(scope) and self._is_for_programs(path):
+            # Whoever has the address of an artifact may use it, so the log does not have it.
+            scope["state"] |= {"route": PREFLIGHT, "secret_path": self._artifacts.matches(path)}
+            await self._cors.preflight(scope, receive, send)
+            return
         if path == GRAPHQL:
             # The most used one, before all others are asked.
             scope["state"]["route"] = path
@@ -194,6 +202,16 @@ class App(Engine):
             return
         scope["state"]["route"] = path
         await found(scope, receive, send)
+
+    def _is_for_programs(self, path: str) -> bool:
+        """Whether the path belongs to an interface that pages of other origins may call."""
+        return (
+            path == GRAPHQL
+            or any(path.startswith(base) and path[len(base) :][:1] in ("", "/") for base in self._mounted)
+            or self._questions.matches(path)
+            or self._uploaded.matches(path)
+            or self._artifacts.matches(path)
+        )
 
     async def _index(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):

@@ -27,6 +27,8 @@ FILE_NAME = "forgefront.toml"
 DEFAULT_DATA = Path("data")
 DEAREST = 100
 """Points. The most that one operation may cost: `graph/cost.py` allows so many rows."""
+ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
+"""As browsers write it (https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin)."""
 BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?")
 
 
@@ -79,6 +81,11 @@ class Config(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The least level that is written.")
     metrics: bool = Field(default=True, description="Whether /-/metrics answers. It asks for no credential.")
     workers: int = Field(default=1, ge=1, le=64, description="Server processes; more than one needs PostgreSQL.")
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=("*",),
+        description="Origins whose pages may call the interfaces of programs, as https://app.example.com, with commas between them."
+        " *: all of them. none: no other origin.",
+    )
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Addresses or networks of the proxies whose X-Forwarded-For is believed."
     )
@@ -280,6 +287,18 @@ class Config(BaseSettings):
         except (LookupError, ValueError, AttributeError):
             raise ValueError("may only have the places {email_md5}, {username} and {id}") from None
         return text
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _origins(cls, value: Any) -> Any:
+        entries = [entry.strip() for entry in value.split(",")] if isinstance(value, str) else value
+        if not isinstance(entries, list | tuple):
+            raise ValueError("must be a list of origins")
+        if list(entries) == ["none"]:
+            return ()
+        if list(entries) != ["*"] and not all(isinstance(entry, str) and ORIGIN.fullmatch(entry) for entry in entries):
+            raise ValueError("must be *, none, or origins such as https://app.example.com (no path, no slash), with commas between them")
+        return tuple(entries)
 
     @field_validator("trusted_proxies", mode="before")
     @classmethod

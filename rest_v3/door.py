@@ -1,4 +1,4 @@
-"""The ASGI application: routing, methods, CORS and the headers that every answer has."""
+"""The ASGI application: routing, methods and the headers that every answer has."""
 
 import logging
 import uuid
@@ -26,7 +26,6 @@ PATHS = CacheBounds("v3 paths", max_entries=2_000, max_bytes=4 * 2**20, per="app
 """Where paths lead."""
 LONGEST_KNOWN = 100
 """Bytes of such a path."""
-ANY_ORIGIN = [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", b"Link")]
 
 
 class Page:
@@ -107,8 +106,6 @@ class Door:
             return
         if request_id is not None:
             response.headers.append((b"x-request-id", str(request_id).encode("latin-1", "replace")))
-        if b"origin" in headers:
-            response.headers.extend(ANY_ORIGIN)
         bodiless = scope["method"] == "HEAD"
         if isinstance(response, FileResponse):
             if await send_file(receive, send, response, NOSNIFF, bodiless=bodiless):
@@ -124,7 +121,7 @@ class Door:
         method = scope["method"]
         target = place.methods.get("GET" if method == "HEAD" else method)
         if target is None:
-            return _options(place, headers) if method == "OPTIONS" else _with_allow(_refused(405), place)
+            return _with_allow(Response(204, b"", []) if method == "OPTIONS" else _refused(405), place)
         if isinstance(target, Page):
             return Response(200, target.response.body, [*target.response.headers])
         state = scope.setdefault("state", {})
@@ -145,18 +142,6 @@ def _refused(status: int, message: str | None = None) -> Response:
 
 def _with_allow(response: Response, place: Place[Target]) -> Response:
     response.headers.append((b"allow", place.allow.encode()))
-    return response
-
-
-def _options(place: Place[Target], headers: dict[bytes, bytes]) -> Response:
-    """The answer to OPTIONS, and to a browser's question before a call from another origin."""
-    response = _with_allow(Response(204, b"", []), place)
-    if b"access-control-request-method" in headers:
-        response.headers.append((b"access-control-allow-methods", place.allow.encode()))
-        response.headers.append((b"access-control-max-age", b"7200"))
-        wanted = headers.get(b"access-control-request-headers")
-        if wanted is not None:
-            response.headers.append((b"access-control-allow-headers", wanted))
     return response
 
 
