@@ -1,5 +1,6 @@
-"""GET /q/NAME.json and /q/NAME.csv"""
+"""GET /q, /q/NAME.json and /q/NAME.csv"""
 
+import base64
 import csv
 import io
 import json
@@ -25,11 +26,12 @@ from forgefront.url_variables import variables_of
 from graph.execute import Graph
 from graph.rates import Rates
 from graph.requests import Refused
-from graph.trusted import Trusted, built_in, document_of, id_of
+from graph.trusted import DASHBOARDS, Trusted, built_in, document_of, id_of
+from graph.trusted import read as read_documents
 from rest_v3.operations import Variable
 from storage import tables
 from storage.tables import IssueState
-from tests.make import Make
+from tests.make import Make, token_of
 from tests.statements import Statements
 
 ISSUES = """
@@ -311,12 +313,14 @@ class TestService:
             shell = (await client.get("/-/pages/operations/shell.graphql")).text
             page = await client.post("/graphql", json={"query": shell, "operationName": "FrontPage"})
             unnamed = await client.get("/q/FrontPage.json", headers={"PRIVATE-TOKEN": "x"})
+            token = token_of(await Make(app.graph.services, tmp_path).user())
+            other = await client.get("/q/FrontPage.json", headers={"PRIVATE-TOKEN": token})
             metrics = (await client.get("/-/metrics")).text
         await app.stop()
         assert (own.status_code, wall.status_code, known.status_code) == (401, 401, 401)
         assert page.json()["data"]["frontPage"]["signinEnabled"]
         assert built_in(OPERATIONS).problems == ()
-        assert unnamed.status_code == 404
+        assert (unnamed.status_code, other.status_code) == (401, 404)
         assert text.json()["errors"][0]["extensions"]["code"] == "BAD_REQUEST"
         assert 'route="/q/:name.json"' in metrics
 
@@ -347,3 +351,109 @@ class TestService:
         (tmp_path / "broken.graphql").write_text("{ nothing }")
         result = run()
         assert (result.exit_code, "broken.graphql: Cannot query field 'nothing'" in result.stderr) == (1, True)
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+class TestBasicCredentials:
+    """Spreadsheets send a user name and a password, and nothing else."""
+
+    async def test_the_token_is_the_password(self, client: httpx.AsyncClient, project: tables.Project) -> None:
+        for user in ("ada", "", "anybody"):
+            answer = await client.get("/Self.csv", headers=basic(user, "token-ada"))
+            assert answer.text == "viewer.username,viewer.canCreateGroup\r\nada,true\r\n"
+            assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+
+    @pytest.mark.parametrize(
+        "sent", [{}, basic("ada", "wrong"), basic("token-ada", ""), {"Authorization": "Basic %"}, {"Authorization": "Basic"}]
+    )
+    async def test_a_browser_is_asked_for_a_password(
+        self, sent: dict[str, str], client: httpx.AsyncClient, project: tables.Project
+    ) -> None:
+        for path in ("/Self.json", "/Nothing.csv", "/Self.csv?unknown=1", ""):
+            answer = await client.get(path, headers=sent)
+            assert answer.status_code == 401, path
+            assert answer.headers["www-authenticate"] == 'Basic realm="Forgefront questions", charset="UTF-8"'
+
+    async def test_who_sends_a_token_is_not(self, client: httpx.AsyncClient, project: tables.Project) -> None:
+        for sent in ({"PRIVATE-TOKEN": "wrong"}, {"Authorization": "Bearer wrong"}):
+            for path in ("/Self.json", "/Nothing.csv", "/Self.csv?unknown=1", ""):
+                answer = await client.get(path, headers=sent)
+                assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), path
+
+    async def test_only_questions_take_them(self, tmp_path: Path) -> None:
+        app = build(Config.load(data=tmp_path))
+        await app.start()
+        headers = basic("x", token_of(await Make(app.graph.services, tmp_path).user()))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://forge") as client:
+            assert (await client.get("/q", headers=headers)).status_code == 200
+            others = [
+                await client.get("/api/v3/user", headers=headers),
+                await client.post("/graphql", json={"query": "{ viewer { id } }"}, headers=headers),
+                await client.get(f"/a/b/uploads/{'0' * 32}/x", headers=headers),
+            ]
+        await app.stop()
+        for answer in others:
+            assert answer.status_code == 401
+            assert "Basic" not in answer.headers.get("www-authenticate", "")
+
+
+class TestList:
+    async def test_says_what_each_question_takes_and_gives(self, get: Get) -> None:
+        response = await get("")
+        assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
+        assert response.headers["vary"] == "PRIVATE-TOKEN, Authorization, Accept"
+        issues, self_ = response.json()["questions"]
+        assert issues == {
+            "name": "Issues",
+            "description": "",
+            "documentId": id_of(ISSUES),
+            "parameters": [
+                {"name": "p", "type": "String!", "required": True},
+                {
+                    "name": "state",
+                    "type": "[IssueState!]",
+                    "required": False,
+                    "repeatable": True,
+                    "values": [state.name for state in IssueState],
+                },
+                {"name": "n", "type": "Int", "required": False, "default": 20},
+            ],
+            "lists": ["project.issues.nodes", "project.labels.nodes"],
+            "formats": ["json", "csv"],
+            "example": "http://forge.example/q/Issues.csv?p=P",
+        }
+        assert (self_["name"], self_["parameters"], self_["example"]) == ("Self", [], "http://forge.example/q/Self.csv")
+
+    async def test_examples_of_the_questions_that_come_with_the_service_can_be_read(self, graph: Graph, make: Make) -> None:
+        found = built_in(DASHBOARDS).documents
+        graph.trust(Trusted(found))
+        door = Questions(graph)
+        headers = {"PRIVATE-TOKEN": token_of(await make.user())}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=door), base_url="http://forge") as client:
+            listed = (await client.get("/q", headers=headers)).json()["questions"]
+            assert [each["name"] for each in listed] == sorted(str(each.name) for each in found if each.kind == "query")
+            for each in listed:
+                path = each["example"].removeprefix(graph.services.external_url)
+                answer = await client.get(path.replace(".csv", ".json"), headers=headers)
+                # There is no such project; what the example says could be read.
+                assert answer.status_code == 200, (each["example"], answer.text)
+
+    async def test_the_comment_before_an_operation_describes_it(self, graph: Graph, make: Make, tmp_path: Path) -> None:
+        text = "# Not this.\n\n# Who calls,\n# and <what> they may.\nquery Self { viewer { username } }\n"
+        (tmp_path / "own.graphql").write_text(text)
+        graph.trust(Trusted(read_documents(tmp_path).documents))
+        headers = {"PRIVATE-TOKEN": token_of(await make.user())}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=Questions(graph)), base_url="http://forge") as client:
+            (entry,) = (await client.get("/q", headers=headers)).json()["questions"]
+            page = await client.get("/q/", headers={**headers, "Accept": "text/html,*/*;q=0.8"})
+        assert entry["description"] == "Who calls, and <what> they may."
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "<h2>Self</h2><p>Who calls, and &lt;what&gt; they may.</p>" in page.text
+
+    async def test_other_methods(self, get: Get) -> None:
+        assert (await get("", "POST")).status_code == 405
+        assert (await get("", "HEAD")).content == b""
