@@ -29,6 +29,7 @@ from forgefront.pages.reference import ReferenceDoor
 from forgefront.worker import Worker, every
 from graph import upkeep
 from graph.artifact_access import ArtifactAccess
+from graph.backlog import read_backlog
 from graph.events.deliver import Deliverer
 from graph.git_access import GitAccess
 from graph.http import door
@@ -57,7 +58,7 @@ class App(Engine):
     def __init__(self, config: Config, *, clock: Callable[[], datetime] = now, ssh_listener: socket.socket | None = None) -> None:
         super().__init__(config, clock=clock)
         documents.serve(self.graph, config)
-        metrics = Metrics()
+        metrics = Metrics(partial(read_backlog, self.database, clock))
         self._graphql = door(self.graph)
         self._exact: dict[str, ASGIApp] = {
             "/": self._index,

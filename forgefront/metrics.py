@@ -1,15 +1,21 @@
 """Prometheus metrics: how many requests, how long they took, how many run now, which version this is.
 
 Labels are bounded: the route is a template ("GET /projects/:id/issues", never a path), the method one of those that HTTP defines.
+What waits in the database is read when it is asked for, at most once a second. Who accepts OpenMetrics
+(https://github.com/prometheus/OpenMetrics) gets that.
 With several server processes each writes to files in the folder of `PROMETHEUS_MULTIPROC_DIR`, and whichever is asked sums them up.
 """
 
+import asyncio
 import os
 import platform
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from importlib.metadata import version
 
+import structlog
 from prometheus_client import (
-    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
@@ -19,25 +25,68 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from forgefront.tally import BUCKETS, Alone, Shared, Tally
 from graph import caches
+from graph.backlog import Backlog
+
+BACKLOG_SECONDS = 1.0
+"""So long the backlog is not read again: anybody may ask for metrics."""
+BACKLOG_TIMEOUT_SECONDS = 2.0
+OPEN_METRICS = re.compile(
+    r"\s*application/openmetrics-text(\s*;\s*(version=[01]\.[0-9]\.[0-9]|charset=utf-8|q=[01](\.[0-9]{0,3})?|escaping=[a-z0-9-]+))*\s*"
+)
+"""An entry of Accept that the library may read: it raises at other versions, and repeats them in its answer."""
+
+
+class BacklogCollector(Collector):
+    """The backlog as it was read last; nothing where it cannot be read now."""
+
+    def __init__(self, read: Callable[[], Awaitable[Backlog]] | None) -> None:
+        self._read = read
+        self._known: Backlog | None = None
+        self._read_at = -BACKLOG_SECONDS
+        self._lock = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        async with self._lock:
+            if self._read is None or time.monotonic() - self._read_at < BACKLOG_SECONDS:
+                return
+            try:
+                self._known = await asyncio.wait_for(self._read(), BACKLOG_TIMEOUT_SECONDS)
+            except Exception as error:
+                # The other metrics are wanted all the more.
+                self._known = None
+                structlog.get_logger().bind(logger="metrics").warning("cannot read the backlog", error=type(error).__name__)
+            self._read_at = time.monotonic()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        if self._known is not None:
+            builds, deliveries, seconds = self._known
+            yield GaugeMetricFamily("forgefront_builds_waiting", "Builds that wait for a runner.", builds)
+            yield GaugeMetricFamily("forgefront_hook_deliveries_waiting", "Deliveries to hooks that are still to be made.", deliveries)
+            yield GaugeMetricFamily("forgefront_hook_deliveries_oldest_seconds", "Age of the oldest of them; 0 without one.", seconds)
 
 
 class Metrics:
-    """The metrics of one app."""
+    """The metrics of one app. `read_backlog` says what waits in its database."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_backlog: Callable[[], Awaitable[Backlog]] | None = None) -> None:
+        self._backlog = BacklogCollector(read_backlog)
         self._many = "PROMETHEUS_MULTIPROC_DIR" in os.environ
         self._registry = CollectorRegistry()
         if not self._many:
             ProcessCollector(registry=self._registry)
             PlatformCollector(registry=self._registry)
             GCCollector(registry=self._registry)
+            self._registry.register(self._backlog)
         tally: Tally = Shared(self._registry) if self._many else Alone(self._registry)
         self.count = tally.count
         self.running, self.running_sockets = tally.running, tally.running_sockets
@@ -104,19 +153,24 @@ class Metrics:
             self._cache_bytes.labels(name).set(size)
             self._cache_entries.labels(name).set(entries)
 
-    def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+    def text(self, encode: Callable[[Collector], bytes] = generate_latest) -> bytes:
+        """All metrics, in Prometheus' text format or that of another encoder."""
         registry = self._registry
         if self._many:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
+            registry.register(self._backlog)
+        return encode(registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers `GET /-/metrics`."""
-        if Request(scope).method not in ("GET", "HEAD"):
+        request = Request(scope)
+        if request.method not in ("GET", "HEAD"):
             response: Response = JSONResponse({"message": "405 Method Not Allowed"}, 405, {"Allow": "GET, HEAD"})
         else:
             await self.measure_caches()
-            response = Response(self.text(), headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"})
+            accept = request.headers.get("accept", "")
+            encode, content_type = choose_encoder(",".join(entry for entry in accept.split(",") if OPEN_METRICS.fullmatch(entry)))
+            await self._backlog.refresh()
+            response = Response(self.text(encode), headers={"Content-Type": content_type, "Cache-Control": "no-store", "Vary": "Accept"})
         await response(scope, receive, send)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Index, Update, bindparam, func, or_, select, union_all, update
+from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
 from storage.database import Timestamp, words
@@ -61,6 +62,16 @@ def next_by_hook(moment: datetime) -> Any:
         .scalar_subquery()
     )
     return select(Hook, following)
+
+
+def count_waiting() -> Any:
+    """(how many deliveries wait, since when the oldest does). An index is asked for each hook, so that those of the past are not read."""
+    delivery = aliased(Delivery)
+    return (
+        select(func.count(), func.min(col(delivery.created_at)))
+        .select_from(Hook)
+        .join(delivery, (col(delivery.hook_id) == col(Hook.id)) & (col(delivery.state) == DeliveryState.PENDING))
+    )
 
 
 def due(wanted: Mapping[int, int], moment: datetime) -> Any:

@@ -82,6 +82,11 @@ def _waits(build: Any) -> list[Any]:
     return [build.status == literal_column("'pending'"), build.queue.is_not(None)]
 
 
+def count_waiting() -> Select[int]:
+    """How many builds wait for a runner, by an index of nothing else."""
+    return select(func.count()).select_from(Build).where(*_waits(Build))
+
+
 def oldest_of_queues() -> Select[str, int]:
     """(queue, the oldest build that waits in it). One jump by an index for each queue, however many builds wait."""
     build: Any = aliased(Build)

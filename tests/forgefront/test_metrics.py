@@ -1,5 +1,6 @@
 """The request id, the access line and the metrics of requests, around small apps."""
 
+import asyncio
 import io
 import json
 import re
@@ -12,6 +13,8 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from prometheus_client import parser as plain_metrics
+from prometheus_client.openmetrics import parser as open_metrics
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,8 +23,10 @@ from forgefront import logs
 from forgefront.metrics import Metrics
 from forgefront.middleware import Attend
 from forgefront.tally import MOST_SERIES
+from graph.backlog import Backlog
 from storage.database import is_unavailable
 
+OPEN = "application/openmetrics-text"
 SECRET = "hunter2-AbCdEf_012345"
 
 
@@ -199,21 +204,96 @@ class TestMetrics:
             refused = await http.post("/-/metrics")
             assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD")
 
+    @pytest.mark.parametrize(
+        ("accept", "kind"),
+        [
+            (
+                "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+                "application/openmetrics-text; version=1.0.0",
+            ),
+            (OPEN, f"{OPEN}; version=1.0.0"),
+            (f"{OPEN}; version=abc", "text/plain; version=0.0.4"),
+            (f"{OPEN}; version=1.0.0 x", "text/plain; version=0.0.4"),
+            ("text/plain", "text/plain; version=0.0.4"),
+            ("*/*", "text/plain; version=0.0.4"),
+        ],
+    )
+    async def test_open_metrics_for_who_accepts_them(self, accept: str, kind: str, written: io.StringIO) -> None:
+        async def two() -> Backlog:
+            return Backlog(2, 1, 0.5)
+
+        metrics = Metrics(two)
+        metrics.count("GET", "/x", 200, 0.01)
+        async with client(metrics, metrics) as http:
+            response = await http.get("/-/metrics", headers={"Accept": accept})
+        assert response.headers["Content-Type"].startswith(kind)
+        assert response.headers["Vary"] == "Accept"
+        parse = (
+            open_metrics.text_string_to_metric_families if kind.startswith("application") else plain_metrics.text_string_to_metric_families
+        )
+        found = {sample.name: sample.value for family in parse(response.text) for sample in family.samples}
+        assert found["forgefront_http_requests_total"] == 1
+        assert (found["forgefront_builds_waiting"], found["forgefront_hook_deliveries_waiting"]) == (2, 1)
+        assert found["forgefront_hook_deliveries_oldest_seconds"] == 0.5
+        assert response.text.endswith("# EOF\n") is kind.startswith("application")
+
+    async def test_a_database_that_is_away_takes_only_its_own_gauges(self, written: io.StringIO) -> None:
+        async def away() -> Backlog:
+            raise ConnectionRefusedError
+
+        metrics = Metrics(away)
+        async with client(metrics, metrics) as http:
+            response = await http.get("/-/metrics")
+        assert response.status_code == 200
+        assert "forgefront_build_info" in response.text
+        assert "waiting" not in response.text
+
+    async def test_the_backlog_is_read_once_for_those_who_ask_together(self, written: io.StringIO) -> None:
+        reads = 0
+
+        async def read() -> Backlog:
+            nonlocal reads
+            reads += 1
+            await asyncio.sleep(0)
+            return Backlog(reads, 0, 0.0)
+
+        metrics = Metrics(read)
+        async with client(metrics, metrics) as http:
+            await asyncio.gather(*(http.get("/-/metrics") for _ in range(5)))
+        assert reads == 1
+
     def test_several_processes_are_summed(self, tmp_path: Path) -> None:
         code = """
+import asyncio
 import sys
 from forgefront.metrics import Metrics
-metrics = Metrics()
+from graph.backlog import Backlog
+async def read():
+    return Backlog(3, 2, 1.5)
+metrics = Metrics(read)
 metrics.count("GET", "/x", 200, 0.01)
 metrics.running.inc()
-print(metrics.text().decode())
+scraped = {}
+async def send(message):
+    scraped.update(message)
+async def scrape():
+    scope = {"type": "http", "method": "GET", "path": "/-/metrics", "headers": [(b"accept", sys.argv[1].encode())]}
+    await metrics(scope, None, send)
+asyncio.run(scrape())
+print(scraped["body"].decode())
 """
-        run = [sys.executable, "-c", code]
+        run = [sys.executable, "-c", code, "*/*"]
         environment = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
         subprocess.run(run, env=environment, check=True, capture_output=True)
         text = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stdout
         assert samples(text, "forgefront_http_requests_total") == {'{method="GET",route="/x",status="200"}': 2}
         assert list(samples(text, "forgefront_build_info").values()) == [1]
+        # Read from the database by whichever is asked, so not summed.
+        assert samples(text, "forgefront_builds_waiting") == {"": 3}
+        run[-1] = "application/openmetrics-text"
+        text = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stdout.rstrip("\n") + "\n"
+        found = {sample.name: sample.value for family in open_metrics.text_string_to_metric_families(text) for sample in family.samples}
+        assert (found["forgefront_http_requests_total"], found["forgefront_builds_waiting"]) == (3, 3)
 
 
 class TestWebSocket:
