@@ -25,8 +25,11 @@ from storage.secrets import digest
 from storage.tables import ChangeKind, users
 
 CHANNEL = "forgefront_changes"
-QUEUE = 1_000
-"""So many events wait for one follower; with one more it is cut off."""
+QUEUE = 100
+"""So many events wait for one follower. With one more it is cut off, or reads on in the log if it took something a moment ago: a push may
+bring more at once than anybody could have taken."""
+SLOW_SECONDS = 30.0
+"""Who has taken nothing for so long does not keep up. More than any event takes to be answered."""
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 2.0
 """How often it is looked whether those who follow may still call at all."""
@@ -89,7 +92,7 @@ class Place:
 class Follower:
     """The queue of one stream."""
 
-    __slots__ = ("_ended", "_queue", "_waiting", "after", "wanted")
+    __slots__ = ("_ended", "_queue", "_taken_at", "_waiting", "after", "overflowed_at", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -98,14 +101,21 @@ class Follower:
         self._queue: deque[Change] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._ended: End | None = None
+        self._taken_at = time.monotonic()
+        self.overflowed_at: int | None = None
+        """Number after which it is to read on in the log, since more came at once than its queue holds."""
 
     def offer(self, change: Change) -> None:
-        if self._ended is not None or change.seq <= self.after or not self.wanted.fits(change):
+        if self._ended is not None or self.overflowed_at is not None or change.seq <= self.after or not self.wanted.fits(change):
             return
         if self._queue is None:
             self._queue = deque()
         elif len(self._queue) >= QUEUE:
-            self.end(End.SLOW)
+            if time.monotonic() - self._taken_at > SLOW_SECONDS:
+                self.end(End.SLOW)
+            else:
+                self.overflowed_at = self._queue[0].seq - 1
+                self._queue = None
             return
         self._queue.append(change)
         self._wake()
@@ -123,11 +133,15 @@ class Follower:
 
     def position(self, upto: int) -> int:
         """Number up to which all was taken, where the log was read up to `upto`."""
+        if self.overflowed_at is not None:
+            return self.overflowed_at
         return self._queue[0].seq - 1 if self._queue else upto
 
     async def next(self, seconds: float | None) -> Change | End | None:
-        """The next event, or why there is none any more; None when nothing came in time. For one caller at a time."""
-        if not self._queue and self._ended is None:
+        """The next event, or why there is none any more; None when nothing came in time, and where it is to read on in the log. For one
+        caller at a time."""
+        self._taken_at = time.monotonic()
+        if not self._queue and self._ended is None and self.overflowed_at is None:
             loop = asyncio.get_running_loop()
             self._waiting = loop.create_future()
             late = loop.call_later(seconds, self._wake) if seconds is not None else None

@@ -160,15 +160,19 @@ class Stream:
         return Told(None, Outcome(None, [problem_of(error)]))
 
     async def _next(self, seconds: float | None) -> Change | End | None:
-        while self._is_behind:
-            if self._follower.ended is not None:
-                return self._follower.ended
-            while self._past:
-                change = self._past.popleft()
-                if self._follower.wanted.fits(change):
-                    return change
-            await self._read_past()
-        return await self._follower.next(seconds)
+        while True:
+            while self._is_behind:
+                if self._follower.ended is not None:
+                    return self._follower.ended
+                while self._past:
+                    change = self._past.popleft()
+                    if self._follower.wanted.fits(change):
+                        return change
+                await self._read_past()
+            found = await self._follower.next(seconds)
+            if self._follower.overflowed_at is None:
+                return found
+            self._fall_behind(self._follower.overflowed_at)
 
     async def _read_past(self) -> None:
         """Reads on in the table; where that has nothing more to give, the stream follows."""
@@ -182,6 +186,12 @@ class Stream:
         # Nothing is awaited between this look and the following, so no event comes between.
         if not found and self._position >= services.live.upto:
             self._follow()
+
+    def _fall_behind(self, position: int) -> None:
+        """Reads on in the log, after this number."""
+        self._graph.services.live.unfollow(self._follower)
+        self._follower.overflowed_at = None
+        self._past, self._is_behind, self._position = None, True, position
 
     def _follow(self) -> None:
         self._past, self._is_behind = None, False

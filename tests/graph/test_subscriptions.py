@@ -398,6 +398,7 @@ class TestBounds:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(living, "QUEUE", 3)
+        monkeypatch.setattr(living, "SLOW_SECONDS", 0.0)
         made = [await make.build(project, SHA) for _ in range(6)]
         async with following(graph, owner, CHANGED) as slow:
             await change(made[0], CheckStatus.RUNNING)
@@ -413,6 +414,35 @@ class TestBounds:
             assert slow.ended
         async with following(graph, owner, CHANGED, after=last) as again:
             assert [(await told(again))["build"]["databaseId"] for _ in made[1:]] == [build.id for build in made[1:]]
+
+    async def test_more_at_once_than_a_queue_holds_is_read_from_the_log(
+        self,
+        graph: Graph,
+        services: Services,
+        make: Make,
+        owner: tables.User,
+        project: tables.Project,
+        change: Change,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A reader that keeps up is not cut off for a push that brings many changes."""
+        monkeypatch.setattr(living, "QUEUE", 3)
+        made = [await make.build(project, SHA) for _ in range(12)]
+        async with following(graph, owner, CHANGED) as stream:
+            before = stream.position
+            for build in made[:8]:
+                await change(build, CheckStatus.RUNNING)
+            await services.live.settle(services.database)
+            assert stream.position == before
+            seen = [(await told(stream))["build"]["databaseId"] for _ in range(2)]
+            # Also while it reads there.
+            for build in made[8:]:
+                await change(build, CheckStatus.RUNNING)
+                await services.live.settle(services.database)
+            seen += [(await told(stream))["build"]["databaseId"] for _ in range(10)]
+            assert seen == [build.id for build in made]
+            assert await stream.next(0.05) is None
+            assert stream.position == services.live.upto
 
     async def test_so_many_and_no_more(self, services: Services, owner: tables.User) -> None:
         counts: list[int] = []
