@@ -37,5 +37,5 @@ async def test_clients_resume_through_stops_and_kills(
         await forge.run(RESTARTS, start)
     figure(
         f"{RESTARTS} restarts, by turns SIGTERM and SIGKILL: {len(forge.started)} events to each of {len(forge.followers)} clients, "
-        "0 missed, 0 doubled"
+        "0 missed, 0 doubled (promised: 20 restarts, 0, 0)"
     )

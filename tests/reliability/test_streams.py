@@ -1,0 +1,204 @@
+"""Thousands of open streams (R16): memory of each, time until all are told, slow readers, a clean close, no leak of file descriptors."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+
+from storage import tables
+from storage.database import now
+from storage.secrets import digest
+from tests.make import Make, token_of
+from tests.reliability.served import Served, served
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
+)
+STREAMS = int(os.environ.get("FORGEFRONT_STREAM_CLIENTS", "10000"))
+"""The promise is about 10,000, which takes 10,000 file descriptors here and in the server (`ulimit -n 20000`)."""
+EVENTS = 5
+WARM_UP = 50
+AT_ONCE = 50
+"""So many connect at the same time."""
+QUERY = "subscription { buildChanged { seq to build { databaseId name status ref } } }"
+LARGE = "subscription { buildChanged { seq build { project { description } } } }"
+UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"
+
+
+class Reader(asyncio.Protocol):
+    """One client with as little around it as can be: notes when each event came."""
+
+    def __init__(self, token: str, query: str = QUERY) -> None:
+        body = orjson.dumps({"query": query})
+        self._request = (
+            b"POST /graphql HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\n"
+            b"PRIVATE-TOKEN: %b\r\nContent-Length: %d\r\n\r\n%b" % (token.encode(), len(body), body)
+        )
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.told_at: list[float] = []
+        self.tail = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        seen = self.tail + data
+        self.told_at += [time.monotonic()] * seen.count(b"event: next\n")
+        # What may be the beginning of the mark; a whole one is not counted twice.
+        self.tail = seen[-11:]
+        if not self.opened.done():
+            if b"\r\n\r\n" in seen or b" 200 " in seen:
+                assert seen.startswith(b"HTTP/1.1 200"), seen
+            if b"text/event-stream" in seen:
+                self.opened.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+async def viewers(make: Make, project: tables.Project, number: int) -> list[str]:
+    """Tokens of so many users, half of them members of the project."""
+    moment = now()
+    users = [
+        tables.User(username=f"viewer{place}", name="Viewer", email=f"viewer{place}@example.org", confirmed=True) for place in range(number)
+    ]
+    await make.save(*users)
+    tokens = [f"token-of-viewer-{place}" for place in range(number)]
+    rows = [
+        tables.Token(user_id=user.id, name="private", digest=digest(token), sealed="", created_at=moment)
+        for user, token in zip(users, tokens, strict=True)
+    ]
+    members = [
+        tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=int(tables.AccessLevel.DEVELOPER)) for user in users[::2]
+    ]
+    await make.save(*rows, *members)
+    return tokens
+
+
+def resident_kib(server: Served) -> int:
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+
+def descriptors(server: Served) -> int:
+    return sum(1 for _ in Path(f"/proc/{server.process.pid}/fd").iterdir())
+
+
+async def connected(server: Served, token: str, query: str = QUERY, *, buffer: int = 0) -> Reader:
+    """An open stream; `buffer` is the size of what the kernel takes for it."""
+    connection = socket.socket()
+    if buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    connection.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(connection, ("127.0.0.1", int(server.url.rpartition(":")[2])))
+    _, reader = await loop.create_connection(lambda: Reader(token, query), sock=connection)
+    async with asyncio.timeout(60):
+        await reader.opened
+    return reader
+
+
+async def connect_all(server: Served, tokens: list[str]) -> list[Reader]:
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(token: str) -> Reader:
+        async with limit:
+            return await connected(server, token)
+
+    return await asyncio.gather(*map(one, tokens))
+
+
+async def until(holds: Callable[[], bool], seconds: float) -> float:
+    """Waits until it holds; the seconds that took, at most so many."""
+    started = time.monotonic()
+    while not holds():
+        assert time.monotonic() - started < seconds
+        await asyncio.sleep(0.01)
+    return time.monotonic() - started
+
+
+async def open_streams(server: Served) -> int:
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(f"{server.url}/-/metrics", timeout=30)).text
+    return next(int(float(line.split()[1])) for line in text.splitlines() if line.startswith("forgefront_graphql_streams "))
+
+
+async def test_streams_of_different_viewers(make: Make, database_url: str, tmp_path: Path, figure: Callable[[str], None]) -> None:
+    owner = await make.user("olga")
+    project = await make.project(
+        owner=owner, builds_enabled=True, visibility=tables.Visibility.INTERNAL, public_builds=True, description="x" * 30_000
+    )
+    tokens = await viewers(make, project, STREAMS)
+
+    with served(tmp_path, database_url, streams=str(STREAMS + 10), body_timeout="5", stop_timeout="10") as server:
+
+        async def change() -> None:
+            build = await make.build(project, "f" * 40)
+            sent = {"projectPath": str(project.id), "databaseId": build.id, "status": "RUNNING"}
+            async with httpx.AsyncClient(headers={"PRIVATE-TOKEN": token_of(owner)}, timeout=60) as client:
+                answer = await client.post(f"{server.url}/graphql", json={"query": UPDATE, "variables": {"i": sent}})
+            assert answer.json() == {"data": {"updateBuild": {"userErrors": []}}}
+
+        # Once before anything is measured, so that what is made once is there.
+        early = await connect_all(server, tokens[:WARM_UP])
+        await change()
+        await until(lambda: all(reader.told_at for reader in early), 30)
+        for reader in early:
+            reader.transport.close()
+        await asyncio.sleep(2)
+        files, before = descriptors(server), resident_kib(server)
+
+        readers = await connect_all(server, tokens)
+        await asyncio.sleep(1)
+        idle = (resident_kib(server) - before) / STREAMS
+        slowest: list[float] = []
+        for number in range(1, EVENTS + 1):
+            started = time.monotonic()
+            await change()
+            await until(lambda number=number: all(len(reader.told_at) >= number for reader in readers), 120)  # type: ignore[misc]
+            slowest.append(max(reader.told_at[number - 1] for reader in readers) - started)
+        used = (resident_kib(server) - before) / STREAMS
+        assert all(len(reader.told_at) == EVENTS for reader in readers)
+
+        for reader in readers[: STREAMS // 2]:
+            reader.transport.close()
+        await until(lambda: descriptors(server) <= files + STREAMS - STREAMS // 2 + 5, 60)
+
+        slow = await connected(server, tokens[0], LARGE, buffer=4096)
+        slow.transport.pause_reading()
+        opened = await open_streams(server)
+        for _ in range(250):
+            await change()
+        started = time.monotonic()
+        while await open_streams(server) >= opened:
+            assert time.monotonic() - started < 60, "the slow reader is still there"
+            await asyncio.sleep(0.2)
+        dropped = time.monotonic() - started
+        slow.transport.abort()
+
+        rest = readers[STREAMS // 2 :]
+        server.process.send_signal(signal.SIGTERM)
+        code = await asyncio.to_thread(server.process.wait, 30)
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(reader.closed for reader in rest))
+        assert code == 0
+        # A clean end of the response, without `complete`.
+        assert all(reader.tail.endswith(b"\r\n0\r\n\r\n") for reader in rest)
+    figure(
+        f"R16: {STREAMS} streams of different viewers: {used:.1f} KiB each ({idle:.1f} before an event); an event told to all within "
+        f"{max(slowest):.2f} s; a slow reader dropped {dropped:.0f} s after the last of 250 events; file descriptors back, all closed at "
+        "the stop (promised: 10,000 streams, 40 kB each, 2 s, a queue of at most 100 events, a clean close, no leak)"
+    )
+    assert used <= 40
+    assert max(slowest) <= 2
