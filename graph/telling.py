@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import orjson
+import structlog
 
 from graph import execute as running
 from graph.answers import result_of
@@ -31,6 +32,8 @@ from graph.viewers import viewer_of
 from graph.watched import Watched
 from storage.database import Database
 from storage.tables import users
+
+log = structlog.get_logger("telling")
 
 LIVE_SECONDS = 1.0
 """So long a round is asked, and so old may be what it knows of a viewer when it is told that something has changed before."""
@@ -87,6 +90,7 @@ class Round:
         self._listeners = Loader(self._admit)
         self._levels = acting.levels_of_many(self._ground)
         self._answers: dict[tuple[int, int, bytes], _Answers] = {}
+        self._audiences: dict[int, _Audience] = {}
         following.share(self._ground)
 
     def serves(self, change: Change) -> bool:
@@ -96,6 +100,7 @@ class Round:
     async def answer(self, change: Change, operation: Operation, digest: str, request_id: str) -> Answer | None:
         """The answer to who calls with a token; None where they do not see what has changed. Raises Unauthenticated, LimitExceeded,
         Unavailable."""
+        await self._meet(change, digest)
         listener = await self._listeners.get(digest)
         if listener is None:
             raise Unauthenticated
@@ -107,12 +112,52 @@ class Round:
             answers = self._answers[key] = _Answers(self._services, change, operation)
         return await answers.of(listener, digest, request_id)
 
+    async def _meet(self, change: Change, digest: str) -> None:
+        """Waits until what decides for all who ask at this moment is loaded, so that thousands of them wait once, and not for each step."""
+        audience = self._audiences.get(change.seq)
+        if audience is None or audience.is_complete:
+            audience = self._audiences[change.seq] = _Audience()
+            audience.task = asyncio.create_task(self._load(change, audience))
+        audience.digests.add(digest)
+        await audience.is_loaded.wait()
+
+    async def _load(self, change: Change, audience: "_Audience") -> None:
+        try:
+            # Those whom the change has woken run before this goes on.
+            await asyncio.sleep(0)
+            audience.is_complete = True
+            found = await self._listeners.get_many(audience.digests)
+            listeners = [listener for listener in found.values() if listener is not None]
+            if listeners:
+                # The rows that are looked at are the same for everybody.
+                await following.is_told(listeners[0], change)
+                await self._levels.get_many([(listener.viewer.id, change.project_id) for listener in listeners])
+        except Exception:
+            # Who needs what could not be loaded asks for it, and is told why.
+            log.debug("not loaded for all", seq=change.seq, exc_info=True)
+        finally:
+            audience.is_complete = True
+            audience.is_loaded.set()
+
     async def _admit(self, digests: Sequence[str]) -> Mapping[str, Context]:
         found: dict[str, Context] = {}
         for start in range(0, len(digests), acting.USERS_AT_ONCE):
             rows = await self._ground.tuples(users.by_digests(list(digests[start : start + acting.USERS_AT_ONCE])))
             found.update({digest: acting.listening(self._ground, Listener(*user), self._levels) for digest, *user in rows})
         return found
+
+
+class _Audience:
+    """Those who are told of a change at the same moment, by the digests of their tokens."""
+
+    __slots__ = ("digests", "is_complete", "is_loaded", "task")
+
+    def __init__(self) -> None:
+        self.digests: set[str] = set()
+        self.is_complete = False
+        self.is_loaded = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        """Kept, since the loop holds it by a weak reference."""
 
 
 class _Answers:
