@@ -20,6 +20,7 @@ DEAR = (
     "tests/forgefront/test_pages.py",
     "tests/forgefront/test_demo.py",
     "tests/forgefront/test_streams.py",
+    "tests/forgefront/test_restarts.py",
     "tests/forgefront/test_worker.py",
     "tests/test_races.py",
     "tests/test_permissions.py",

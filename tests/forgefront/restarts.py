@@ -5,6 +5,7 @@ Each client resumes by its own means. What it was told is compared with what hap
 
 import asyncio
 import importlib.util
+import json
 import signal
 import socket
 import sys
@@ -22,11 +23,13 @@ from typer.testing import CliRunner
 from forgefront.cli import main
 from storage import tables
 from tests.forge import Ask
+from tests.forgefront.browser import Page
 from tests.make import Make, token_of
 from tests.reliability.served import served
 
 CHANGES = "subscription Changes { buildChanged { seq build { databaseId } } }"
 UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"
+FETCHER = Path(__file__).parents[2] / "forgefront" / "pages" / "graphiql" / "fetcher.js"
 PATIENCE_SECONDS = 60.0
 
 
@@ -51,7 +54,7 @@ class NodeFollower:
 
     @classmethod
     async def start(cls, folder: Path, kind: str, url: str, token: str) -> "NodeFollower":
-        command = ("node", "follow.mjs", kind, f"{url}/graphql", token)
+        command = ("node", "follow.mjs", kind, f"{url}/graphql", token, str(FETCHER))
         pipe = asyncio.subprocess.PIPE
         return cls(await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=pipe, stderr=pipe))
 
@@ -70,6 +73,43 @@ class NodeFollower:
             self._process.kill()
         await self._process.wait()
         await self._reading
+
+
+class PageFollower:
+    """The stream reader of the pages (`pages/static/live.js`) in a browser, which must be told of a gap for none of its breaks."""
+
+    def __init__(self, page: Page) -> None:
+        self.seen: list[int] = []
+        self._page = page
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, page: Page, url: str, token: str, path: str) -> "PageFollower":
+        await page.open(f"{url}/-/health")
+        await page.until("location.pathname === '/-/health' && document.body")
+        session = json.dumps({"token": token, "until": None})
+        await page.evaluate(f"sessionStorage.setItem('forgefront.session', {json.dumps(session)})")
+        given = json.dumps({"path": path})
+        await page.evaluate(
+            "Object.assign(window, {seen: [], gaps: 0}) && await import('/-/pages/live.js').then(({follow}) => follow('build', 'Changed',"
+            f" {given}, {{event: (data) => seen.push(data.buildChanged.build.databaseId), gap: () => gaps++, state: () => 0}},"
+            " new AbortController().signal))"
+        )
+        return cls(page)
+
+    async def _read(self) -> None:
+        while True:
+            self.seen, gaps = await self._page.evaluate("[seen, gaps]")
+            assert gaps == 0
+            await asyncio.sleep(0.1)
+
+    async def check(self) -> None:
+        if self._reading.done():
+            self._reading.result()
+
+    async def close(self) -> None:
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
 
 
 class AsyncFollower:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.forge import Ask
+from tests.forgefront.browser import CHROMIUM, chromium
 from tests.forgefront.npm import installed
-from tests.forgefront.restarts import AsyncFollower, NodeFollower, Restarts, ThreadFollower, generated_client
+from tests.forgefront.restarts import AsyncFollower, NodeFollower, PageFollower, Restarts, ThreadFollower, generated_client
 from tests.make import Make
 
 CLIENTS = Path(__file__).parent / "clients"
@@ -39,11 +40,22 @@ async def test_generated_clients_resume_after_a_stop_and_a_kill(restarts: Restar
         await restarts.run(2, start)
 
 
+@pytest.mark.skipif(CHROMIUM is None, reason="NOT RUN: chromium (apt install chromium)")
+async def test_pages_resume_after_a_stop_and_a_kill(restarts: Restarts, tmp_path: Path) -> None:
+    async with chromium(tmp_path / "profile") as page:
+
+        async def start(forge: Restarts) -> None:
+            path = f"olga/{forge.project.path}"
+            forge.followers["page"] = await PageFollower.start(page, forge.url, forge.token, path)
+
+        await restarts.run(2, start)
+
+
 async def test_clients_of_npm_resume_after_a_stop_and_a_kill(restarts: Restarts) -> None:
-    folder = installed(CLIENTS, "npm's graphql-sse and graphql-ws")
+    folder = installed(CLIENTS, "npm's graphql-sse and graphql-ws, and GraphiQL's fetcher")
 
     async def start(forge: Restarts) -> None:
-        for kind in ("sse", "ws"):
+        for kind in ("sse", "ws", "graphiql"):
             forge.followers[f"graphql-{kind}"] = await NodeFollower.start(folder, kind, forge.url, forge.token)
 
     await restarts.run(2, start)

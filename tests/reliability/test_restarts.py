@@ -31,7 +31,7 @@ async def test_clients_resume_through_stops_and_kills(
         async def start(forge: Restarts) -> None:
             forge.followers["asynchronous"] = AsyncFollower(module, forge.url, forge.token)
             forge.followers["synchronous"] = ThreadFollower(module, forge.url, forge.token)
-            for kind in ("sse", "ws"):
+            for kind in ("sse", "ws", "graphiql"):
                 forge.followers[f"graphql-{kind}"] = await NodeFollower.start(folder, kind, forge.url, forge.token)
 
         await forge.run(RESTARTS, start)
