@@ -23,7 +23,7 @@ from graphql import (
 
 from graph import execute as running
 from graph.context import Context
-from graph.errors import BadRequest, Code, LimitExceeded, Unauthenticated, Unavailable
+from graph.errors import BadRequest, LimitExceeded, Unauthenticated, Unavailable
 from graph.execute import Graph, authenticate
 from graph.filling import may_wait
 from graph.live import End, Follower, Live, Place, Wanted

@@ -13,7 +13,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "forg
 NPM = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
 
 
-def install(folder: Path, what: str, seconds: float) -> Path:
+def install(folder: Path, what: str, seconds: float = 60.0) -> Path:
     """A copy of the folder with what its lock file names; skips the test, saying NOT RUN, where npm is missing or cannot install it."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip(f"NOT RUN: {what} (apt install nodejs npm)")

@@ -9,9 +9,9 @@ import pytest
 
 from tests.forge import Ask
 from tests.forgefront.browser import CHROMIUM, chromium
-from tests.forgefront.npm import installed
 from tests.forgefront.restarts import AsyncFollower, NodeFollower, PageFollower, Restarts, ThreadFollower, generated_client
 from tests.make import Make
+from tests.npm import install
 
 CLIENTS = Path(__file__).parent / "clients"
 
@@ -52,7 +52,7 @@ async def test_pages_resume_after_a_stop_and_a_kill(restarts: Restarts, tmp_path
 
 
 async def test_clients_of_npm_resume_after_a_stop_and_a_kill(restarts: Restarts) -> None:
-    folder = installed(CLIENTS, "npm's graphql-sse and graphql-ws, and GraphiQL's fetcher")
+    folder = install(CLIENTS, "npm's graphql-sse and graphql-ws, and GraphiQL's fetcher")
 
     async def start(forge: Restarts) -> None:
         for kind in ("sse", "ws", "graphiql"):

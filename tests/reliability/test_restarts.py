@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.forge import Ask
-from tests.forgefront.npm import installed
 from tests.forgefront.restarts import AsyncFollower, NodeFollower, Restarts, ThreadFollower, generated_client
 from tests.forgefront.test_restarts import CLIENTS
 from tests.make import Make
+from tests.npm import install
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
@@ -24,7 +24,7 @@ async def test_clients_resume_through_stops_and_kills(
     owner = await make.user("olga")
     project = await make.project(owner=owner, builds_enabled=True)
     (tmp_path / "data").mkdir()
-    folder = installed(CLIENTS, "npm's graphql-sse and graphql-ws")
+    folder = install(CLIENTS, "npm's graphql-sse and graphql-ws")
     forge = Restarts(make, ask, database_url, tmp_path / "data", owner, project)
     with generated_client(tmp_path) as module:
 
