@@ -2,7 +2,6 @@
 
 import asyncio
 import http.client
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -11,17 +10,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
-import pytest
 
 from tests.graph.test_loop_lag import settle
 from tests.hostile_documents import HOSTILE
 from tests.make import Make, token_of
+from tests.promises import promise, promised
 from tests.reliability.served import served
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
-)
-SECONDS = float(os.environ.get("FORGEFRONT_HOSTILE_SECONDS", "5"))
+SECONDS = float(promised(5))
 """How long each request is sent again and again."""
 SENDERS = 2
 MAX_MILLISECONDS = 100.0
@@ -57,6 +53,7 @@ class HealthProbe:
         return sorted(self.milliseconds)[int(len(self.milliseconds) * part)]
 
 
+@promise("R26")
 async def test_health_is_answered_while_hostile_requests_run(
     make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]
 ) -> None:

@@ -1,23 +1,19 @@
 """Subscriptions through twenty restarts: every client goes on by itself, misses nothing, and is told nothing twice."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from tests.forge import Ask
 from tests.forgefront.restarts import AsyncFollower, NodeFollower, Restarts, ThreadFollower, generated_client
 from tests.forgefront.test_restarts import CLIENTS
 from tests.make import Make
 from tests.npm import install
+from tests.promises import promise, promised
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
-)
-RESTARTS = int(os.environ.get("FORGEFRONT_RESTARTS", "20"))
+RESTARTS = promised(20)
 
 
+@promise("R20")
 async def test_clients_resume_through_stops_and_kills(
     make: Make, ask: Ask, database_url: str, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
@@ -37,5 +33,5 @@ async def test_clients_resume_through_stops_and_kills(
         await forge.run(RESTARTS, start)
     figure(
         f"{RESTARTS} restarts, by turns SIGTERM and SIGKILL: {len(forge.started)} events to each of {len(forge.followers)} clients, "
-        "0 missed, 0 doubled (promised: 20 restarts, 0, 0)"
+        "0 missed, 0 doubled"
     )

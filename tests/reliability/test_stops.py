@@ -1,22 +1,18 @@
 """SIGTERM under load: what has begun is answered, and the process ends in time (R20)."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import orjson
-import pytest
 
 from storage import tables
 from tests.make import Make, token_of
+from tests.promises import promise, promised
 from tests.reliability.served import Served, Written, each, served, writers
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
-)
-STOPS = int(os.environ.get("FORGEFRONT_STOPS", "20"))
+STOPS = promised(20)
 
 
 async def slowly(body: bytes, seconds: float) -> AsyncIterator[bytes]:
@@ -34,6 +30,7 @@ async def write_slowly(server: Served, project: tables.Project, user: tables.Use
         return response.status_code
 
 
+@promise("R20")
 async def test_stop_cuts_nobody_off(make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
     project, users = await writers(make, 16)
     written, ends = Written(), []
@@ -64,7 +61,7 @@ async def test_stop_cuts_nobody_off(make: Make, tmp_path: Path, database_url: st
             assert taken_up == len(written.seconds) - before + len(slow)
     figure(
         f"R20: {STOPS} stops: {len(written.seconds)} requests and {slow_ones} slow ones answered, 0 cut, refused"
-        f" {dict(written.unanswered)} {dict(written.statuses)}; end after at most {max(ends):.1f} s (promised: 20 stops, 0 cut, 15 s)"
+        f" {dict(written.unanswered)} {dict(written.statuses)}; end after at most {max(ends):.1f} s"
     )
 
     assert set(written.statuses) <= {503}

@@ -11,19 +11,16 @@ from pathlib import Path
 
 import httpx
 import orjson
-import pytest
 
 from storage import tables
 from storage.database import now
 from storage.secrets import digest
 from tests.make import Make, token_of
+from tests.promises import promise, promised
 from tests.reliability.served import Served, served
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FORGEFRONT_RELIABILITY"), reason="takes minutes; scripts/check --reliability runs it (FORGEFRONT_RELIABILITY=1)"
-)
-STREAMS = int(os.environ.get("FORGEFRONT_STREAM_CLIENTS", "10000"))
-"""The promise is about 10,000, which takes 10,000 file descriptors here and in the server (`ulimit -n 20000`)."""
+STREAMS = promised(10_000, 100)
+"""It takes as many file descriptors here and in the server (`ulimit -n 20000`)."""
 EVENTS = 5
 WARM_UP = 50
 POOLS = 40
@@ -156,6 +153,7 @@ async def open_streams(server: Served) -> int:
     return next(int(float(line.split()[1])) for line in text.splitlines() if line.startswith("forgefront_graphql_streams "))
 
 
+@promise("R16")
 async def test_streams_of_different_viewers(make: Make, database_url: str, tmp_path: Path, figure: Callable[[str], None]) -> None:
     owner = await make.user("olga")
     project = await make.project(
@@ -226,7 +224,6 @@ async def test_streams_of_different_viewers(make: Make, database_url: str, tmp_p
         f"R16: {STREAMS} streams of different viewers: {used:.1f} KiB each ({idle:.1f} before an event); an event told to all within"
         f" {max(slowest):.2f} s, for {busy:.2f} s of CPU; a slow reader dropped {dropped:.0f} s after the last of 250 events of 30 kB;"
         " file descriptors back, all closed at the stop"
-        " (promised: 10,000 streams, 40 kB each, 2 s, a queue of at most 100 events, a clean close, no leak)"
     )
     assert used <= 40
     assert max(slowest) <= 2
