@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import strawberry
 from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
-from sqlmodel import col
+from sqlmodel import AutoString, col
 
 from graph.context import Context
 from graph.cost import LARGEST_PAGE, PAGE
@@ -174,7 +174,7 @@ class Listing:
         columns = self.order.columns(self.table)
 
         def read(*values: Any) -> list[Any]:
-            return [_parse(value, column.type.python_type) for value, column in zip(values, columns, strict=True)]
+            return [_parse(value, _kind_of(column.type)) for value, column in zip(values, columns, strict=True)]
 
         return place_of(cursor, self.order.name, read, of="this list in this order")
 
@@ -334,6 +334,12 @@ def _among(columns: list[Any], keys: list[Any]) -> Any:
 
 def _spell(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
+
+
+def _kind_of(column_type: Any) -> type:
+    """The Python type of a column's values."""
+    # Of its strings SQLModel only says that they are objects.
+    return str if isinstance(column_type, AutoString) else column_type.python_type
 
 
 def _parse(value: Any, kind: type) -> Any:

@@ -271,6 +271,7 @@ class TestForgedCursors:
                 (found,) = found.values()
             if found["endCursor"] is None:
                 continue
+            assert (await ask(text % "after: $c", owner, path=str(project.id), c=found["endCursor"])).errors == []
             for side in ("after", "before") if "commits" not in each and "history" not in each else ("after",):
                 for cursor in forgeries(found["endCursor"]):
                     tried += 1
