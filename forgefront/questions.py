@@ -96,8 +96,7 @@ class Questions:
         except Refused as refused:
             response = await self._refusal(scope, refused, credential)
         if response.status_code == 401:
-            # A page of this origin that sends a token itself must not have the browser ask for a password.
-            response.headers["www-authenticate"] = "Bearer" if credential_of(headers) is not None else CHALLENGE
+            response.headers["www-authenticate"] = CHALLENGE if _may_ask_for_password(headers) else "Bearer"
         if scope["method"] == "HEAD":
             # Its headers, with the length, are made already.
             response.body = b""
@@ -190,6 +189,13 @@ def _password_of(headers: Mapping[str, str]) -> str | None:
         return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2] or None
     except ValueError:
         return None
+
+
+def _may_ask_for_password(headers: Mapping[str, str]) -> bool:
+    """Whether a browser, if this is one, may open its dialog: where somebody went to the address, but not for the script of a page, which
+    waits until the dialog is closed, nor for who has sent a token."""
+    by_script = "origin" in headers or headers.get("sec-fetch-mode", "navigate") != "navigate"
+    return not by_script and credential_of(headers) is None
 
 
 def _trouble(outcome: Outcome, request_id: str, form: str) -> Response:

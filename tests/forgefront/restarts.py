@@ -252,7 +252,8 @@ class Restarts:
                         await follower.check()
                         await asyncio.sleep(0.02)
             except TimeoutError:
-                raise AssertionError(f"{name} misses {set(self.started) - set(follower.seen)}") from None
+                missed = {each: [id for id in self.started if id not in other.seen] for each, other in self.followers.items()}
+                raise AssertionError(f"{name} was not told all in time; of {self.started[-5:]} still to come: {missed}") from None
             assert follower.seen == self.started, name
 
 

@@ -277,7 +277,7 @@ async def test_a_browser_calls_from_another_origin(database_url: str, services: 
     assert found["upload"] in (200, 201)
     assert found["file"] == {"status": 200, "text": "hello", "name": 'attachment; filename="hello.txt"'}
     assert (found["large"], found["deleted"]) == ([413] * 10, 405)
-    assert found["ambient"] == "TypeError", "no browser shows an answer that credentials of its own brought"
+    assert found["ambient"] == "TypeError", "no browser shows an answer to credentials of its own, or asks for them"
     to_graphql = [line for line in lines if line["path"] == "/graphql"]
     # One for each set of headers and method; the rest was remembered.
     assert len(to_graphql) <= 4, to_graphql

@@ -383,6 +383,18 @@ class TestBasicCredentials:
                 answer = await client.get(path, headers=sent)
                 assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), path
 
+    @pytest.mark.usefixtures("project")
+    @pytest.mark.parametrize(
+        "sent",
+        [{"Origin": "https://app.example.com"}, {"Sec-Fetch-Mode": "cors"}, {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Site": "cross-site"}],
+    )
+    async def test_the_script_of_a_page_opens_no_dialog(self, sent: dict[str, str], client: httpx.AsyncClient) -> None:
+        for credential in ({}, basic("ada", "wrong")):
+            answer = await client.get("/Self.json", headers={**sent, **credential})
+            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        visited = await client.get("", headers={"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "cross-site"})
+        assert visited.headers["www-authenticate"].startswith("Basic ")
+
     async def test_only_questions_take_them(self, tmp_path: Path) -> None:
         app = build(Config.load(data=tmp_path))
         await app.start()
