@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import orjson
@@ -180,8 +179,8 @@ class _Answers:
                     return self._made[looked - 1]
             first = self._next is None
             if self._next is None:
-                self._next = asyncio.ensure_future(self._run(listener, digest, request_id))
-                self._next.add_done_callback(partial(self._done, listener.viewer.id))
+                self._next = asyncio.ensure_future(self._run_for_all(listener, digest, request_id))
+                self._next.add_done_callback(_retrieve)
             try:
                 await asyncio.shield(self._next)
             except Unauthenticated:
@@ -191,17 +190,23 @@ class _Answers:
         own = self._personal.get(listener.viewer.id)
         if own is None:
             own = self._personal[listener.viewer.id] = asyncio.ensure_future(self._run(listener, digest, request_id))
-            own.add_done_callback(lambda done: done.cancelled() or done.exception())
+            own.add_done_callback(_retrieve)
         return await asyncio.shield(own)
 
-    def _done(self, viewer_id: int, done: "asyncio.Future[Answer]") -> None:
-        self._next = None
-        if done.cancelled() or done.exception() is not None:
-            return
-        if done.result().is_personal:
-            self._personal = {viewer_id: done}
+    async def _run_for_all(self, listener: Context, digest: str, request_id: str) -> Answer:
+        """Records the answer before the task ends, not in a callback of it: a caller between the two would await a future that is done,
+        which does not suspend, again and again, and the event loop would never come to the callback."""
+        try:
+            answer = await self._run(listener, digest, request_id)
+        finally:
+            self._next = None
+        if answer.is_personal:
+            own = asyncio.get_running_loop().create_future()
+            own.set_result(answer)
+            self._personal = {listener.viewer.id: own}
         else:
-            self._made.append(done.result())
+            self._made.append(answer)
+        return answer
 
     async def _run(self, listener: Context, digest: str, request_id: str) -> Answer:
         services, prepared = self._services, self._operation.prepared
@@ -226,6 +231,12 @@ class _Answers:
             if limit.expired():
                 raise LimitExceeded(f"An event took longer than {running.SECONDS:.0f} s. Ask for less of each.") from None
             raise Unavailable from None
+
+
+def _retrieve(done: "asyncio.Future[Answer]") -> None:
+    """Looks at the error of what nobody may wait for any more."""
+    if not done.cancelled():
+        done.exception()
 
 
 class _Briefly:

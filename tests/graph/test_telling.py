@@ -1,14 +1,18 @@
 """One answer for many who follow: given to all for whom it would be the same, and to nobody else."""
 
 import asyncio
+import signal
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 from sqlmodel import col
 
+from graph import telling
 from graph.context import Context, Services
 from graph.execute import Graph
+from graph.live import Live
 from graph.rules import builds
 from graph.rules.policy import Action, may
 from graph.subscribing import Stream
@@ -21,6 +25,7 @@ from tests.make import Make
 from tests.statements import Statements
 
 WALL = "subscription { buildChanged { seq to build { databaseId project { path } commit { shortOid rollup { state } } } } }"
+RESUMED = "subscription($after: String) { buildChanged(afterSeq: $after) { seq build { databaseId } } }"
 CAN = "subscription { buildChanged { seq build { viewerCan { cancel } } } }"
 OWN = "subscription { buildChanged { seq build { project { viewerCan { createIssue } } user { username email } mergeRequest { title } } } }"
 
@@ -117,3 +122,50 @@ class TestWatched:
             assert [await watched.is_for(seen_by(user)) for user in (outsider, people[0], people[1])] == [False, False, True]
             assert watched.viewer.id == people[1].id
             assert watched.is_personal
+
+
+class TestAnswers:
+    async def test_a_caller_at_the_moment_of_the_answer_does_not_stop_the_event_loop(self, services: Services) -> None:
+        """It comes after the answer is made and before any callback of the task that made it has run."""
+        nothing: Any = None
+        answers = telling._Answers(services, nothing, nothing)
+        later: list[asyncio.Task[Any]] = []
+
+        class Made:
+            is_personal = False
+
+            async def is_for(self, listener: object) -> bool:
+                return True
+
+        async def run(*_: object) -> Any:
+            await asyncio.sleep(0)
+            later.append(asyncio.create_task(answers.of(nothing, "b", "r")))
+            return Made()
+
+        def stopped(*_: object) -> None:
+            raise TimeoutError("the event loop stands still")
+
+        answers._run = run  # type: ignore[method-assign]
+        before = signal.signal(signal.SIGALRM, stopped)
+        signal.setitimer(signal.ITIMER_REAL, 5)
+        try:
+            first = await answers.of(nothing, "a", "r")
+            assert await later[0] is first
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    async def test_streams_that_resume_together_are_all_told(
+        self, graph: Graph, services: Services, make: Make, people: list[tables.User], build: tables.Build
+    ) -> None:
+        """Many processes, one after the other, each with streams that resume at different places at once."""
+        for status in (CheckStatus.RUNNING, CheckStatus.FAILED):
+            await start(services, build, status)
+        for _ in range(30):
+            own = Graph(replace(services, live=Live()))
+            streams = [await opened(own, viewer, RESUMED, after=str(number % 2)) for number, viewer in enumerate(people)]
+            async with asyncio.timeout(10):
+                await asyncio.gather(*(told(stream) for stream in streams if isinstance(stream, Stream)))
+            for stream in streams:
+                assert isinstance(stream, Stream)
+                stream.close()
