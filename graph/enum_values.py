@@ -77,6 +77,12 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "GroupOrderField": {"ID": "By id.", "NAME": "By name.", "PATH": "By path.", "CREATED_AT": _CREATED_AT},
     "IssueOrderField": {"CREATED_AT": _CREATED_AT, "UPDATED_AT": _UPDATED_AT},
+    "ImportState": {
+        "QUEUED": "It waits to be run.",
+        "RUNNING": "It runs.",
+        "FINISHED": "It has ended; what was left out is counted.",
+        "FAILED": "It ended early; the error says why. What was imported until then stays.",
+    },
     "IssueState": {"OPENED": "It is open.", "CLOSED": "It is closed."},
     "IssueStateEvent": {"CLOSE": "Close it.", "REOPEN": "Open it again."},
     "JobWhen": {

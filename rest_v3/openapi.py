@@ -6,7 +6,7 @@ has a name is a component (`rest_v3.json_schemas`). The page is static, reads th
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from http import HTTPStatus
 from pathlib import Path
@@ -83,16 +83,16 @@ HEADER_DESCRIPTIONS: Mapping[str, str] = {
 }
 
 
-def pages(endpoints: Iterable[Endpoint], base_url: str) -> list[tuple[str, Page]]:
-    """What is served beside the rows: the document at openapi.json, the page at docs."""
+def pages(endpoints: Iterable[Endpoint], base_url: str) -> Iterator[tuple[str, Page]]:
+    """What is served beside the rows: the document at openapi.json, the page at docs. Nothing is made before it is asked for."""
     base_path = escape(urlsplit(base_url).path)
     html = Template((READING / "reading.html").read_text(encoding="utf-8")).substitute(base=base_path)
-    return [
+    yield from (
         ("/openapi.json", Page(orjson.dumps(document(endpoints, base_url)), "application/json")),
         ("/docs", Page(html.encode(), "text/html; charset=utf-8", POLICY)),
         ("/docs/reading.js", Page((READING / "reading.js").read_bytes(), "text/javascript; charset=utf-8")),
         ("/docs/reading.css", Page((READING / "reading.css").read_bytes(), "text/css; charset=utf-8")),
-    ]
+    )
 
 
 def document(endpoints: Iterable[Endpoint], base_url: str) -> Schema:

@@ -74,7 +74,7 @@ class TestQueries:
                 text, variables = generator.query(number)
                 for _ in range(times):
                     await graph.run_text(text, variables, None, token, request_id="size")
-                kept.append(graph._texts.find(text, None))
+                kept.append(graph._texts.known(text, None))
             return kept
 
         # What all share is made before.
@@ -85,7 +85,7 @@ class TestQueries:
         texts = [generator.query(number)[0] for number in range(1000, 1000 + QUERIES)]
 
         async def read() -> list[Any]:
-            return [graph._texts.find(text, None) for text in texts]
+            return [await graph._texts.read(text, None) for text in texts]
 
         true, held = await taken(read)
         is_close("documents", sum(BYTES_PER_CHARACTER * len(text) for text in texts), true)

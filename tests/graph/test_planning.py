@@ -50,9 +50,15 @@ LISTS = {
     "MergeRequest": "mergeRequests {{ nodes {{ {} }} }}",
     "Build": "builds {{ nodes {{ {} }} }}",
     "User": "mergeRequests {{ nodes {{ author {{ {} }} }} }}",
+    "Commit": "mergeRequests {{ nodes {{ headCommit {{ {} }} }} }}",
+    "Milestone": "milestones {{ nodes {{ {} }} }}",
+    "Snippet": "snippets {{ nodes {{ {} }} }}",
+    "Artifact": "builds {{ nodes {{ artifact {{ {} }} }} }}",
+    "GroupMember": "members {{ nodes {{ {} }} }}",
     "Note": "issues {{ nodes {{ notes {{ nodes {{ {} }} }} }} }}",
 }
-"""Where rows of a type are read by a plan's own statement."""
+"""Where rows of a type are read by a plan's own statement, below a project or below a root of their own."""
+ROOTS = {"GroupMember": 'group(path: "acme")'}
 
 
 class TestComputedFields:
@@ -64,7 +70,8 @@ class TestComputedFields:
                 if "needs" not in field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF].metadata:
                     continue
                 selected = f"{name} {{ __typename }}" if not is_leaf_type(get_named_type(field.type)) else name
-                query = f'{{ project(path: "acme/web") {{ {LISTS[kind.name].format(selected)} }} }}'
+                root = ROOTS.get(kind.name, 'project(path: "acme/web")')
+                query = f"{{ {root} {{ {LISTS[kind.name].format(selected)} }} }}"
                 await oracle.compare(prepared(parse(query)), {}, story.ann)
                 asked += 1
         assert oracle.compared.total() == asked > 10

@@ -9,7 +9,7 @@ from storage import tables
 from tests.forge import Api, Ask, door_of
 from tests.make import Make, ssh_key
 
-ABSENT = {"Delivery", "Pipeline", "Upload"}
+ABSENT = {"Branch", "Delivery", "Pipeline", "ProjectMember", "Runner", "Tag", "Upload"}
 """What v3 has no path of."""
 LISTS = {"CommitComment", "CommitStatus", "Label", "Snippet"}
 """Of these v3 has a list alone: of a snippet its notes, of the others all those of the commit or the project."""
@@ -39,10 +39,13 @@ class TestAnswers:
         key = tables.SshKey(user_id=viewer.id, title="K", key=ssh_key(1), fingerprint="f")
         email = tables.Email(user_id=viewer.id, email="more@example.org")
         hook = tables.Hook(url="http://hooks.invalid/")
-        await make.save(key, email, hook)
+        group = await make.group()
+        member = tables.GroupMember(group_id=group.id, user_id=viewer.id, access_level=tables.AccessLevel.OWNER)
+        await make.save(key, email, hook, member)
+        artifact = await make.artifact(build)
         things = {
             "User": viewer.id,
-            "Group": (await make.group()).id,
+            "Group": group.id,
             "Project": project.id,
             "Issue": issue.id,
             "MergeRequest": (await make.merge_request(project)).id,
@@ -58,6 +61,8 @@ class TestAnswers:
             "Hook": hook.id,
             "Upload": (await make.upload(project)).id,
             "Commit": f"{project.id}-{head}",
+            "Artifact": artifact.id,
+            "GroupMember": member.id,
         }
         data = await ask.data(NODES, viewer, ids=[str(global_id(name, number)) for name, number in things.items()])
         assert [node and node["__typename"] for node in data["nodes"]] == list(things)
@@ -69,6 +74,11 @@ class TestAnswers:
             elif name == "Hook":
                 # Asked for, it sends a test.
                 assert door_of("document").route_of("GET", path).operation == "TestHook"
+            elif name == "GroupMember":
+                # A member alone is only changed and removed.
+                assert door_of("document").route_of("DELETE", path).operation == "RemoveGroupMember"
+            elif name == "Artifact":
+                assert (await api.get(path, viewer)).content == b"bytes"
             elif name == "Project":
                 assert (await api.get(f"{path}/issues", viewer)).status_code == 200
             else:
