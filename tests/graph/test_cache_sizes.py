@@ -29,7 +29,11 @@ from tests.generated import Generator
 from tests.make import Make, token_of
 from tests.town import Town, settle
 
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+    # Measuring collects garbage, also what earlier tests have left.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 FACTOR = 2.0
 QUERIES = 12
 
