@@ -1,7 +1,6 @@
 """Branches and tags: the names that a repository gives to commits."""
 
 import asyncio
-import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from graph.rules.commits import in_repository
 from graph.rules.indexing import BRANCHES
 from graph.rules.policy import Action
 from storage import tables
+from storage.disk_full import is_disk_full
 from storage.git.program import GitFailed
 from storage.git.pushes import Rule, Update
 from storage.git.repository import NotARepository, Ref, RefMoved, Repository
@@ -182,7 +182,7 @@ async def _move(context: Context, project: tables.Project, update: Update) -> No
         # A branch `a` leaves no room for `a/b`.
         raise Conflict("name", "There is a branch in the way of this one.") from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise Unavailable("The disk is full; nothing was changed.") from error
         raise
 

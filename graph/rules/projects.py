@@ -12,7 +12,6 @@ A deletion goes the other way: the row with the commit, and then the folder.
 """
 
 import asyncio
-import errno
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -25,6 +24,7 @@ from graph.errors import Invalid, NotAllowed, NotFound, Taken, Unavailable
 from graph.rules import finding, indexing, naming
 from graph.rules.policy import Action, require
 from storage import tables
+from storage.disk_full import is_disk_full
 from storage.git.program import GitFailed
 from storage.git.repository import DamagedRepository, NotARepository, Repository, is_branch_name
 from storage.tables import namespaces, projects, settings, users
@@ -184,7 +184,7 @@ def _in_words() -> Iterator[None]:
     except GitFailed as error:
         raise Invalid("repositoryPath", f"cannot be imported: {error}") from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise Unavailable("The disk is full; nothing was changed.") from error
         raise
 
