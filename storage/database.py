@@ -187,6 +187,8 @@ class Database:
         self.data_version = DataVersion(str(self.url.database)) if self.dialect == "sqlite" else None
         self.inserts = Inserts(self.engine.dialect)
         self._slow = SlowStatements()
+        self._is_closed = False
+        event.listen(self.engine.sync_engine, "do_connect", self._refuse_when_closed)
         self.readers: Connections[Reader] = Connections(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._prepare_sqlite()
@@ -224,6 +226,8 @@ class Database:
         return CacheUsage(entries, entries * ORM_STATEMENT_BYTES)
 
     async def close(self) -> None:
+        """Closes all connections. What asks for one afterwards gets a ConnectionError: nobody would close it."""
+        self._is_closed = True
         await self.readers.close()
         if self.data_version is not None:
             self.data_version.close()
@@ -236,7 +240,12 @@ class Database:
         for listener in self.engine.sync_engine.dispatch.before_cursor_execute:
             listener(None, None, text, parameters, None, False)
 
+    def _refuse_when_closed(self, *_: Any) -> None:
+        if self._is_closed:
+            raise ConnectionError("the database is closed")
+
     async def _connect_reader(self) -> Reader:
+        self._refuse_when_closed()
         if self.dialect == "sqlite":
             return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._slow)
         connection = await self.connect_alone(default_transaction_read_only="on")
@@ -247,6 +256,7 @@ class Database:
 
     async def connect_alone(self, **server_settings: str) -> Any:
         """A connection of asyncpg's that belongs to no pool; PostgreSQL only. Raises ConnectionError and what asyncpg raises."""
+        self._refuse_when_closed()
         arguments, settings = self.engine.dialect.create_connect_args(self.url)
         settings = {name: value for name, value in settings.items() if not name.startswith("prepared_statement_")}
         given = {**POSTGRESQL["server_settings"], **server_settings}

@@ -13,3 +13,17 @@ async def test_errors_do_not_tell_what_was_sent(database: Database) -> None:
             await session.execute(text("SELECT 1 FROM no_such_table WHERE name = :name"), {"name": "hunter2"})
     assert "no_such_table" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+class TestClosing:
+    async def test_a_closed_database_opens_no_connection(self, database: Database) -> None:
+        await database.close()
+
+        async with database.reading() as session:
+            with pytest.raises(ConnectionError, match="the database is closed"):
+                await session.execute(text("SELECT 1"))
+            with pytest.raises(ConnectionError, match="the database is closed"):
+                await session.fetch("SELECT 1", ())
+        async with database.writing() as session:
+            with pytest.raises(ConnectionError, match="the database is closed"):
+                await session.execute(text("SELECT 1"))
