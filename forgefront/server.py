@@ -134,8 +134,9 @@ class Server(uvicorn.Server):
         # What was made by now (the schema, the prepared operations, the routes) lives to the end: no need to look at it again and again.
         gc.collect()
         gc.freeze()
-        # The middle generation holds a quarter of a million objects at most; looking through them takes some 30 ms.
-        gc.set_threshold(50_000, 5, 200)
+        # The young generations hold 30,000 objects at most, since the event loop waits while they are searched: some 20 ms. The old one is
+        # collected where it grows (graph/remembering.py).
+        gc.set_threshold(10_000, 2, 3_000)
         structlog.get_logger().info("ready", process=os.getpid(), address=self._address)
         self._on_ready()
 
