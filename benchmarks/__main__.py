@@ -15,16 +15,19 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import claims, growth, in_process, load, memory, pages, processes, report, servers, table, transfers, worked_on
-from benchmarks.cases import CHANGES, UnfairError, cases, changes_of, check_same, counted, fetch
-from benchmarks.commits import histories
-from benchmarks.data import Data, seed
-from benchmarks.load import Ask, Measure
-from benchmarks.pace import pace, walk
-from benchmarks.servers import Server
-from benchmarks.transfers import Transfers
+from benchmarks.dataset import project_history
+from benchmarks.dataset.commit_histories import create_histories
+from benchmarks.dataset.seed import Dataset, seed
+from benchmarks.harness import in_process, load, servers
+from benchmarks.harness.load import LoadRequest, LoadResult
+from benchmarks.harness.sequential import run_sequentially, summarize_runs
+from benchmarks.harness.servers import MeasuredServer
+from benchmarks.reports import report
+from benchmarks.suites import claims, growth, memory, pages, processes, table, transfers
+from benchmarks.suites.cases import CHANGES, UnfairError, changes_request, check_same_answers, create_cases, fetch, statement_count_cases
+from benchmarks.suites.transfers import Transfers
 
-NOISE = 0.30
+NOISE_RATIO = 0.30
 DATABASES = ("sqlite", "postgresql")
 Rows = list[dict[str, Any]]
 COMMANDS = {"pages": pages.main, "growth": growth.main, "processes": processes.main, "memory": memory.main}
@@ -39,20 +42,20 @@ def main() -> None:
         COMMANDS[sys.argv[1]](sys.argv[2:])
         return
     options = _options()
-    if options.only != "git" and not load.is_there():
-        sys.exit(load.MISSING)
+    if options.only != "git" and not load.is_wrk_installed():
+        sys.exit(load.MISSING_MESSAGE)
     pinned = servers.can_pin()
     if pinned:
-        servers.keep_off_the_servers_core()
+        servers.leave_server_core()
     chosen = DATABASES if options.database == "both" else (options.database,)
     results = {name: _measure(name, options, pinned=pinned) for name in chosen}
     if options.json:
         machine = {"cores": os.cpu_count(), "python": platform.python_version(), "pinned": pinned}
-        print(json.dumps({"machine": machine, "noise": NOISE, "results": results}, indent=2))
+        print(json.dumps({"machine": machine, "noise": NOISE_RATIO, "results": results}, indent=2))
     else:
         for name, rows in results.items():
-            report.show(name, rows)
-        print(f"\nDifferences under {NOISE:.0%} are noise. Ratios above 1 say that ours is the better one.")
+            report.print_results(name, rows)
+        print(f"\nDifferences under {NOISE_RATIO:.0%} are noise. Ratios above 1 say that ours is the better one.")
         print("Where milliseconds are shown, the last columns say how many times the second side's the first one's are.")
         if not pinned:
             print("The servers had no core of their own (two cores and taskset are needed), so the noise is larger.")
@@ -83,85 +86,91 @@ def _options() -> argparse.Namespace:
 def _measure(database: str, options: argparse.Namespace, *, pinned: bool) -> Rows:
     parts = (options.only,) if options.only else ("load", "runners", "git")
     with temporary_folder() as folder, fresh_database(database, folder) as url:
-        _say(f"{database}: making the data set")
+        _log(f"{database}: making the data set")
         data = seed(url, options.scale if parts != ("git",) else min(options.scale, 0.1))
-        _say(f"{database}: making git histories")
-        worked_on.give(data.worked_on, folder / "repositories")
-        paged = histories(data, folder / "repositories", options.scale) if "load" in parts else {}
+        _log(f"{database}: making git histories")
+        project_history.copy_to_projects(data.history_projects, folder / "repositories")
+        paged = create_histories(data, folder / "repositories", options.scale) if "load" in parts else {}
         git = Transfers(data, folder, options.scale) if "git" in parts else None
         statements = uvloop.run(_statements(folder, url, data)) if "load" in parts else {}
-        with servers.ours(folder, url, pinned=pinned) as ours, servers.its_peer(folder, url, pinned=pinned) as peer:
+        with servers.run_service(folder, url, pinned=pinned) as ours, servers.run_peer(folder, url, pinned=pinned) as peer:
             rows: Rows = []
             if "load" in parts:
-                rows += [*_race(ours, peer, data, options, folder), _history(ours, paged, options, folder), _changes(ours, data, options)]
+                rows += [
+                    *_compare_cases(ours, peer, data, options, folder),
+                    _compare_history(ours, paged, options, folder),
+                    _measure_changes(ours, data, options),
+                ]
                 for row in rows:
                     if row["case"] in statements:
                         row["statements"] = statements[row["case"]]
             if "runners" in parts:
-                _say("  runners")
+                _log("  runners")
                 # Before any build is pending.
-                rows.append(claims.polling(ours, 5.0 if options.quick else claims.POLLED_SECONDS))
-                rows += claims.claims(ours, data, url, options.rounds, options.scale)
+                rows.append(claims.measure_polling(ours, 5.0 if options.quick else claims.POLL_SECONDS))
+                rows += claims.measure_claims(ours, data, url, options.rounds, options.scale)
             if git is not None:
-                _say("  clone, fetch and push")
+                _log("  clone, fetch and push")
                 with git.sides(ours, pinned=pinned) as sides:
-                    rows += transfers.race(git, sides, options.rounds)
+                    rows += transfers.compare_transfers(git, sides, options.rounds)
             return rows
 
 
-async def _statements(folder: Path, url: str, data: Data) -> dict[str, dict[str, int]]:
+async def _statements(folder: Path, url: str, data: Dataset) -> dict[str, dict[str, int]]:
     """Case → how many rows, or files, are answered → how many SQL statements that takes us."""
-    in_process.lose_the_logs()
+    in_process.discard_logs()
     async with in_process.service(folder, url) as app:
-        return {name: await in_process.statements_of(app, asks) for name, asks in counted(data).items()}
+        return {name: await in_process.count_statements(app, asks) for name, asks in statement_count_cases(data).items()}
 
 
-def _race(ours: Server, peer: Server, data: Data, options: argparse.Namespace, folder: Path) -> Rows:
+def _compare_cases(ours: MeasuredServer, peer: MeasuredServer, data: Dataset, options: argparse.Namespace, folder: Path) -> Rows:
     rows: Rows = []
-    for case in cases(data):
-        _say(f"  {case.name}")
-        check_same(case, ours, peer)
-        measured = _in_turn({"ours": (ours, case.ours), "peer": (peer, case.peer)}, options, folder)
-        rows.append({"case": case.name, **_summed(measured, "ours", "peer")})
+    for case in create_cases(data):
+        _log(f"  {case.name}")
+        check_same_answers(case, ours, peer)
+        measured = _measure_in_turn({"ours": (ours, case.ours), "peer": (peer, case.peer)}, options, folder)
+        rows.append({"case": case.name, **_summarize(measured, "ours", "peer")})
     return rows
 
 
-def _history(ours: Server, paged: dict[int, Ask], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def _compare_history(ours: MeasuredServer, paged: dict[int, LoadRequest], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     short, long = paged
     name = f"first page of {long:,} commits against {short:,}"
-    _say(f"  {name}")
-    for ask in paged.values():
-        if len(fetch(ours, ask)) != 20:
+    _log(f"  {name}")
+    for request in paged.values():
+        if len(fetch(ours, request)) != 20:
             raise UnfairError("a first page of commits has not 20 entries")
-    measured = _in_turn({"long": (ours, paged[long]), "short": (ours, paged[short])}, options, folder)
-    return {"case": name, **_summed(measured, "long", "short")}
+    measured = _measure_in_turn({"long": (ours, paged[long]), "short": (ours, paged[short])}, options, folder)
+    return {"case": name, **_summarize(measured, "long", "short")}
 
 
-def _changes(ours: Server, data: Data, options: argparse.Namespace) -> dict[str, Any]:
-    _say(f"  {CHANGES}")
+def _measure_changes(ours: MeasuredServer, data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
+    _log(f"  {CHANGES}")
 
     def check(answer: Any) -> None:
-        if len(answer["changes"]) != worked_on.FILES:
+        if len(answer["changes"]) != project_history.FILES:
             raise UnfairError(f"{CHANGES}: {len(answer['changes'])} files")
 
-    walk(ours, changes_of(data), 5, check)
-    walks = [walk(ours, changes_of(data), 20, check) for _ in range(options.rounds)]
-    return {"case": CHANGES, "alone": pace(walks).row()}
+    run_sequentially(ours, changes_request(data), 5, check)
+    walks = [run_sequentially(ours, changes_request(data), 20, check) for _ in range(options.rounds)]
+    return {"case": CHANGES, "alone": summarize_runs(walks).row()}
 
 
-def _in_turn(sides: dict[str, tuple[Server, Ask]], options: argparse.Namespace, folder: Path) -> dict[str, list[Measure]]:
+def _measure_in_turn(
+    sides: dict[str, tuple[MeasuredServer, LoadRequest]], options: argparse.Namespace, folder: Path
+) -> dict[str, list[LoadResult]]:
     """The rounds of each side, one after the other and never together, after a short one that is not counted."""
-    measured: dict[str, list[Measure]] = {name: [] for name in sides}
+    measured: dict[str, list[LoadResult]] = {name: [] for name in sides}
     for side in sides.values():
-        load.run(*side, 1, folder)
+        load.run_load(*side, 1, folder)
     for number in range(options.rounds):
         # Each goes first in turn, so that what a round leaves behind troubles both.
         for name in sorted(sides, reverse=bool(number % 2)):
-            measured[name].append(load.run(*sides[name], options.seconds, folder))
+            measured[name].append(load.run_load(*sides[name], options.seconds, folder))
     return measured
 
 
-def _summed(measured: dict[str, list[Measure]], first: str, second: str) -> dict[str, Any]:
+def _summarize(measured: dict[str, list[LoadResult]], first: str, second: str) -> dict[str, Any]:
     """Medians of both, and the ratios: how much better the first is."""
     found = {
         name: {
@@ -177,7 +186,7 @@ def _summed(measured: dict[str, list[Measure]], first: str, second: str) -> dict
     }
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -195,12 +204,12 @@ def fresh_database(name: str, folder: Path) -> Iterator[str]:
     if name == "sqlite":
         yield f"sqlite:///{folder / 'forgefront.db'}"
         return
-    from tests.databases import Postgres, own_server
+    from tests.support.databases import PostgresServer, temporary_server
 
-    with own_server() as url:
-        server = Postgres(url)
+    with temporary_server() as url:
+        server = PostgresServer(url)
         try:
-            yield server.create()
+            yield server.create_database()
         finally:
             server.close()
 

@@ -4,33 +4,33 @@ it reshapes: reads a request, runs operations of the graph, answers. It decides 
 
 from pathlib import Path
 
-from ci_v1.artifacts import Artifacts, ArtifactsReceiver, ProxyEndpoint
-from ci_v1.door import BASE, RunnerDoor
-from ci_v1.endpoint import RunnerEndpoint, RunnerSender
+from ci_v1.app import BASE, RunnerApiApp
+from ci_v1.artifacts import ArtifactProxyEndpoint, ArtifactStoreProtocol, RunnerArtifactUploadEndpoint
+from ci_v1.endpoint import RunnerEndpoint, RunnerFileDownloadEndpoint
 from ci_v1.routes import ROUTES
 from ci_v1.traces import TraceEndpoint
-from graph.execute import prepare
-from rest_v3.endpoint import Endpoint, Graph
-from rest_v3.operations import Operations
+from graph.operations.execution import prepare
+from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor
+from rest_v3.operations import OperationRegistry
 from rest_v3.route import Route
 
-__all__ = ["BASE", "application"]
+__all__ = ["BASE", "create_app"]
 
-OPERATIONS = Path(__file__).parent / "routes"
-KINDS: dict[str, type[RunnerEndpoint]] = {"POST /builds/:id/artifacts/authorize": ProxyEndpoint}
+OPERATIONS_FOLDER = Path(__file__).parent / "routes"
+ENDPOINT_CLASSES: dict[str, type[RunnerEndpoint]] = {"POST /builds/:id/artifacts/authorize": ArtifactProxyEndpoint}
 
 
-def application(graph: Graph, artifacts: Artifacts, *, external_url: str) -> RunnerDoor:
+def create_app(graph: GraphExecutor, artifacts: ArtifactStoreProtocol, *, external_url: str) -> RunnerApiApp:
     """The ASGI application for /ci/api/v1. Every row is held against its operation here, so that a mistake ends the start."""
-    operations = Operations.read(OPERATIONS, prepare)
+    operations = OperationRegistry.read(OPERATIONS_FOLDER, prepare)
     base_url = external_url.rstrip("/") + BASE
 
-    def endpoint(route: Route) -> Endpoint:
+    def create_endpoint(route: Route) -> Endpoint:
         if route.call == "POST /builds/:id/artifacts":
-            return ArtifactsReceiver(route, operations, graph, base_url, artifacts)
+            return RunnerArtifactUploadEndpoint(route, operations, graph, base_url, artifacts)
         if route.call == "PUT /builds/:id":
             return TraceEndpoint(route, operations, graph, base_url, artifacts)
-        kind = KINDS.get(route.call, RunnerSender if route.stream else RunnerEndpoint)
-        return kind(route, operations, graph, base_url)
+        endpoint_class = ENDPOINT_CLASSES.get(route.call, RunnerFileDownloadEndpoint if route.file_key else RunnerEndpoint)
+        return endpoint_class(route, operations, graph, base_url)
 
-    return RunnerDoor([endpoint(route) for route in ROUTES])
+    return RunnerApiApp([create_endpoint(route) for route in ROUTES])

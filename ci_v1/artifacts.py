@@ -4,83 +4,85 @@ from collections.abc import AsyncIterable
 from typing import Any, Protocol
 
 from ci_v1.endpoint import RunnerEndpoint
-from ci_v1.routes import DETAILS
+from ci_v1.routes import BUILD_DETAILS
 from graph.errors import ForgeError
-from rest_v3.bodies import MalformedError, pairs_of
-from rest_v3.endpoint import Graph, Request, Response
-from rest_v3.errors import Refusal, from_user_errors, not_given, refusal
-from rest_v3.operations import Operations
-from rest_v3.receiving import DISK_FULL, FileForm, Gone
+from rest_v3.endpoints.endpoint import GraphExecutor, RestRequest, RestResponse
+from rest_v3.endpoints.file_uploads import DISK_FULL_ERRNOS, ClientDisconnected, FileUploadForm
+from rest_v3.errors import ErrorResponse, error_response, missing_parameter_message, response_from_user_errors
+from rest_v3.operations import OperationRegistry
+from rest_v3.requests.bodies import MalformedRequestError, parse_pairs
 from rest_v3.route import Route
 
-FILE = "file"
-PROXY = b"gitlab-workhorse"
-NO_FILE = refusal(400, not_given("Missing artifacts file!"))
+FILE_PARAMETER = "file"
+PROXY_HEADER = b"gitlab-workhorse"
+NO_FILE_RESPONSE = error_response(400, missing_parameter_message("Missing artifacts file!"))
 
 
-class Artifacts(Protocol):
+class ArtifactStoreProtocol(Protocol):
     """What is asked of graph.artifact_access.ArtifactAccess. Both methods raise what graph.errors draws."""
 
     @property
-    def trace_limit(self) -> int: ...
+    def max_trace_bytes(self) -> int: ...
 
-    async def admit(self, ticket: str, request_id: str) -> Any: ...
-    async def keep(self, permit: Any, pieces: AsyncIterable[bytes], request_id: str) -> Any: ...
+    async def authorize_upload(self, token: str, request_id: str) -> Any: ...
+    async def store(self, grant: Any, chunks: AsyncIterable[bytes], request_id: str) -> Any: ...
 
 
-class ProxyEndpoint(RunnerEndpoint):
+class ArtifactProxyEndpoint(RunnerEndpoint):
     """An endpoint for the proxy that stood before services of the time, which says so in a header."""
 
-    async def answer(self, request: Request) -> Response | None:
-        if PROXY not in request.headers:
-            return self._refuse(refusal(403, "403 Forbidden - Request should be executed via GitLab Workhorse"))
-        return await super().answer(request)
+    async def handle(self, request: RestRequest) -> RestResponse | None:
+        if PROXY_HEADER not in request.headers:
+            return self._respond_error(error_response(403, "403 Forbidden - Request should be executed via GitLab Workhorse"))
+        return await super().handle(request)
 
 
-class ArtifactsReceiver(RunnerEndpoint):
+class RunnerArtifactUploadEndpoint(RunnerEndpoint):
     """The row's operation asks for leave to send the file, before any of it is read; another one says what the answer is."""
 
-    def __init__(self, route: Route, operations: Operations, graph: Graph, base_url: str, artifacts: Artifacts) -> None:
+    def __init__(
+        self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str, artifacts: ArtifactStoreProtocol
+    ) -> None:
         super().__init__(route, operations, graph, base_url)
         self._artifacts = artifacts
-        self._details = RunnerEndpoint(DETAILS, operations, graph, base_url)
+        self._details = RunnerEndpoint(BUILD_DETAILS, operations, graph, base_url)
 
-    async def answer(self, request: Request) -> Response | None:
+    async def handle(self, request: RestRequest) -> RestResponse | None:
         try:
-            return await self._received(request)
-        except Gone:
+            return await self._receive(request)
+        except ClientDisconnected:
             return None
-        except MalformedError as error:
-            return self._refuse(error.answer)
+        except MalformedRequestError as error:
+            return self._respond_error(error.response)
         except ForgeError as error:
-            return self._refuse(self._refusal_of(error))
+            return self._respond_error(self._response_from_error(error))
         except OSError as error:
-            if error.errno not in DISK_FULL:
+            if error.errno not in DISK_FULL_ERRNOS:
                 raise
-            return self._refuse(refusal(507))
+            return self._respond_error(error_response(507))
 
-    async def _received(self, request: Request) -> Response:
+    async def _receive(self, request: RestRequest) -> RestResponse:
         content_type = request.headers.get(b"content-type", b"")
-        form: FileForm | None = None
-        pairs = pairs_of(request.query)
+        form: FileUploadForm | None = None
+        pairs = parse_pairs(request.query)
         if content_type.partition(b";")[0].strip().lower() == b"multipart/form-data":
-            form = FileForm(content_type, FILE, request.receive)
+            form = FileUploadForm(content_type, FILE_PARAMETER, request.receive)
             await form.read_to_file()
             pairs += form.pairs
-        sent = self._known.gather(pairs)
+        sent = self._accepted_names.collect(pairs)
         credential = self.credential_of(request, sent)
-        variables, wrong = self._read(request, {**sent, "filename": form.file_name if form is not None else None})
-        if wrong is not None:
-            return self._refuse(wrong)
-        outcome = await self._run(request, self.operation, variables, credential)
-        refused = self._outcomes.refusal(outcome)
-        if refused is not None or form is None or form.file_name is None:
-            return self._refuse(refused or NO_FILE)
-        ticket = outcome.data["createArtifactUpload"]["upload"]["url"].rpartition("/")[2]
-        permit = await self._artifacts.admit(ticket, request.request_id)
-        await self._artifacts.keep(permit, form.pieces(), request.request_id)
-        return await self._details._single(request, {"token": credential}, credential)
+        variables, invalid = self._read_variables(request, {**sent, "filename": form.file_name if form is not None else None})
+        if invalid is not None:
+            return self._respond_error(invalid)
+        result = await self._run(request, self.operation, variables, credential)
+        rejection = self._result_reader.error_of(result)
+        if rejection is not None or form is None or form.file_name is None:
+            return self._respond_error(rejection or NO_FILE_RESPONSE)
+        ticket = result.data["createArtifactUpload"]["upload"]["url"].rpartition("/")[2]
+        grant = await self._artifacts.authorize_upload(ticket, request.request_id)
+        await self._artifacts.store(grant, form.read_file(), request.request_id)
+        return await self._details._respond_single(request, {"token": credential}, credential)
 
-    def _refusal_of(self, error: ForgeError) -> Refusal:
-        told = [{"field": None, "message": error.message, "code": str(error.code)}]
-        return from_user_errors(self.route, told, {})
+    def _response_from_error(self, error: ForgeError) -> ErrorResponse:
+        user_errors = [{"field": None, "message": error.message, "code": str(error.code)}]
+        return response_from_user_errors(self.route, user_errors, {})

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from graph.rules.machines import is_token
-from rest_v3.bodies import Known
-from rest_v3.endpoint import Endpoint, Graph, Request
-from rest_v3.errors import Refusal
-from rest_v3.operations import Operations
+from graph.rules.builds.runner_tokens import is_token
+from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, RestRequest
+from rest_v3.endpoints.file_downloads import FileDownloadEndpoint
+from rest_v3.errors import ErrorResponse
+from rest_v3.operations import OperationRegistry
+from rest_v3.requests.bodies import AcceptedNames
 from rest_v3.route import Route
-from rest_v3.sending import Sender
 
-TOKEN = "token"  # noqa: S105 - what the parameter is called
+TOKEN_PARAMETER = "token"  # noqa: S105 - what the parameter is called
 TOKEN_HEADER = b"build-token"
-INFO = "info"
+INFO_PARAMETER = "info"
 """An object of texts that runners send with most calls: `{"name": …, "version": …}`, or `info[name]=…` in a form."""
 
 
@@ -23,27 +23,27 @@ class RunnerEndpoint(Endpoint):
     A user's token is nobody's here (DECISIONS 3).
     """
 
-    token_name = TOKEN
+    token_name = TOKEN_PARAMETER
 
-    def __init__(self, route: Route, operations: Operations, graph: Graph, base_url: str) -> None:
+    def __init__(self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> None:
         super().__init__(route, operations, graph, base_url)
-        self._known = Known(self._known.single | {INFO}, self._known.many)
+        self._accepted_names = AcceptedNames(self._accepted_names.single | {INFO_PARAMETER}, self._accepted_names.multiple)
         # Nothing that a guard could ask is open to runners; what they send says nothing of anything that they may not see.
         self._guard = None
 
-    def credential_of(self, request: Request, sent: dict[str, Any]) -> str | None:
-        if TOKEN in self._by_name:
+    def credential_of(self, request: RestRequest, sent: dict[str, Any]) -> str | None:
+        if TOKEN_PARAMETER in self._parameters:
             # The operation itself is given it.
             return None
-        token = sent.pop(TOKEN, None) or request.headers.get(TOKEN_HEADER, b"").decode("latin-1")
+        token = sent.pop(TOKEN_PARAMETER, None) or request.headers.get(TOKEN_HEADER, b"").decode("latin-1")
         return token if isinstance(token, str) and is_token(token) else None
 
-    def _read(self, request: Request, sent: Mapping[str, Any]) -> tuple[dict[str, Any], Refusal | None]:
-        info = sent.get(INFO)
+    def _read_variables(self, request: RestRequest, sent: Mapping[str, Any]) -> tuple[dict[str, Any], ErrorResponse | None]:
+        info = sent.get(INFO_PARAMETER)
         if isinstance(info, dict):
-            sent = {**sent, **{f"{INFO}[{name}]": value for name, value in info.items()}}
-        return super()._read(request, sent)
+            sent = {**sent, **{f"{INFO_PARAMETER}[{name}]": value for name, value in info.items()}}
+        return super()._read_variables(request, sent)
 
 
-class RunnerSender(RunnerEndpoint, Sender):
+class RunnerFileDownloadEndpoint(RunnerEndpoint, FileDownloadEndpoint):
     """The same for a row whose answer is a file."""

@@ -3,44 +3,44 @@
 from collections.abc import Mapping
 from typing import Any
 
-USER = "gitlab-ci-token"
+TOKEN_USERNAME = "gitlab-ci-token"
 """The name beside a build's token in the address of a repository."""
-NO_SHA = "0" * 40
+ZERO_SHA = "0" * 40
 
 
-def build_details(job: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+def format_build_details(job: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     """BuildDetails, its keys in the order of wire facts 13.2. Optional things are left out where there are none."""
     token = job["token"]
     scheme, _, address = job["repository_url"].partition("://")
     options = {key: job[key] for key in ("image", "services", "artifacts", "cache") if job[key]}
     return {
-        **_build(job["build"], token),
+        **_format_build(job["build"], token),
         "commands": "\n".join(job["script"]),
-        "repo_url": f"{scheme}://{USER}:{token}@{address}",
-        "before_sha": NO_SHA,
+        "repo_url": f"{scheme}://{TOKEN_USERNAME}:{token}@{address}",
+        "before_sha": ZERO_SHA,
         "allow_git_fetch": job["allow_git_fetch"],
-        "options": {key: _without_nulls(value) for key, value in options.items()},
+        "options": {key: _drop_nulls(value) for key, value in options.items()},
         "timeout": job["timeout"],
         "variables": job["variables"],
-        "depends_on_builds": [_build(build, token) for build in job["depends_on"]],
+        "depends_on_builds": [_format_build(build, token) for build in job["depends_on"]],
     }
 
 
-def _build(build: Mapping[str, Any], token: str) -> dict[str, Any]:
+def _format_build(build: Mapping[str, Any], token: str) -> dict[str, Any]:
     """A build; those before it are told with its own token, by which its runner fetches what they left."""
-    told = {key: build[key] for key in ("id", "ref", "tag", "sha", "status", "name")}
-    told |= {"token": token, "stage": build["stage"], "project_id": build["project_id"], "project_name": build["project"]["name"]}
-    return told if build["artifacts_file"] is None else {**told, "artifacts_file": build["artifacts_file"]}
+    formatted = {key: build[key] for key in ("id", "ref", "tag", "sha", "status", "name")}
+    formatted |= {"token": token, "stage": build["stage"], "project_id": build["project_id"], "project_name": build["project"]["name"]}
+    return formatted if build["artifacts_file"] is None else {**formatted, "artifacts_file": build["artifacts_file"]}
 
 
-def _without_nulls(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
     return {key: part for key, part in value.items() if part is not None} if isinstance(value, dict) else value
 
 
-def runner_and_token(payload: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+def format_registration(payload: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": payload["runner"]["id"], "token": payload["token"]}
 
 
-def no_folder(value: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+def format_authorization(value: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     """Where a proxy of the time would put the file before it passes the request on. It is taken here as it comes, so there is no such."""
     return {"TempPath": ""}

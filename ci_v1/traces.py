@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ci_v1.artifacts import Artifacts
+from ci_v1.artifacts import ArtifactStoreProtocol
 from ci_v1.endpoint import RunnerEndpoint
-from ci_v1.trace_body import TRACE, TraceSpool, read_trace_body
-from graph.rules.machines import is_runner_token
-from rest_v3.bodies import Known, MalformedError, pairs_of
-from rest_v3.endpoint import Graph, Request, Response
-from rest_v3.errors import Refusal, from_problem, from_user_errors, refusal
-from rest_v3.operations import Operation, Operations
-from rest_v3.receiving import DISK_FULL, Gone
+from ci_v1.trace_body import TRACE_FIELD, TraceSpool, read_trace_body
+from graph.rules.builds.runner_tokens import is_runner_token
+from rest_v3.endpoints.endpoint import GraphExecutor, RestRequest, RestResponse
+from rest_v3.endpoints.file_uploads import DISK_FULL_ERRNOS, ClientDisconnected
+from rest_v3.errors import ErrorResponse, error_response, response_from_error, response_from_user_errors
+from rest_v3.operations import OperationRegistry, RouteOperation
+from rest_v3.requests.bodies import AcceptedNames, MalformedRequestError, parse_pairs
+from rest_v3.requests.values import InvalidValueError
 from rest_v3.route import Route
-from rest_v3.values import WrongValueError
 
-APPENDED_AT_ONCE = 2**19
+MAX_APPEND_BYTES = 2**19
 """Bytes."""
 
 
@@ -25,73 +25,79 @@ class TraceEndpoint(RunnerEndpoint):
     The token of a runner counts here, and that of a build does not: scripts know the latter.
     """
 
-    def __init__(self, route: Route, operations: Operations, graph: Graph, base_url: str, artifacts: Artifacts) -> None:
+    def __init__(
+        self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str, artifacts: ArtifactStoreProtocol
+    ) -> None:
         super().__init__(route, operations, graph, base_url)
-        self._known = Known(self._known.single | {TRACE}, self._known.many)
+        self._accepted_names = AcceptedNames(self._accepted_names.single | {TRACE_FIELD}, self._accepted_names.multiple)
         self._artifacts = artifacts
-        self._look = self._operation(operations, "BuildTrace")
-        self._append = self._operation(operations, "AppendTrace")
+        self._size_operation = self._get_operation(operations, "BuildTrace")
+        self._append_operation = self._get_operation(operations, "AppendTrace")
 
-    def credential_of(self, request: Request, sent: dict[str, Any]) -> str | None:
+    def credential_of(self, request: RestRequest, sent: dict[str, Any]) -> str | None:
         token = super().credential_of(request, sent)
         return token if is_runner_token(token) else None
 
-    async def answer(self, request: Request) -> Response | None:
-        spool = TraceSpool(self._artifacts.trace_limit)
+    async def handle(self, request: RestRequest) -> RestResponse | None:
+        spool = TraceSpool(self._artifacts.max_trace_bytes)
         try:
-            return await self._received(request, spool)
-        except Gone:
+            return await self._receive(request, spool)
+        except ClientDisconnected:
             return None
-        except MalformedError as error:
-            return self._refuse(error.answer)
+        except MalformedRequestError as error:
+            return self._respond_error(error.response)
         except OSError as error:
-            if error.errno not in DISK_FULL:
+            if error.errno not in DISK_FULL_ERRNOS:
                 raise
-            return self._refuse(refusal(507))
+            return self._respond_error(error_response(507))
         finally:
             spool.close()
 
-    async def _received(self, request: Request, spool: TraceSpool) -> Response:
+    async def _receive(self, request: RestRequest, spool: TraceSpool) -> RestResponse:
         headers = request.headers
-        sent = self._known.gather(pairs_of(request.query))
-        spool.write(str(sent.pop(TRACE, "")))
+        sent = self._accepted_names.collect(parse_pairs(request.query))
+        spool.write(str(sent.pop(TRACE_FIELD, "")))
         declared, content_type = headers.get(b"content-length"), headers.get(b"content-type", b"")
-        sent.update(await read_trace_body(request.receive, declared, content_type, self._known, spool))
+        sent.update(await read_trace_body(request.receive, declared, content_type, self._accepted_names, spool))
         credential = self.credential_of(request, sent)
-        variables, wrong = self._read(request, sent)
-        if wrong is not None:
-            return self._refuse(wrong)
+        variables, invalid = self._read_variables(request, sent)
+        if invalid is not None:
+            return self._respond_error(invalid)
         if spool.size:
-            refused = await self._append_new(request, variables["id"], spool, credential, final="state" in variables)
-            if refused is not None:
-                return self._refuse(refused)
-        return await self._single(request, variables, credential)
+            rejection = await self._append_new(request, variables["id"], spool, credential, final="state" in variables)
+            if rejection is not None:
+                return self._respond_error(rejection)
+        return await self._respond_single(request, variables, credential)
 
-    def _read(self, request: Request, sent: Mapping[str, Any]) -> tuple[dict[str, Any], Refusal | None]:
-        variables, wrong = super()._read(request, sent)
+    def _read_variables(self, request: RestRequest, sent: Mapping[str, Any]) -> tuple[dict[str, Any], ErrorResponse | None]:
+        variables, invalid = super()._read_variables(request, sent)
         # A string is in the spool by now.
-        if wrong is None and not isinstance(sent.get(TRACE) or "", str):
-            wrong = Refusal(400, {"message": {TRACE: [str(WrongValueError("is invalid"))]}})
-        return variables, wrong
+        if invalid is None and not isinstance(sent.get(TRACE_FIELD) or "", str):
+            invalid = ErrorResponse(400, {"message": {TRACE_FIELD: [str(InvalidValueError("is invalid"))]}})
+        return variables, invalid
 
     async def _append_new(
-        self, request: Request, build_id: int, spool: TraceSpool, credential: str | None, *, final: bool
-    ) -> Refusal | None:
-        outcome = await self._run(request, self._look, {"id": build_id}, credential)
-        refused = self._refused(self._look, outcome)
-        if refused is not None:
-            return refused
-        offset = int(outcome.data["updateBuild"]["build"]["trace"]["size"])
-        async for piece in spool.pieces(offset, final=final, size=APPENDED_AT_ONCE):
+        self, request: RestRequest, build_id: int, spool: TraceSpool, credential: str | None, *, final: bool
+    ) -> ErrorResponse | None:
+        result = await self._run(request, self._size_operation, {"id": build_id}, credential)
+        rejection = self._error_of(self._size_operation, result)
+        if rejection is not None:
+            return rejection
+        offset = int(result.data["updateBuild"]["build"]["trace"]["size"])
+        async for piece in spool.read_pieces(offset, final=final, size=MAX_APPEND_BYTES):
             variables = {"id": build_id, "text": piece.decode(errors="ignore"), "offset": offset}
-            refused = self._refused(self._append, await self._run(request, self._append, variables, credential))
-            if refused is not None:
-                return refused
+            rejection = self._error_of(self._append_operation, await self._run(request, self._append_operation, variables, credential))
+            if rejection is not None:
+                return rejection
             offset += len(piece)
         return None
 
-    def _refused(self, operation: Operation, outcome: Any) -> Refusal | None:
-        if outcome.errors:
-            return from_problem(self.route, outcome.errors[0])
-        (payload,) = outcome.data.values()
-        return from_user_errors(self.route, payload["userErrors"], operation.fields) if payload["userErrors"] else None
+    def _error_of(self, operation: RouteOperation, result: Any) -> ErrorResponse | None:
+        if result.errors:
+            return response_from_error(self.route, result.errors[0])
+        (payload,) = result.data.values()
+        return (
+            response_from_user_errors(self.route, payload["userErrors"], operation.variables_by_input_field)
+            if payload["userErrors"]
+            else None
+        )

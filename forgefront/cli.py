@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from forgefront.commands import (
-    checking,
+    check,
     client,
     demo,
     documents,
@@ -15,7 +15,7 @@ from forgefront.commands import (
     projects,
     runner,
     schema,
-    serving,
+    serve,
     tokens,
     translate,
     users,
@@ -36,26 +36,26 @@ admin = typer.Typer(
 for name, noun in (("user", users), ("token", tokens), ("group", groups), ("project", projects), ("member", members)):
     admin.add_typer(noun.app, name=name)
 
-main.command("serve")(serving.serve)
+main.command("serve")(serve.serve)
 main.command("demo")(demo.demo)
 main.add_typer(admin, name="admin")
 main.command("runner")(runner.runner)
-main.command("check")(checking.check)
+main.command("check")(check.check)
 main.command("schema")(schema.schema)
 main.command("client")(client.client)
 main.command("translate")(translate.translate)
 main.command("documents")(documents.documents)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"forgefront {version('forgefront')}")
         raise typer.Exit
 
 
 @main.callback()
 def options(
-    shown: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    shown: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Takes the options that stand before the command."""
 

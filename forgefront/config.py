@@ -18,18 +18,18 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from storage.database import driver_url
-from storage.git.limits import MEGABYTE, ProcessLimits
-from storage.secrets import BadKey, load_key
+from storage.database.engine import driver_url
+from storage.git.subprocesses.limits import MEGABYTE, ProcessLimits
+from storage.secrets import InvalidKey, load_key
 
 PREFIX = "FORGEFRONT_"
 FILE_NAME = "forgefront.toml"
 DEFAULT_DATA = Path("data")
-DEAREST = 100
-"""Points. The most that one operation may cost: `graph/cost.py` allows so many rows."""
-ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
+MAX_OPERATION_COST = 100
+"""Points. The most that one operation may cost: `graph/operations/cost.py` allows so many rows."""
+ORIGIN_PATTERN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
 """As browsers write it (https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin)."""
-BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?")
+BUCKET_PATTERN = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?")
 
 
 class ConfigError(Exception):
@@ -164,13 +164,13 @@ class Config(BaseSettings):
     stop_timeout: int = Field(default=10, ge=1, le=10, description="Seconds that running requests get to end at a stop.")
 
     @classmethod
-    def load(cls, **given: Any) -> Self:
+    def load(cls, **overrides: Any) -> Self:
         """Reads the configuration. What is None in `given` counts as not given. Raises ConfigError, which never shows a value."""
-        given = {name: value for name, value in given.items() if value is not None}
+        overrides = {name: value for name, value in overrides.items() if value is not None}
         try:
-            return cls(**given)
+            return cls(**overrides)
         except ValidationError as error:
-            raise ConfigError(_problems(error, given)) from None
+            raise ConfigError(_format_problems(error, overrides)) from None
 
     @classmethod
     def settings_customise_sources(
@@ -181,73 +181,73 @@ class Config(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        given = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
-        return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file(given))
+        overrides = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
+        return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file(overrides))
 
     @field_validator("data")
     @classmethod
-    def _absolute(cls, data: Path) -> Path:
+    def _make_data_absolute(cls, data: Path) -> Path:
         return data.expanduser().absolute()
 
     @field_validator("documents")
     @classmethod
-    def _absolute_documents(cls, path: Path | None) -> Path | None:
+    def _make_documents_absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path is not None else None
 
     @field_validator("rate_limit")
     @classmethod
-    def _enough_for_one(cls, points: int) -> int:
-        if 0 < points < DEAREST:
-            raise ValueError(f"must be 0, which limits nothing, or at least {DEAREST}, which is what one operation may cost")
+    def _validate_rate_limit(cls, points: int) -> int:
+        if 0 < points < MAX_OPERATION_COST:
+            raise ValueError(f"must be 0, which limits nothing, or at least {MAX_OPERATION_COST}, which is what one operation may cost")
         return points
 
     @field_validator("external_url")
     @classmethod
-    def _plain_address(cls, text: str) -> str:
-        if not text:
-            return text
-        parts = urlsplit(text)
+    def _validate_external_url(cls, url: str) -> str:
+        if not url:
+            return url
+        parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("must be an address such as https://forge.example.com")
         if parts.query or parts.fragment or parts.username is not None or parts.password is not None:
             raise ValueError("must have no query, fragment, user name or password")
-        if not text.isascii() or any(character <= " " or character in ',;<>"' for character in text):
+        if not url.isascii() or any(character <= " " or character in ',;<>"' for character in url):
             raise ValueError("must be ASCII, without spaces, commas, semicolons, quotes or angle brackets")
-        return text.rstrip("/")
+        return url.rstrip("/")
 
     @field_validator("artifacts_url")
     @classmethod
-    def _bucket_address(cls, text: str) -> str:
-        if text and not BUCKET.fullmatch(text):
+    def _validate_artifacts_url(cls, url: str) -> str:
+        if url and not BUCKET_PATTERN.fullmatch(url):
             raise ValueError("must be an address such as s3://bucket or s3://bucket/prefix")
-        return text.rstrip("/")
+        return url.rstrip("/")
 
     @field_validator("s3_endpoint")
     @classmethod
-    def _endpoint_address(cls, text: str) -> str:
-        if text and not text.startswith(("http://", "https://")):
+    def _validate_s3_endpoint(cls, url: str) -> str:
+        if url and not url.startswith(("http://", "https://")):
             raise ValueError("must start with http:// or https://")
-        return text
+        return url
 
     @field_validator("ssh_external_url")
     @classmethod
-    def _ssh_address(cls, text: str) -> str:
-        if not text:
-            return text
+    def _validate_ssh_external_url(cls, url: str) -> str:
+        if not url:
+            return url
         try:
-            parts = urlsplit(text)
-            usable = parts.scheme == "ssh" and bool(parts.hostname) and parts.port != 0
+            parts = urlsplit(url)
+            is_valid = parts.scheme == "ssh" and bool(parts.hostname) and parts.port != 0
         except ValueError:
-            usable = False
-        if not usable or parts.password is not None or parts.path not in ("", "/") or parts.query or parts.fragment:
+            is_valid = False
+        if not is_valid or parts.password is not None or parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ValueError("must be an address such as ssh://git@forge.example.com:2222")
-        if not text.isascii() or any(character <= " " or character in ",;<>\"'" for character in text):
+        if not url.isascii() or any(character <= " " or character in ",;<>\"'" for character in url):
             raise ValueError("must be ASCII, without spaces, commas, semicolons, quotes or angle brackets")
-        return text
+        return url
 
     @field_validator("ssh_host_keys", mode="before")
     @classmethod
-    def _files(cls, value: Any) -> Any:
+    def _parse_ssh_host_keys(cls, value: Any) -> Any:
         entries = [entry.strip() for entry in value.split(",")] if isinstance(value, str) else value
         if not isinstance(entries, list | tuple) or not all(isinstance(entry, str | Path) and str(entry) for entry in entries):
             raise ValueError("must be names of files, with commas between them")
@@ -255,54 +255,54 @@ class Config(BaseSettings):
 
     @field_validator("database_url")
     @classmethod
-    def _known_database(cls, text: str) -> str:
-        if not text:
-            return text
+    def _validate_database_url(cls, raw_url: str) -> str:
+        if not raw_url:
+            return raw_url
         try:
-            url = driver_url(text)
+            url = driver_url(raw_url)
         except Exception:
             # SQLAlchemy's own text repeats the URL, which may hold a password.
             raise ValueError("must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME") from None
         if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
             raise ValueError("must name a file: a database in memory is lost at the end and differs for each connection")
-        return text
+        return raw_url
 
     @field_validator("secret_key")
     @classmethod
-    def _usable_key(cls, key: SecretStr | None) -> SecretStr | None:
+    def _validate_secret_key(cls, key: SecretStr | None) -> SecretStr | None:
         if key is not None:
             try:
                 load_key(DEFAULT_DATA, key.get_secret_value())
-            except BadKey:
+            except InvalidKey:
                 raise ValueError("must be 32 bytes in base64, as `openssl rand -base64 32` prints them") from None
         return key
 
     @field_validator("avatar_url_template")
     @classmethod
-    def _web_address(cls, text: str | None) -> str | None:
-        if text is not None and not text.startswith(("http://", "https://")):
+    def _validate_avatar_url_template(cls, template: str | None) -> str | None:
+        if template is not None and not template.startswith(("http://", "https://")):
             raise ValueError("must start with http:// or https://")
         try:
-            (text or "").format(email_md5="", username="", id=1)
+            (template or "").format(email_md5="", username="", id=1)
         except (LookupError, ValueError, AttributeError):
             raise ValueError("may only have the places {email_md5}, {username} and {id}") from None
-        return text
+        return template
 
     @field_validator("cors_origins", mode="before")
     @classmethod
-    def _origins(cls, value: Any) -> Any:
+    def _parse_cors_origins(cls, value: Any) -> Any:
         entries = [entry.strip() for entry in value.split(",")] if isinstance(value, str) else value
         if not isinstance(entries, list | tuple):
             raise ValueError("must be a list of origins")
         if list(entries) == ["none"]:
             return ()
-        if list(entries) != ["*"] and not all(isinstance(entry, str) and ORIGIN.fullmatch(entry) for entry in entries):
+        if list(entries) != ["*"] and not all(isinstance(entry, str) and ORIGIN_PATTERN.fullmatch(entry) for entry in entries):
             raise ValueError("must be *, none, or origins such as https://app.example.com (no path, no slash), with commas between them")
         return tuple(entries)
 
     @field_validator("trusted_proxies", mode="before")
     @classmethod
-    def _networks(cls, value: Any) -> Any:
+    def _parse_trusted_proxies(cls, value: Any) -> Any:
         entries = [entry.strip() for entry in value.split(",")] if isinstance(value, str) else value
         if not isinstance(entries, list | tuple):
             raise ValueError("must be a list of addresses or networks")
@@ -314,11 +314,11 @@ class Config(BaseSettings):
         return tuple(entries)
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _set_defaults(self) -> Self:
         if not self.database_url:
             # The model is frozen for everybody else.
             object.__setattr__(self, "database_url", f"sqlite:///{self.data / 'forgefront.db'}")
-        if self.workers > 1 and self.on_sqlite:
+        if self.workers > 1 and self.uses_sqlite:
             raise ValueError(
                 f"workers: {self.workers} processes need PostgreSQL, since on SQLite the writers of one process queue for each other;"
                 " set database_url, or leave workers at 1"
@@ -326,7 +326,7 @@ class Config(BaseSettings):
         return self
 
     @property
-    def on_sqlite(self) -> bool:
+    def uses_sqlite(self) -> bool:
         return driver_url(self.database_url).get_backend_name() == "sqlite"
 
     @property
@@ -359,13 +359,13 @@ class Config(BaseSettings):
     def s3_settings(self) -> dict[str, str]:
         """What is said of S3 here, in obstore's words."""
         secret = self.s3_secret_access_key.get_secret_value() if self.s3_secret_access_key else ""
-        given = {
+        settings = {
             "endpoint": self.s3_endpoint,
             "region": self.s3_region,
             "access_key_id": self.s3_access_key_id,
             "secret_access_key": secret,
         }
-        return {name: value for name, value in given.items() if value}
+        return {name: value for name, value in settings.items() if value}
 
     @property
     def ssh_prefix(self) -> str:
@@ -375,10 +375,10 @@ class Config(BaseSettings):
         """
         if self.ssh_port is None and not self.ssh_external_url:
             return ""
-        given = urlsplit(self.ssh_external_url or f"ssh://git@{urlsplit(self.base_url).netloc.rpartition('@')[2]}")
-        port = (given.port or 22) if self.ssh_external_url else self.ssh_port
-        host = f"[{given.hostname}]" if ":" in (given.hostname or "") else given.hostname
-        user = given.username or "git"
+        parts = urlsplit(self.ssh_external_url or f"ssh://git@{urlsplit(self.base_url).netloc.rpartition('@')[2]}")
+        port = (parts.port or 22) if self.ssh_external_url else self.ssh_port
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        user = parts.username or "git"
         return f"{user}@{host}:" if port == 22 else f"ssh://{user}@{host}:{port}/"
 
     @property
@@ -390,20 +390,20 @@ class Config(BaseSettings):
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
-def _file(given: Mapping[str, Any]) -> Path | None:
+def _find_file(overrides: Mapping[str, Any]) -> Path | None:
     """The configuration file in use. Raises ConfigError when FORGEFRONT_CONFIG names one that is not there."""
-    if named := os.environ.get(f"{PREFIX}CONFIG"):
-        if not (path := Path(named)).is_file():
+    if explicit := os.environ.get(f"{PREFIX}CONFIG"):
+        if not (path := Path(explicit)).is_file():
             raise ConfigError([f"{PREFIX}CONFIG: there is no file {path}"])
         return path
-    data = Path(given.get("data") or os.environ.get(f"{PREFIX}DATA") or DEFAULT_DATA)
+    data = Path(overrides.get("data") or os.environ.get(f"{PREFIX}DATA") or DEFAULT_DATA)
     path = data.expanduser() / FILE_NAME
     return path if path.is_file() else None
 
 
-def _read_file(given: Mapping[str, Any]) -> dict[str, Any]:
+def _read_file(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """What the configuration file says. Raises ConfigError for a file that cannot be read and for words that mean nothing."""
-    path = _file(given)
+    path = _find_file(overrides)
     if path is None:
         return {}
     try:
@@ -411,10 +411,10 @@ def _read_file(given: Mapping[str, Any]) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError([f"{path}: {getattr(error, 'strerror', None) or error}"]) from None
     problems = []
-    for word in content:
-        if word not in Config.model_fields:
-            like = get_close_matches(word, Config.model_fields, n=1)
-            problems.append(f"{path}: unknown key {word}" + (f"; is it {like[0]}?" if like else ""))
+    for key in content:
+        if key not in Config.model_fields:
+            similar = get_close_matches(key, Config.model_fields, n=1)
+            problems.append(f"{path}: unknown key {key}" + (f"; is it {similar[0]}?" if similar else ""))
     if "data" in content and f"{PREFIX}CONFIG" not in os.environ:
         problems.append(f"{path}: data cannot stand in a file that lies in the data folder")
     if problems:
@@ -422,7 +422,7 @@ def _read_file(given: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _problems(error: ValidationError, given: Mapping[str, Any]) -> list[str]:
+def _format_problems(error: ValidationError, overrides: Mapping[str, Any]) -> list[str]:
     problems = []
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
         text = detail["msg"].removeprefix("Value error, ")
@@ -430,11 +430,11 @@ def _problems(error: ValidationError, given: Mapping[str, Any]) -> list[str]:
             problems.append(text)
             continue
         name = str(detail["loc"][0])
-        if name in given:
-            place = name
+        if name in overrides:
+            source = name
         elif os.environ.get(f"{PREFIX}{name.upper()}"):
-            place = f"{PREFIX}{name.upper()}"
+            source = f"{PREFIX}{name.upper()}"
         else:
-            place = f"{_file(given)}: {name}"
-        problems.append(f"{place}: {text[:1].lower()}{text[1:]}")
+            source = f"{_find_file(overrides)}: {name}"
+        problems.append(f"{source}: {text[:1].lower()}{text[1:]}")
     return problems

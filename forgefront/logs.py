@@ -24,14 +24,14 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 REDACTED = "[redacted]"
 
 SECRET_NAMES = frozenset({"token", "password", "passwd", "secret", "authorization", "cookie", "credential", "parameters", "dsn"})
-SECRET_ENDINGS = ("_token", "_password", "_secret", "_key", "_authorization")
+SECRET_SUFFIXES = ("_token", "_password", "_secret", "_key", "_authorization")
 
-QUICK = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
+JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 
 # One look decides for most strings that nothing below can match.
-_SUSPECT = re.compile(r"token|passw|secret|authori[sz]ation|bearer|cookie|\[parameters|\nDETAIL:|://[^/\s@]*@", re.IGNORECASE)
+_SUSPECT_PATTERN = re.compile(r"token|passw|secret|authori[sz]ation|bearer|cookie|\[parameters|\nDETAIL:|://[^/\s@]*@", re.IGNORECASE)
 _SUSPECT_WORDS = ("token", "passw", "secret", "authori", "bearer", "cookie", "[parameters", "\ndetail:", "://")
-_NAMED = re.compile(
+_NAMED_SECRET_PATTERN = re.compile(
     r"""
     # The end of the name of a parameter, a header, a JSON or Python key.
     ( (?: token | password | passwd | secret | secret[_-]key | authorization | cookie ) ["']? )
@@ -41,27 +41,27 @@ _NAMED = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
-_USER_INFO = re.compile(r"(://)[^/\s@]*@")
-_SQL_PARAMETERS = re.compile(r"\[parameters: [^\n]*")
+_BEARER_PATTERN = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+_USER_INFO_PATTERN = re.compile(r"(://)[^/\s@]*@")
+_SQL_PARAMETERS_PATTERN = re.compile(r"\[parameters: [^\n]*")
 # PostgreSQL names the values that hit a constraint; they may have lines.
-_SQL_DETAIL = re.compile(r"(\nDETAIL:\s).*?(?=\n\[SQL|\nHINT:|\n\n|\Z)", re.DOTALL)
+_SQL_DETAIL_PATTERN = re.compile(r"(\nDETAIL:\s).*?(?=\n\[SQL|\nHINT:|\n\n|\Z)", re.DOTALL)
 
 
-def configure(form: Literal["json", "text"], level: str, stream: TextIO | None = None) -> None:
+def configure(log_format: Literal["json", "text"], level: str, stream: TextIO | None = None) -> None:
     """Sets up every logger of the process. `level` is the least that is written; `stream` is standard error unless given."""
     stream = stream or sys.stderr
-    least = logging.getLevelNamesMapping()[level.upper()]
+    min_level = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         _add_request_id,
     ]
-    renderer: Processor = _render_json if form == "json" else _text_renderer(stream)
+    renderer: Processor = _render_json if log_format == "json" else _create_text_renderer(stream)
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, redact, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=_Writing(stream, least),
+        wrapper_class=structlog.make_filtering_bound_logger(min_level),
+        logger_factory=_StreamLoggerFactory(stream, min_level),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(stream)
@@ -78,7 +78,7 @@ def configure(form: Literal["json", "text"], level: str, stream: TextIO | None =
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(least)
+    root.setLevel(min_level)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi"):
         logging.getLogger(name).handlers = []
         logging.getLogger(name).propagate = True
@@ -88,36 +88,36 @@ def configure(form: Literal["json", "text"], level: str, stream: TextIO | None =
     # At debug some of these write whole statements with their parameters, and every frame of a socket; at info others tell a start
     # in twenty lines that the app tells in two.
     for name in ("aiosqlite", "alembic", "uvicorn.error", "sqlalchemy", "websockets", "asyncssh", "httpcore", "httpx", "hpack"):
-        logging.getLogger(name).setLevel(max(least, logging.WARNING))
+        logging.getLogger(name).setLevel(max(min_level, logging.WARNING))
     logging.captureWarnings(True)
 
 
-class _Writing(structlog.WriteLoggerFactory):
+class _StreamLoggerFactory(structlog.WriteLoggerFactory):
     """Knows where it writes, and from which level."""
 
-    def __init__(self, stream: TextIO, least: int) -> None:
+    def __init__(self, stream: TextIO, min_level: int) -> None:
         super().__init__(stream)
         self.stream = stream
-        self.least = least
+        self.min_level = min_level
 
 
-Write = Callable[[dict[str, Any]], None]
+WriteLine = Callable[[dict[str, Any]], None]
 
 
-def unredacted(name: str) -> Write:
+def create_unredacted_writer(name: str) -> WriteLine:
     """Writes lines of the same form, at the level `info`, past the redaction and the chain, which cost ten times what the line itself
     does. A line is a dictionary with its `event`, of JSON's own types, which is not used any more; who gives it has redacted what clients
     wrote."""
-    setting = structlog.get_config()
-    chain, factory = setting["processors"], setting["logger_factory"]
-    if chain[-1] is _render_json and isinstance(factory, _Writing):
-        return _writer(name, factory.stream) if factory.least <= logging.INFO else _nothing
-    quick = [processor for processor in chain if processor not in (redact, _add_request_id, structlog.processors.format_exc_info)]
-    logger = structlog.wrap_logger(factory(), processors=quick).bind(logger=name)
+    settings = structlog.get_config()
+    chain, factory = settings["processors"], settings["logger_factory"]
+    if chain[-1] is _render_json and isinstance(factory, _StreamLoggerFactory):
+        return _create_json_writer(name, factory.stream) if factory.min_level <= logging.INFO else _discard
+    fast_processors = [processor for processor in chain if processor not in (redact, _add_request_id, structlog.processors.format_exc_info)]
+    logger = structlog.wrap_logger(factory(), processors=fast_processors).bind(logger=name)
     return lambda line: logger.info(**line)
 
 
-def _writer(name: str, stream: TextIO) -> Write:
+def _create_json_writer(name: str, stream: TextIO) -> WriteLine:
     """The lines of one round of the event loop go out together, or before whatever else is written there meanwhile."""
     binary = getattr(stream, "buffer", None)
     flushing: asyncio.AbstractEventLoop | None = None
@@ -132,7 +132,7 @@ def _writer(name: str, stream: TextIO) -> Write:
         line["logger"] = name
         line["level"] = "info"
         line["time"] = datetime.now(UTC)
-        data = orjson.dumps(line, option=QUICK)
+        data = orjson.dumps(line, option=JSON_OPTIONS)
         if binary is None:
             stream.write(data.decode())
         else:
@@ -149,7 +149,7 @@ def _writer(name: str, stream: TextIO) -> Write:
     return write
 
 
-def _nothing(line: dict[str, Any]) -> None:
+def _discard(line: dict[str, Any]) -> None:
     """For lines below the level."""
 
 
@@ -162,7 +162,7 @@ def redact(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableM
     for name, value in line.items():
         if type(value) is int or type(value) is float or value is None:
             continue
-        line[name] = REDACTED if _names_secret(name) else _clean(value)
+        line[name] = REDACTED if _is_secret_name(name) else _redact_value(value)
     return line
 
 
@@ -176,16 +176,16 @@ def redact_text(text: str) -> str:
                 break
         else:
             return text
-    if not _SUSPECT.search(text):
+    if not _SUSPECT_PATTERN.search(text):
         return text
-    text = _SQL_PARAMETERS.sub(f"[parameters: {REDACTED}]", text)
-    text = _SQL_DETAIL.sub(rf"\1{REDACTED}", text)
-    text = _NAMED.sub(rf"\1\2{REDACTED}", text)
-    text = _BEARER.sub(rf"\1 {REDACTED}", text)
-    return _USER_INFO.sub(rf"\1{REDACTED}@", text)
+    text = _SQL_PARAMETERS_PATTERN.sub(f"[parameters: {REDACTED}]", text)
+    text = _SQL_DETAIL_PATTERN.sub(rf"\1{REDACTED}", text)
+    text = _NAMED_SECRET_PATTERN.sub(rf"\1\2{REDACTED}", text)
+    text = _BEARER_PATTERN.sub(rf"\1 {REDACTED}", text)
+    return _USER_INFO_PATTERN.sub(rf"\1{REDACTED}@", text)
 
 
-def _clean(value: Any, depth: int = 0) -> Any:
+def _redact_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return redact_text(value)
     if isinstance(value, bytes):
@@ -195,29 +195,32 @@ def _clean(value: Any, depth: int = 0) -> Any:
     if depth == 8:
         return "…"
     if isinstance(value, dict):
-        return {redact_text(str(name)): REDACTED if _names_secret(str(name)) else _clean(inner, depth + 1) for name, inner in value.items()}
+        return {
+            redact_text(str(name)): REDACTED if _is_secret_name(str(name)) else _redact_value(inner, depth + 1)
+            for name, inner in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
         # A header is a pair of its name and its value.
         if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str | bytes):
             name = value[0].decode("latin-1") if isinstance(value[0], bytes) else value[0]
-            if _names_secret(name):
+            if _is_secret_name(name):
                 return [name, REDACTED]
-        return [_clean(inner, depth + 1) for inner in value]
+        return [_redact_value(inner, depth + 1) for inner in value]
     return redact_text(str(value))
 
 
-def _names_secret(name: str) -> bool:
+def _is_secret_name(name: str) -> bool:
     """Whether the value beside this name is a credential. Callers choose names, so long ones are not cached."""
-    return _is_secret(name) if len(name) <= MAX_CACHED_NAME else _is_secret.__wrapped__(name)
+    return _matches_secret_name(name) if len(name) <= MAX_CACHED_NAME_LENGTH else _matches_secret_name.__wrapped__(name)
 
 
-MAX_CACHED_NAME = 100
+MAX_CACHED_NAME_LENGTH = 100
 
 
 @lru_cache(maxsize=1024)
-def _is_secret(name: str) -> bool:
+def _matches_secret_name(name: str) -> bool:
     plain = name.lower().replace("-", "_")
-    return plain in SECRET_NAMES or plain.endswith(SECRET_ENDINGS)
+    return plain in SECRET_NAMES or plain.endswith(SECRET_SUFFIXES)
 
 
 def _add_request_id(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -234,7 +237,7 @@ def _render_json(logger: Any, method: str, line: MutableMapping[str, Any]) -> st
         return orjson.dumps({str(name): ascii(value) for name, value in line.items()}).decode()
 
 
-def _text_renderer(stream: TextIO) -> Processor:
+def _create_text_renderer(stream: TextIO) -> Processor:
     renderer = structlog.dev.ConsoleRenderer(
         colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback, timestamp_key="time", sort_keys=False
     )

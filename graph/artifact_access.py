@@ -1,7 +1,7 @@
 """What the door for artifacts asks of the graph: whether a ticket is good, and to keep what was sent with it.
 
 No operation of the schema could stand for it: a ticket is a credential of its own, and between the two halves lie minutes of upload. The
-rules are the graph's all the same (`graph/rules/artifacts.py`).
+rules are the graph's all the same (`graph/rules/builds/artifacts.py`).
 """
 
 import asyncio
@@ -12,20 +12,20 @@ from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context, Services
 from graph.errors import NotFound, TooLarge, Unauthenticated, Unavailable
-from graph.rules import artifacts, machines
-from graph.rules.artifacts import Permit
-from graph.rules.objects import erase_unknown
-from graph.transaction import keep, session_for
+from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules.builds import artifacts, runner_tokens
+from graph.rules.builds.artifacts import UploadGrant
+from graph.rules.builds.stored_objects import erase_unreferenced
 from storage import tables
-from storage.artifacts import TooLong, new_key
-from storage.database import Session, is_unavailable
+from storage.database.engine import DatabaseSession, is_unavailable
+from storage.objects.object_store import ObjectTooLarge, new_key
 
-KEEPING_PAUSES = (0.5, 2.0, 5.0)
+RECORD_RETRY_SECONDS = (0.5, 2.0, 5.0)
 """Seconds between the tries to write the row of what was sent, while the database cannot take it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredArtifact:
     """`size` is in bytes."""
 
     filename: str
@@ -39,51 +39,51 @@ class ArtifactAccess:
         self._services = services
 
     @property
-    def limit(self) -> int:
+    def max_artifact_bytes(self) -> int:
         """The most bytes of an artifact."""
-        return self._services.largest_artifact
+        return self._services.max_artifact_bytes
 
     @property
-    def trace_limit(self) -> int:
+    def max_trace_bytes(self) -> int:
         """The most bytes that are kept of a build's trace."""
-        return self._services.largest_trace
+        return self._services.max_trace_bytes
 
-    async def admit(self, ticket: str, request_id: str) -> Permit:
+    async def authorize_upload(self, token: str, request_id: str) -> UploadGrant:
         """Raises NotFound, Unauthenticated, Forbidden, Conflict, NotAllowed, Unavailable."""
         try:
-            permit = artifacts.opened(self._services, ticket)
+            grant = artifacts.decrypt_grant(self._services, token)
             async with session_for(self._services.database, writing=False) as session:
-                context = await self._context(session, permit, request_id)
-                build = await context.rows_by_id(tables.Build).get(permit.build_id)
+                context = await self._make_context(session, grant, request_id)
+                build = await context.rows_by_id(tables.Build).get(grant.build_id)
                 if build is None:
                     raise NotFound("Build")
-                await artifacts.require_good(context, permit, build)
-            return permit
+                await artifacts.require_valid_grant(context, grant, build)
+            return grant
         except Exception as error:
             if is_unavailable(error):
                 raise Unavailable from error
             raise
 
-    async def keep(self, permit: Permit, pieces: AsyncIterable[bytes], request_id: str) -> Kept:
+    async def store(self, grant: UploadGrant, chunks: AsyncIterable[bytes], request_id: str) -> StoredArtifact:
         """Stores what is sent and gives it to the build. Raises as `admit`, TooLarge, what `pieces` raises, OSError for a full disk.
 
         Whatever it raises, nothing was kept, and what the build had is there still.
         """
         key = new_key()
         try:
-            size = await self._services.objects.put(key, pieces, self.limit)
-        except TooLong as error:
+            size = await self._services.objects.put(key, chunks, self.max_artifact_bytes)
+        except ObjectTooLarge as error:
             raise TooLarge(None, f"may have at most {error.limit} bytes") from None
         except ConnectionError as error:
             raise Unavailable from error
-        for pause in (*KEEPING_PAUSES, None):
+        for pause in (*RECORD_RETRY_SECONDS, None):
             try:
-                return await self._keep(permit, key, size, request_id)
+                return await self._record(grant, key, size, request_id)
             except Exception as error:
                 if pause is not None and is_unavailable(error):
                     await asyncio.sleep(pause)
                     continue
-                await erase_unknown(self._services, [key])
+                await erase_unreferenced(self._services, [key])
                 if is_unavailable(error):
                     raise Unavailable from error
                 if isinstance(error, IntegrityError):
@@ -92,21 +92,21 @@ class ArtifactAccess:
                 raise
         raise AssertionError("the last try returns or raises")
 
-    async def _keep(self, permit: Permit, key: str, size: int, request_id: str) -> Kept:
+    async def _record(self, grant: UploadGrant, key: str, size: int, request_id: str) -> StoredArtifact:
         async with session_for(self._services.database, writing=True) as session:
-            context = await self._context(session, permit, request_id)
-            row = await artifacts.keep(context, permit, key, size)
-            kept = Kept(row.filename, row.size)
-            await keep(context)
-            return kept
+            context = await self._make_context(session, grant, request_id)
+            row = await artifacts.attach_upload(context, grant, key, size)
+            stored = StoredArtifact(row.filename, row.size)
+            await commit_and_notify(context)
+            return stored
 
-    async def _context(self, session: Session, permit: Permit, request_id: str) -> Context:
-        if permit.digest:
-            machine = await machines.holder(session, permit.build_id, permit.digest)
-            if machine is None:
+    async def _make_context(self, session: DatabaseSession, grant: UploadGrant, request_id: str) -> Context:
+        if grant.digest:
+            runner_identity = await runner_tokens.find_holder(session, grant.build_id, grant.digest)
+            if runner_identity is None:
                 raise Unauthenticated
-            return Context(self._services, session, None, request_id, machine_or_none=machine)
-        viewer = await session.get(tables.User, permit.user_id) if permit.user_id else None
-        if permit.user_id and (viewer is None or viewer.state is not tables.UserState.ACTIVE):
+            return Context(self._services, session, None, request_id, runner_identity_or_none=runner_identity)
+        viewer = await session.get(tables.User, grant.user_id) if grant.user_id else None
+        if grant.user_id and (viewer is None or viewer.state is not tables.UserState.ACTIVE):
             raise Unauthenticated
         return Context(self._services, session, viewer, request_id)

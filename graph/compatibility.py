@@ -7,7 +7,7 @@ from graphql import build_schema
 from graphql.utilities import BreakingChange, DangerousChange, find_schema_changes
 
 
-class Harm(IntEnum):
+class Severity(IntEnum):
     """SAFE: no operation notices. RISKY: a program may meet a value that it does not know. BREAKING: operations fail that ran before."""
 
     SAFE = 0
@@ -16,22 +16,22 @@ class Harm(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    harm: Harm
-    text: str
+class SchemaChange:
+    severity: Severity
+    description: str
 
     def __str__(self) -> str:
-        return f"{self.harm.name.lower()}: {self.text}"
+        return f"{self.severity.name.lower()}: {self.description}"
 
 
-def changes(old: str, new: str) -> list[Change]:
+def compare_schemas(old: str, new: str) -> list[SchemaChange]:
     """What leads from one schema to another, both as text, the most harmful first. Raises GraphQLSyntaxError for what is no schema."""
     found = find_schema_changes(build_schema(old), build_schema(new))
-    named = [Change(_harm(change), change.description) for change in found]
-    return sorted(named, key=lambda change: (-change.harm, change.text))
+    schema_changes = [SchemaChange(_severity_of(change), change.description) for change in found]
+    return sorted(schema_changes, key=lambda change: (-change.severity, change.description))
 
 
-def _harm(change: object) -> Harm:
+def _severity_of(change: object) -> Severity:
     if isinstance(change, BreakingChange):
-        return Harm.BREAKING
-    return Harm.RISKY if isinstance(change, DangerousChange) else Harm.SAFE
+        return Severity.BREAKING
+    return Severity.RISKY if isinstance(change, DangerousChange) else Severity.SAFE

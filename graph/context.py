@@ -12,37 +12,37 @@ from sqlalchemy import Select, select
 
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
-from graph.line import Line
-from graph.live import Live
-from graph.loading import Loader
-from graph.noticed import Noticed
-from graph.rates import Charge, Rates
-from graph.rules.throttling import Failures
-from graph.time_slices import Pieces
-from graph.viewers import Viewers
-from graph.wake import Wake
+from graph.jobs.index_drift import IndexDrift
+from graph.jobs.runner_queue import RunnerQueue
+from graph.jobs.wakeup import Wakeup
+from graph.live.broadcaster import ChangeBroadcaster
+from graph.operations.loaders import Loader
+from graph.operations.rate_limits import RateLimiter, RateUsage
+from graph.operations.time_slices import SliceScheduler
+from graph.operations.token_cache import TokenCache
+from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
-from storage.artifacts import ObjectStore
-from storage.database import Database, Session, now
+from storage.database.engine import Database, DatabaseSession, now
 from storage.git.repositories import Repositories
+from storage.objects.object_store import ObjectStore
+from storage.objects.uploads import UploadStore
 from storage.secrets import Passwords, TokenCipher
 from storage.tables.base import Row, rows_of_ids
-from storage.uploads import Uploads
 
-SIGN_UPS = 60
+MAX_SIGN_UPS_PER_MINUTE = 60
 """How many strangers may ask for an account in a minute, in one process."""
 
-WRONG_REGISTRATIONS = 60
+MAX_WRONG_REGISTRATIONS_PER_MINUTE = 60
 """How many wrong registration tokens are looked up in a minute before their senders have to wait, in one process."""
 
-COPIES = 2
+MAX_CONCURRENT_FORKS = 2
 """How many repositories are copied at once for forks, in one process."""
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
 
-class Fixed(NamedTuple):
+class StaticSettings(NamedTuple):
     """What of the services is the same for every operation, as far as the values of fields are made of it."""
 
     external_url: str
@@ -65,33 +65,33 @@ class Services:
     repositories: Repositories
     passwords: Passwords
     cipher: TokenCipher
-    uploads: Uploads
+    uploads: UploadStore
     objects: ObjectStore
     external_url: str = "http://localhost:8080"
     ssh_prefix: str = ""
     avatar_url_template: str | None = None
-    largest_artifact: int = 5 * 2**30
-    largest_trace: int = 64 * 2**20
+    max_artifact_bytes: int = 5 * 2**30
+    max_trace_bytes: int = 64 * 2**20
     build_lease: int = 60
     build_timeout: int = 3600
     clock: Callable[[], datetime] = now
     progress: Callable[[str, int, int], None] | None = None
-    sign_in_failures: Failures = field(default_factory=Failures)
-    sign_ups: Failures = field(default_factory=lambda: Failures(most=SIGN_UPS))
-    registrations: Failures = field(default_factory=lambda: Failures(most=WRONG_REGISTRATIONS))
+    sign_in_failures: FailureLimiter = field(default_factory=FailureLimiter)
+    sign_ups: FailureLimiter = field(default_factory=lambda: FailureLimiter(max_failures=MAX_SIGN_UPS_PER_MINUTE))
+    registrations: FailureLimiter = field(default_factory=lambda: FailureLimiter(max_failures=MAX_WRONG_REGISTRATIONS_PER_MINUTE))
     outbox: Outbox = field(default_factory=Outbox)
-    upkeep: Wake = field(default_factory=Wake)
-    imports: Wake = field(default_factory=Wake)
-    line: Line = field(default_factory=Line)
-    live: Live = field(default_factory=Live)
-    noticed: Noticed = field(default_factory=Noticed)
-    rates: Rates = field(default_factory=Rates)
-    viewers: Viewers = field(default_factory=Viewers)
-    copying: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COPIES))
+    maintenance_wakeup: Wakeup = field(default_factory=Wakeup)
+    import_wakeup: Wakeup = field(default_factory=Wakeup)
+    runner_queue: RunnerQueue = field(default_factory=RunnerQueue)
+    broadcaster: ChangeBroadcaster = field(default_factory=ChangeBroadcaster)
+    index_drift: IndexDrift = field(default_factory=IndexDrift)
+    rate_limiter: RateLimiter = field(default_factory=RateLimiter)
+    token_cache: TokenCache = field(default_factory=TokenCache)
+    fork_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_FORKS))
 
     @property
-    def fixed(self) -> Fixed:
-        return Fixed(self.external_url, bool(self.avatar_url_template))
+    def static_settings(self) -> StaticSettings:
+        return StaticSettings(self.external_url, bool(self.avatar_url_template))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +109,21 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
-class Machine:
+class RunnerIdentity:
     """A runner that calls, by its own token or by that of a build that it was given. `digest` is that token's SHA-256."""
 
     runner: tables.Runner
     digest: str
     build: tables.Build | None = None
 
-    def had(self, build: tables.Build) -> bool:
+    def was_assigned(self, build: tables.Build) -> bool:
         """Whether the build is, or was at its end, this runner's; by a build's token of none but that one, as long as it is good."""
-        own = self.build is None or (self.build.id == build.id and self.digest == build.token_digest)
-        return own and build.runner_id == self.runner.id
+        is_own_token = self.build is None or (self.build.id == build.id and self.digest == build.token_digest)
+        return is_own_token and build.runner_id == self.runner.id
 
-    def has(self, build: tables.Build) -> bool:
+    def is_assigned(self, build: tables.Build) -> bool:
         """Whether the runner has the build now."""
-        return self.had(build) and build.status is tables.CheckStatus.RUNNING and build.lease_until is not None
+        return self.was_assigned(build) and build.status is tables.CheckStatus.RUNNING and build.lease_until is not None
 
 
 @dataclass
@@ -140,17 +140,17 @@ class Context:
 
     `charge` is what the operation cost its viewer; None where nothing is counted.
 
-    `arguments` are those of the connections that were asked for so far (`graph/installing.py`).
+    `arguments` are those of the connections that were asked for so far (`graph/fields/resolvers.py`).
 
     `judged` are projects by their ids of which no more was read than the policy looks at; they are for it alone.
 
     `pieces` are the pieces of its work that wait for their time slice.
 
-    `made` is what the operation's mutation gave, if a plan ran it (`graph/planning/mutating.py`).
+    `made` is what the operation's mutation gave, if a plan ran it (`graph/planner/mutation_replay.py`).
     """
 
     services: Services
-    session: Session
+    session: DatabaseSession
     viewer_or_none: tables.User | None
     request_id: str
     loaders: dict[Hashable, Loader[Any, Any]] = field(default_factory=dict)
@@ -158,16 +158,16 @@ class Context:
     undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     files: dict[str, StoredFile] = field(default_factory=dict)
     arguments: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    machine_or_none: Machine | None = None
+    runner_identity_or_none: RunnerIdentity | None = None
     credential: str | None = field(default=None, repr=False)
-    charge: Charge | None = None
-    judged: dict[int, tables.Project] = field(default_factory=dict)
-    made: Any = None
-    pieces: Pieces = field(default_factory=Pieces)
+    rate_usage: RateUsage | None = None
+    policy_projects: dict[int, tables.Project] = field(default_factory=dict)
+    mutation_result: Any = None
+    scheduler: SliceScheduler = field(default_factory=SliceScheduler)
 
     @property
     def runner_or_none(self) -> tables.Runner | None:
-        return self.machine_or_none.runner if self.machine_or_none is not None else None
+        return self.runner_identity_or_none.runner if self.runner_identity_or_none is not None else None
 
     @property
     def viewer(self) -> tables.User:
@@ -176,27 +176,27 @@ class Context:
         return self.viewer_or_none
 
     @property
-    def plain(self) -> "Context":
-        """The context by which the policy decides: this one, unless it is watched (`graph/watched.py`)."""
+    def policy_context(self) -> "Context":
+        """The context by which the policy decides: this one, unless it is watched (`graph/live/answer_sharing.py`)."""
         return self
 
-    def decided(self, action: str, subject: Any, allowed: bool) -> None:
+    def record_decision(self, action: str, subject: Any, allowed: bool) -> None:
         """Hears what the policy has decided of the viewer."""
 
     def now(self) -> datetime:
         return self.services.clock()
 
     @asynccontextmanager
-    async def aside(self) -> AsyncIterator["Context"]:
+    async def read_only(self) -> AsyncIterator["Context"]:
         """The same viewer with a session that only reads, for checks before long work: no writer waits for it."""
-        async with self.services.database.reading() as session:
+        async with self.services.database.read_session() as session:
             yield replace(self, session=session, loaders={})
 
     def loader(self, name: Hashable, fetch: Callable[[list[Any]], Any]) -> Loader[Any, Any]:
         """The loader of this name, made at its first use."""
         found = self.loaders.get(name)
         if found is None:
-            found = self.loaders[name] = Loader(fetch, self.pieces)
+            found = self.loaders[name] = Loader(fetch, self.scheduler)
         return found
 
     def rows_by_id(self, table: type[R]) -> Loader[int, R]:
@@ -217,9 +217,9 @@ class Context:
         rows = await self.session.read(statement.limit(1))
         return rows[0][0] if rows else None
 
-    async def tuples(self, statement: Any, given: Mapping[str, Any] | None = None, /, **values: Any) -> list[Any]:
+    async def tuples(self, statement: Any, parameters: Mapping[str, Any] | None = None, /, **values: Any) -> list[Any]:
         """The rows of a statement; `given` and `values` are those of its named parameters."""
-        return list(await self.session.read(statement, given or values or None))
+        return list(await self.session.read(statement, parameters or values or None))
 
     async def value(self, statement: Select[T]) -> T | None:
         rows = await self.session.read(statement)
@@ -234,7 +234,7 @@ class Context:
         await self.session.flush()
         return row
 
-    def leave(self, row: R) -> R:
+    def add_deferred(self, row: R) -> R:
         """Writes a new row by the end of the operation, where that is soon enough: a row alone is written by the commit itself.
 
         Its id is known then. A constraint that is hit is what the mutation makes of it.

@@ -14,24 +14,26 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import Forbidden, NotFound, Unauthenticated, Unavailable
 from graph.events.payloads import full_path
-from graph.execute import authenticate
-from graph.rules import finding, indexing, machines, pushing
-from graph.rules.indexing import News
-from graph.rules.policy import Action, anybody_may, may
-from graph.transaction import keep, session_for
+from graph.operations.execution import authenticate
+from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules import lookup
+from graph.rules.builds import runner_tokens
+from graph.rules.git import commit_index, ref_updates
+from graph.rules.git.commit_index import RefUpdate
+from graph.rules.policy import Action, can, can_anybody
 from storage import tables
-from storage.database import Session, is_unavailable
-from storage.git.pushes import Update, Verdict
+from storage.database.engine import DatabaseSession, is_unavailable
+from storage.git.protocol.push import PushDecision, RefCommand
 from storage.tables import ssh_keys
 
-RECORDING_PAUSES = (0.5, 2.0, 5.0)
+RECORD_RETRY_SECONDS = (0.5, 2.0, 5.0)
 """Seconds between the tries to record a push while the database cannot take it."""
 
 log = structlog.get_logger("graph")
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class RepositoryGrant:
     """The repository at `path` is open to this caller for this; `viewer_id` None is somebody who is not signed in."""
 
     project_id: int
@@ -48,7 +50,7 @@ class PublicKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class KeyOwner:
     user_id: int
     username: str
 
@@ -59,119 +61,121 @@ class GitAccess:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def reader(self, project: str, credential: str | PublicKey | None, request_id: str) -> Granted:
+    async def authorize_fetch(self, project: str, credential: str | PublicKey | None, request_id: str) -> RepositoryGrant:
         """Who may fetch. Raises Unauthenticated, NotFound, Forbidden.
 
         Without a credential a project that is not public and one that is not there are the same.
         """
-        return await self._granted(project, credential, request_id, Action.READ_CODE)
+        return await self._authorize(project, credential, request_id, Action.READ_CODE)
 
-    async def pusher(self, project: str, credential: str | PublicKey | None, request_id: str) -> Granted:
+    async def authorize_push(self, project: str, credential: str | PublicKey | None, request_id: str) -> RepositoryGrant:
         """Who may push something; `judge` says what. Raises as `reader`."""
-        return await self._granted(project, credential, request_id, Action.PUSH_CODE)
+        return await self._authorize(project, credential, request_id, Action.PUSH_CODE)
 
-    async def holder(self, key: PublicKey) -> Holder | None:
+    async def find_key_owner(self, key: PublicKey) -> KeyOwner | None:
         """The active user whose key this is."""
         async with session_for(self._services.database, writing=False) as session:
-            user = await _of_key(session, key)
-            return Holder(user.id, user.username) if user else None
+            user = await _user_of_key(session, key)
+            return KeyOwner(user.id, user.username) if user else None
 
-    async def judge(self, granted: Granted, updates: list[Update], request_id: str) -> list[Verdict]:
+    async def authorize_updates(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> list[PushDecision]:
         """Which refs may move, by the rights as they are now. Raises Unauthenticated when the viewer was blocked, NotFound."""
         async with session_for(self._services.database, writing=False) as session:
-            context = await self._context(session, granted, request_id)
-            project = await finding.project(context, str(granted.project_id))
-            return await pushing.judge(context, project, updates)
+            context = await self._make_context(session, grant, request_id)
+            project = await lookup.get_project(context, str(grant.project_id))
+            return await ref_updates.authorize_updates(context, project, updates)
 
-    async def pushed(self, granted: Granted, updates: list[Update], request_id: str) -> None:
+    async def record_push(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> None:
         """Records refs that moved. What cannot be recorded is logged, and left to `reconciling`: the repository is the truth."""
-        with self._services.noticed.recording(granted.project_id):
-            recorded = await self._recorded(granted, updates, request_id)
-        if recorded:
-            await self._follow(granted, updates, request_id)
+        with self._services.index_drift.recording(grant.project_id):
+            is_recorded = await self._try_record(grant, updates, request_id)
+        if is_recorded:
+            await self._run_after_push(grant, updates, request_id)
         else:
-            indexing.notice(self._services, granted.project_id)
+            commit_index.flag_drift(self._services, grant.project_id)
 
-    async def _recorded(self, granted: Granted, updates: list[Update], request_id: str) -> bool:
+    async def _try_record(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> bool:
         """Whether nothing is left to record: also of a project that is gone."""
-        for pause in (*RECORDING_PAUSES, None):
+        for pause in (*RECORD_RETRY_SECONDS, None):
             try:
-                news = await indexing.index(self._services, granted.project_id, updates)
-                await self._record(granted, updates, news, request_id)
+                ref_updates = await commit_index.index_updates(self._services, grant.project_id, updates)
+                await self._record(grant, updates, ref_updates, request_id)
             except NotFound:
                 return True
             except Exception as error:
-                passing = isinstance(error, Unavailable) or is_unavailable(error)
-                if passing and pause is not None:
+                is_transient = isinstance(error, Unavailable) or is_unavailable(error)
+                if is_transient and pause is not None:
                     await asyncio.sleep(pause)
                     continue
-                log.error("push not recorded", project_id=granted.project_id, request_id=request_id, exc_info=error)
+                log.error("push not recorded", project_id=grant.project_id, request_id=request_id, exc_info=error)
                 return False
             return True
         return False
 
-    async def _follow(self, granted: Granted, updates: list[Update], request_id: str) -> None:
+    async def _run_after_push(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> None:
         """What is worked out after the push is recorded, before the pusher is told. It catches what it cannot do: chores do that later."""
 
-    async def _record(self, granted: Granted, updates: list[Update], news: list[News], request_id: str) -> None:
+    async def _record(self, grant: RepositoryGrant, updates: list[RefCommand], ref_updates: list[RefUpdate], request_id: str) -> None:
         async with session_for(self._services.database, writing=True) as session:
-            viewer = await session.get(tables.User, granted.viewer_id) if granted.viewer_id is not None else None
+            viewer = await session.get(tables.User, grant.viewer_id) if grant.viewer_id is not None else None
             context = Context(self._services, session, viewer, request_id)
-            project = await context.rows_by_id(tables.Project).get(granted.project_id)
+            project = await context.rows_by_id(tables.Project).get(grant.project_id)
             if project is None:
                 raise NotFound("Project")
-            await pushing.pushed(context, project, updates, news)
-            await keep(context)
+            await ref_updates.handle_ref_updates(context, project, updates, ref_updates)
+            await commit_and_notify(context)
 
-    async def _context(self, session: Session, granted: Granted, request_id: str) -> Context:
-        viewer = await session.get(tables.User, granted.viewer_id)
+    async def _make_context(self, session: DatabaseSession, grant: RepositoryGrant, request_id: str) -> Context:
+        viewer = await session.get(tables.User, grant.viewer_id)
         if viewer is None or viewer.state is not tables.UserState.ACTIVE:
             raise Unauthenticated
         return Context(self._services, session, viewer, request_id)
 
-    async def _granted(self, path: str, credential: str | PublicKey | None, request_id: str, action: Action) -> Granted:
+    async def _authorize(self, path: str, credential: str | PublicKey | None, request_id: str, action: Action) -> RepositoryGrant:
         async with session_for(self._services.database, writing=False) as session:
-            if isinstance(credential, str) and machines.is_build_token(credential):
-                return await self._granted_to_runner(Context(self._services, session, None, request_id), path, credential, action)
-            viewer = await (_of_key(session, credential) if isinstance(credential, PublicKey) else authenticate(session, credential))
+            if isinstance(credential, str) and runner_tokens.is_build_token(credential):
+                return await self._authorize_runner(Context(self._services, session, None, request_id), path, credential, action)
+            viewer = await (_user_of_key(session, credential) if isinstance(credential, PublicKey) else authenticate(session, credential))
             if viewer is None and credential is not None:
                 raise Unauthenticated
             context = Context(self._services, session, viewer, request_id)
             if viewer is None:
-                project = await self._open_to_anybody(context, path, action)
+                project = await self._find_public_project(context, path, action)
             else:
-                project = await finding.project(context, path)
-                if not await may(context, action, project):
-                    raise Forbidden(pushing.refusal(project) if action is Action.PUSH_CODE else "You are not allowed to read this code.")
-            return Granted(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None)
+                project = await lookup.get_project(context, path)
+                if not await can(context, action, project):
+                    raise Forbidden(
+                        ref_updates.refusal_reason(project) if action is Action.PUSH_CODE else "You are not allowed to read this code."
+                    )
+            return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None)
 
-    async def _granted_to_runner(self, context: Context, path: str, token: str, action: Action) -> Granted:
+    async def _authorize_runner(self, context: Context, path: str, token: str, action: Action) -> RepositoryGrant:
         """A build's token fetches the code of its project while the build runs, and nothing else."""
-        machine = await machines.authenticate(context.session, token)
-        if machine is None or machine.build is None or not machine.has(machine.build):
+        runner_identity = await runner_tokens.authenticate(context.session, token)
+        if runner_identity is None or runner_identity.build is None or not runner_identity.is_assigned(runner_identity.build):
             raise Unauthenticated
-        project = await context.rows_by_id(tables.Project).get(machine.build.project_id)
+        project = await context.rows_by_id(tables.Project).get(runner_identity.build.project_id)
         if project is None or (await full_path(context, project)).lower() != path.lower():
             raise NotFound("Project")
         if action is not Action.READ_CODE:
             raise Forbidden("A build's token fetches, and does not push.")
-        return Granted(project.id, self._services.repositories.path_of(project.id), None)
+        return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), None)
 
-    async def _open_to_anybody(self, context: Context, path: str, action: Action) -> tables.Project:
+    async def _find_public_project(self, context: Context, path: str, action: Action) -> tables.Project:
         try:
             # Raises Unauthenticated itself for a private project, since nobody's membership can be looked up.
-            project = await finding.project(context, path)
+            project = await lookup.get_project(context, path)
         except NotFound:
             raise Unauthenticated from None
-        if not anybody_may(action, project):
+        if not can_anybody(action, project):
             raise Unauthenticated
         return project
 
 
-async def _of_key(session: Session, key: PublicKey) -> tables.User | None:
-    for user, text in await session.read(ssh_keys.HOLDER, {"fingerprint": key.fingerprint}):
+async def _user_of_key(session: DatabaseSession, key: PublicKey) -> tables.User | None:
+    for user, public_key in await session.read(ssh_keys.USER_BY_FINGERPRINT, {"fingerprint": key.fingerprint}):
         # The fingerprint finds; since it is an MD5 sum, the whole key decides.
-        if user.state is tables.UserState.ACTIVE and base64.b64decode(text.split()[1]) == key.blob:
+        if user.state is tables.UserState.ACTIVE and base64.b64decode(public_key.split()[1]) == key.blob:
             found: tables.User = user
             return found
     return None

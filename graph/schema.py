@@ -3,47 +3,47 @@
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 
-from graph.enum_values import describe_enum_values
-from graph.installing import install
-from graph.scalars import SCALARS
-from graph.types.artifacts import ArtifactMutations
-from graph.types.branches import BranchMutations
-from graph.types.build_changes import BuildMutations
-from graph.types.claiming import ClaimMutations
-from graph.types.commit_comments import CommitCommentMutations
-from graph.types.commit_statuses import CommitStatusMutations
-from graph.types.dependencies import MachineMutations, MachineQueries
-from graph.types.emails import EmailMutations, EmailQueries
-from graph.types.groups import GroupMutations, GroupQueries
+from graph.fields.enum_descriptions import describe_enum_values
+from graph.fields.resolvers import attach_resolvers
+from graph.fields.scalars import SCALARS
+from graph.types.accounts.emails import EmailMutations, EmailQueries
+from graph.types.accounts.groups import GroupMutations, GroupQueries
+from graph.types.accounts.members import MemberMutations
+from graph.types.accounts.ssh_keys import SshKeyMutations, SshKeyQueries
+from graph.types.accounts.user_mutations import UserMutations
+from graph.types.accounts.users import UserQueries
+from graph.types.builds.artifact_dependencies import JobMutations, JobQueries
+from graph.types.builds.artifacts import ArtifactMutations
+from graph.types.builds.build_mutations import BuildMutations
+from graph.types.builds.build_subscriptions import BuildSubscriptions
+from graph.types.builds.commit_statuses import CommitStatusMutations
+from graph.types.builds.pipelines import PipelineQueries
+from graph.types.builds.runner_jobs import BuildClaimMutations
+from graph.types.builds.runner_registration import RunnerRegistrationMutations
+from graph.types.builds.runners import RunnerMutations, RunnerQueries
+from graph.types.builds.traces import TraceMutations
+from graph.types.git.branch_subscriptions import BranchSubscriptions
+from graph.types.git.branches import BranchMutations
+from graph.types.git.commit_comments import CommitCommentMutations
 from graph.types.hooks import HookMutations, HookQueries
-from graph.types.issues import IssueMutations, IssueQueries
-from graph.types.labels import LabelMutations
-from graph.types.live_branches import BranchSubscriptions
-from graph.types.live_builds import BuildSubscriptions
-from graph.types.live_merge_requests import MergeRequestSubscriptions
-from graph.types.members import MemberMutations
-from graph.types.merge_request_changes import MergeRequestMutations
-from graph.types.merged_history import MergedHistoryMutations
-from graph.types.merging import MergingMutations
-from graph.types.milestones import MilestoneMutations
+from graph.types.issues.issues import IssueMutations, IssueQueries
+from graph.types.issues.labels import LabelMutations
+from graph.types.issues.milestones import MilestoneMutations
+from graph.types.merge_requests.merge_mutations import MergeMutations
+from graph.types.merge_requests.merge_request_import_mutations import MergeRequestImportMutations
+from graph.types.merge_requests.merge_request_mutations import MergeRequestMutations
+from graph.types.merge_requests.merge_request_subscriptions import MergeRequestSubscriptions
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
-from graph.types.pipelines import PipelineQueries
-from graph.types.project_changes import ProjectMutations
-from graph.types.projects import ProjectQueries
-from graph.types.runner_registration import RunnerRegistrationMutations
-from graph.types.runners import RunnerMutations, RunnerQueries
+from graph.types.projects.project_mutations import ProjectMutations
+from graph.types.projects.projects import ProjectQueries
+from graph.types.projects.snippets import SnippetMutations
+from graph.types.projects.uploads import UploadMutations
 from graph.types.server import ServerQueries
 from graph.types.settings import SettingsMutations, SettingsQueries
-from graph.types.snippets import SnippetMutations
-from graph.types.ssh_keys import SshKeyMutations, SshKeyQueries
-from graph.types.traces import TraceMutations
-from graph.types.uploads import UploadMutations
-from graph.types.user_changes import UserMutations
-from graph.types.users import UserQueries
 
 
-@strawberry.type(description="Everything that can be asked. A thing that the viewer may not see is not found.")
+@strawberry.type(description="Queries. Objects that the viewer is not allowed to see are reported as not found.")
 class Query(
     NodeQueries,
     UserQueries,
@@ -56,13 +56,13 @@ class Query(
     PipelineQueries,
     SettingsQueries,
     RunnerQueries,
-    MachineQueries,
+    JobQueries,
     ServerQueries,
 ):
     pass
 
 
-@strawberry.type(description="Everything that can be changed; one field an operation, one transaction.")
+@strawberry.type(description="Mutations. An operation has one mutation field and runs in one transaction.")
 class Mutation(
     UserMutations,
     SshKeyMutations,
@@ -72,19 +72,19 @@ class Mutation(
     MemberMutations,
     IssueMutations,
     MergeRequestMutations,
-    MergingMutations,
+    MergeMutations,
     LabelMutations,
     NoteMutations,
     SnippetMutations,
     UploadMutations,
     MilestoneMutations,
-    MergedHistoryMutations,
+    MergeRequestImportMutations,
     CommitCommentMutations,
     CommitStatusMutations,
     BranchMutations,
     BuildMutations,
-    ClaimMutations,
-    MachineMutations,
+    BuildClaimMutations,
+    JobMutations,
     RunnerMutations,
     TraceMutations,
     ArtifactMutations,
@@ -96,8 +96,8 @@ class Mutation(
 
 
 @strawberry.type(
-    description="What can be followed: by Server-Sent Events at /graphql (`Accept: text/event-stream`), or by a WebSocket that speaks "
-    "graphql-transport-ws there. A stream that ends is taken up again with `afterSeq`: nothing is missed, and nothing comes twice."
+    description="Live updates at /graphql, over Server-Sent Events (`Accept: text/event-stream`) or WebSocket (graphql-transport-ws). To"
+    " resume a closed stream pass `afterSeq`: no event is lost or repeated."
 )
 class Subscription(BuildSubscriptions, MergeRequestSubscriptions, BranchSubscriptions):
     pass
@@ -110,10 +110,10 @@ schema = strawberry.Schema(
     config=StrawberryConfig(scalar_map=SCALARS, disable_field_suggestions=True),
 )
 graphql_schema = schema._schema
-install(graphql_schema)
+attach_resolvers(graphql_schema)
 describe_enum_values(graphql_schema)
 
 
-def printed() -> str:
+def print_schema() -> str:
     """The schema as `schema.graphql` has it."""
     return schema.as_str() + "\n"

@@ -3,53 +3,54 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from rest_v3 import openapi, profiles
-from rest_v3.door import Door
-from rest_v3.endpoint import Endpoint, Graph
-from rest_v3.operations import Operations, Prepare
-from rest_v3.receiving import Receiver
+from rest_v3 import profiles
+from rest_v3.api_docs import openapi
+from rest_v3.app import RestApp
+from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor
+from rest_v3.endpoints.file_downloads import FileDownloadEndpoint
+from rest_v3.endpoints.file_uploads import FileUploadEndpoint
+from rest_v3.operations import OperationRegistry, Prepare
 from rest_v3.route import Route
-from rest_v3.sending import Sender
 
-ROUTES_FOLDER = Path(__file__).parent / "routes"
+OPERATIONS_FOLDER = Path(__file__).parent / "routes"
 
 
-def application(
-    graph: Graph,
+def create_app(
+    graph: GraphExecutor,
     *,
     external_url: str,
     profile: str = profiles.DOCUMENT,
     routes: Iterable[Route] | None = None,
-    operations: Operations | None = None,
-) -> Door:
+    operations: OperationRegistry | None = None,
+) -> RestApp:
     """The ASGI application for /api/v3.
 
     `external_url` is the address that links show, without /api/v3. Every row is held against its operation and every
     operation against the schema here, so that a mistake in either ends the start. Raises BadRowError, UnknownProfileError
-    and, for an operation that is not valid, what graph.execute raises.
+    and, for an operation that is not valid, what graph.operations.execution raises.
     """
     if routes is None:
-        from rest_v3.routes import EXTRA, ROUTES
+        from rest_v3.routes import EXTRA_ROUTES, ROUTES
 
-        routes = (*ROUTES, *EXTRA)
+        routes = (*ROUTES, *EXTRA_ROUTES)
     if operations is None:
-        operations = Operations.read(ROUTES_FOLDER, _prepare())
+        operations = OperationRegistry.read(OPERATIONS_FOLDER, _import_prepare())
     base_url = external_url.rstrip("/") + "/api/v3"
-    endpoints = [_endpoint(route, operations, graph, base_url) for route in profiles.under(profile, routes)]
-    return Door(endpoints, openapi.pages(endpoints, base_url))
+    endpoints = [_create_endpoint(route, operations, graph, base_url) for route in profiles.apply_profile(profile, routes)]
+    return RestApp(endpoints, openapi.create_pages(endpoints, base_url))
 
 
-def _endpoint(route: Route, operations: Operations, graph: Graph, base_url: str) -> Endpoint:
+def _create_endpoint(route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> Endpoint:
     """The row, ready to answer. Raises BadRowError."""
-    kind = Endpoint
-    if route.stream is not None:
-        kind = Sender
+    endpoint_class = Endpoint
+    if route.file_key is not None:
+        endpoint_class = FileDownloadEndpoint
     elif any(parameter.kind == "file" for parameter in route.params):
-        kind = Receiver
-    return kind(route, operations, graph, base_url)
+        endpoint_class = FileUploadEndpoint
+    return endpoint_class(route, operations, graph, base_url)
 
 
-def _prepare() -> Prepare:
-    from graph.execute import prepare
+def _import_prepare() -> Prepare:
+    from graph.operations.execution import prepare
 
     return prepare

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from rest_v3.route import Route
 
-STATUSES: Mapping[str, int] = {
+STATUS_BY_CODE: Mapping[str, int] = {
     "UNAUTHENTICATED": 401,
     "FORBIDDEN": 403,
     "NOT_FOUND": 404,
@@ -32,18 +32,18 @@ STATUSES: Mapping[str, int] = {
 }
 """Every code the graph may answer, and its status."""
 
-SPOKEN = frozenset(("CONFLICT", "NOT_MERGEABLE", "NOT_SET"))
+CODES_WITH_OWN_MESSAGE = frozenset(("CONFLICT", "NOT_MERGEABLE", "NOT_SET"))
 """Codes whose text is the graph's own sentence ("Label already exists", "Branch cannot be merged")."""
 
-NAMED = frozenset(("Project", "Commit"))
+NOUNS_NAMED_IN_404 = frozenset(("Project", "Commit"))
 """Nouns that a 404 names on every row."""
 
-RETRY_AFTER = {429: "60", 503: "1"}
+RETRY_AFTER_SECONDS = {429: "60", 503: "1"}
 """Seconds to wait, where the graph does not say."""
 
 
-class Problem(Protocol):
-    """What the endpoint reads of graph.execute's Problem."""
+class ErrorEntryProtocol(Protocol):
+    """What the endpoint reads of graph.operations.execution's Problem."""
 
     @property
     def code(self) -> Any: ...
@@ -60,7 +60,7 @@ class Problem(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorResponse:
     """An answer other than success: status, body and the headers that belong to it."""
 
     status: int
@@ -68,12 +68,12 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def refusal(status: int, message: object | None = None, headers: Mapping[str, str] | None = None) -> Refusal:
+def error_response(status: int, message: object | None = None, headers: Mapping[str, str] | None = None) -> ErrorResponse:
     """An error with its usual text: `refusal(401)` says {"message": "401 Unauthorized"}."""
-    return Refusal(status, {"message": message or standard_text(status)}, headers or {})
+    return ErrorResponse(status, {"message": message or standard_message(status)}, headers or {})
 
 
-def standard_text(status: int) -> str:
+def standard_message(status: int) -> str:
     """The status line's text, but for the two that the server of the time spelled its own way."""
     if status == HTTPStatus.NOT_FOUND:
         return "404 Not found"
@@ -82,51 +82,51 @@ def standard_text(status: int) -> str:
     return f"{status} {HTTPStatus(status).phrase}"
 
 
-def not_given(name: str) -> str:
+def missing_parameter_message(name: str) -> str:
     """The message for a required parameter that is missing or blank."""
     return f'400 (Bad request) "{name}" not given'
 
 
-def from_problem(route: Route, problem: Problem) -> Refusal:
+def response_from_error(route: Route, error: ErrorEntryProtocol) -> ErrorResponse:
     """The answer for an entry of the operation's `errors`."""
-    code = str(problem.code)
-    status = STATUSES.get(code, 500)
-    message: object = standard_text(status)
+    code = str(error.code)
+    status = STATUS_BY_CODE.get(code, 500)
+    message: object = standard_message(status)
     if code == "NOT_FOUND":
-        message = not_found_text(route, problem.subject, problem.reason)
-    elif code == "FORBIDDEN" and problem.reason:
-        message = f"403 Forbidden - {problem.reason}"
+        message = not_found_message(route, error.subject, error.reason)
+    elif code == "FORBIDDEN" and error.reason:
+        message = f"403 Forbidden - {error.reason}"
     headers = {}
-    if status in RETRY_AFTER:
-        headers["Retry-After"] = str(problem.retry_after or RETRY_AFTER[status])
-    return _overridden(route, code, status, message, headers)
+    if status in RETRY_AFTER_SECONDS:
+        headers["Retry-After"] = str(error.retry_after or RETRY_AFTER_SECONDS[status])
+    return _apply_override(route, code, status, message, headers)
 
 
-def not_found(route: Route, subject: str | None) -> Refusal:
+def not_found_response(route: Route, subject: str | None) -> ErrorResponse:
     """The answer where something on the way to the answer is null."""
-    return _overridden(route, "NOT_FOUND", 404, not_found_text(route, subject), {})
+    return _apply_override(route, "NOT_FOUND", 404, not_found_message(route, subject), {})
 
 
-def forbidden(route: Route) -> Refusal:
+def forbidden_response(route: Route) -> ErrorResponse:
     """The answer where a guard says no."""
-    return _overridden(route, "FORBIDDEN", 403, standard_text(403), {})
+    return _apply_override(route, "FORBIDDEN", 403, standard_message(403), {})
 
 
-def not_found_text(route: Route, subject: str | None, reason: str | None = None) -> str:
-    if subject in NAMED:
+def not_found_message(route: Route, subject: str | None, reason: str | None = None) -> str:
+    if subject in NOUNS_NAMED_IN_404:
         return f"404 {subject} Not Found"
-    missing = route.missing.get(subject or "") if isinstance(route.missing, Mapping) else route.missing
+    missing = route.not_found_noun.get(subject or "") if isinstance(route.not_found_noun, Mapping) else route.not_found_noun
     if missing is None:
         return f"404 Not Found - {reason}" if reason else "404 Not found"
     return " ".join(("404", missing, "Not Found")) if missing else "404 Not Found"
 
 
-def unreadable(route: Route, code: str, message: object) -> Refusal:
+def invalid_parameters_response(route: Route, code: str, message: object) -> ErrorResponse:
     """The answer for parameters that are missing (REQUIRED) or cannot be read (INVALID), before the graph is asked."""
-    return _overridden(route, code, 400, message, {})
+    return _apply_override(route, code, 400, message, {})
 
 
-def from_user_errors(route: Route, errors: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Refusal:
+def response_from_user_errors(route: Route, errors: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> ErrorResponse:
     """The answer for a mutation's userErrors.
 
     `fields` are the parameters by the names of the input fields they fill. The first error that is not about a value
@@ -134,57 +134,57 @@ def from_user_errors(route: Route, errors: Sequence[Mapping[str, Any]], fields: 
     """
     first = next((error for error in errors if error["code"] not in ("INVALID", "TAKEN")), errors[0])
     code = str(first["code"])
-    status = STATUSES.get(code, 500)
+    status = STATUS_BY_CODE.get(code, 500)
     message: object
     if code in ("INVALID", "TAKEN"):
-        message = _messages(route, errors, fields)
+        message = _collect_messages(route, errors, fields)
     elif code == "REQUIRED":
-        message = not_given(field_name(route, first.get("field"), fields))
-    elif code in SPOKEN and first.get("message"):
+        message = missing_parameter_message(v3_field_name(route, first.get("field"), fields))
+    elif code in CODES_WITH_OWN_MESSAGE and first.get("message"):
         message = first["message"]
     else:
-        message = standard_text(status)
-    words = {"Field": field_name(route, first.get("field"), fields).capitalize(), "message": str(first["message"])}
-    return _overridden(route, code, status, message, {}, words)
+        message = standard_message(status)
+    placeholders = {"Field": v3_field_name(route, first.get("field"), fields).capitalize(), "message": str(first["message"])}
+    return _apply_override(route, code, status, message, {}, placeholders)
 
 
-def field_name(route: Route, name: str | None, fields: Mapping[str, str]) -> str:
+def v3_field_name(route: Route, name: str | None, fields: Mapping[str, str]) -> str:
     """The v3 name of a field: what the row says, else the parameter that filled it, else its snake case."""
     if not name:
         return "base"
-    return route.fields.get(name) or fields.get(name) or re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+    return route.error_field_names.get(name) or fields.get(name) or re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
 
 
-def _messages(route: Route, errors: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> object:
-    gathered: dict[str, Any] = {}
+def _collect_messages(route: Route, errors: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> object:
+    messages: dict[str, Any] = {}
     for error in errors:
         if error["code"] not in ("INVALID", "TAKEN"):
             continue
-        name, message, value = field_name(route, error.get("field"), fields), error["message"], error.get("value")
-        if name in route.by_value and value is not None:
-            told = gathered.setdefault(name, {}).setdefault(value, {})
-            name, message = route.by_value[name], message.removeprefix(f"{value!r} ")
+        name, message, value = v3_field_name(route, error.get("field"), fields), error["message"], error.get("value")
+        if name in route.errors_by_value and value is not None:
+            target = messages.setdefault(name, {}).setdefault(value, {})
+            name, message = route.errors_by_value[name], message.removeprefix(f"{value!r} ")
         else:
-            told = gathered
-        told.setdefault(name, []).append(message)
-    if list(gathered) == ["base"]:
-        return "; ".join(gathered["base"])
-    return gathered
+            target = messages
+        target.setdefault(name, []).append(message)
+    if list(messages) == ["base"]:
+        return "; ".join(messages["base"])
+    return messages
 
 
-def _overridden(
-    route: Route, code: str, status: int, message: object, headers: Mapping[str, str], words: Mapping[str, str] | None = None
-) -> Refusal:
+def _apply_override(
+    route: Route, code: str, status: int, message: object, headers: Mapping[str, str], placeholders: Mapping[str, str] | None = None
+) -> ErrorResponse:
     override = route.errors.get(code)
     if override is None:
-        return Refusal(status, {"message": message}, headers)
+        return ErrorResponse(status, {"message": message}, headers)
     if isinstance(override, tuple):
-        status, said = override
-        if words is not None and isinstance(said, str):
-            said = said.format_map(words)
-        return Refusal(status, said if status < 400 else {"message": said}, headers)
+        status, override_message = override
+        if placeholders is not None and isinstance(override_message, str):
+            override_message = override_message.format_map(placeholders)
+        return ErrorResponse(status, override_message if status < 400 else {"message": override_message}, headers)
     if override < 400:
-        return Refusal(override, None, headers)
+        return ErrorResponse(override, None, headers)
     # A status that the row chose brings its own words, unless the message explains a value.
-    reworded = isinstance(message, str) and message == standard_text(status)
-    return Refusal(override, {"message": standard_text(override) if reworded else message}, headers)
+    has_standard_message = isinstance(message, str) and message == standard_message(status)
+    return ErrorResponse(override, {"message": standard_message(override) if has_standard_message else message}, headers)

@@ -3,41 +3,46 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rest_v3.errors import Problem, Refusal, forbidden, from_problem, not_found
-from rest_v3.operations import Operation, Selected
+from rest_v3.errors import ErrorEntryProtocol, ErrorResponse, forbidden_response, not_found_response, response_from_error
+from rest_v3.operations import RouteOperation, SelectedField
 from rest_v3.route import Route
 
 
-class Guard:
+class RouteGuard:
     """An operation of things that must be there and `viewerCan {…}` booleans, asked in the order in which they stand."""
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: RouteOperation) -> None:
         self.operation = operation
 
-    def judge(self, route: Route, outcome: Any) -> Refusal | None:
+    def evaluate(self, route: Route, result: Any) -> ErrorResponse | None:
         """404 for a null on the way, or what its error says, 403 for a false; the first one in the operation's order decides.
 
         A thing that could not be asked for, because the parameter that names it is missing or unreadable, speaks against nobody:
         that is the 400 which the guard is asked about.
         """
-        if outcome.data is None:
-            return from_problem(route, outcome.errors[0])
-        return self._look(route, self.operation.selected, outcome.data, (), outcome.errors)
+        if result.data is None:
+            return response_from_error(route, result.errors[0])
+        return self._find_denial(route, self.operation.root_fields, result.data, (), result.errors)
 
-    def _look(
-        self, route: Route, selected: Mapping[str, Selected], data: Mapping[str, Any], way: tuple[str, ...], problems: Sequence[Problem]
-    ) -> Refusal | None:
+    def _find_denial(
+        self,
+        route: Route,
+        selected: Mapping[str, SelectedField],
+        data: Mapping[str, Any],
+        path: tuple[str, ...],
+        errors: Sequence[ErrorEntryProtocol],
+    ) -> ErrorResponse | None:
         for key, part in selected.items():
             value = data.get(key)
-            here = (*way, key)
-            if value is None and part.below:
-                problem = next((each for each in problems if tuple(each.path or ())[: len(here)] == here), None)
-                if problem is None:
-                    return not_found(route, part.type_name)
-                if str(problem.code) != "BAD_REQUEST":
-                    return from_problem(route, problem)
+            key_path = (*path, key)
+            if value is None and part.subfields:
+                error = next((each for each in errors if tuple(each.path or ())[: len(key_path)] == key_path), None)
+                if error is None:
+                    return not_found_response(route, part.type_name)
+                if str(error.code) != "BAD_REQUEST":
+                    return response_from_error(route, error)
             elif value is False:
-                return forbidden(route)
-            elif isinstance(value, dict) and (found := self._look(route, part.below, value, here, problems)) is not None:
-                return found
+                return forbidden_response(route)
+            elif isinstance(value, dict) and (denial := self._find_denial(route, part.subfields, value, key_path, errors)) is not None:
+                return denial
         return None

@@ -40,11 +40,11 @@ from graphql import (
     visit,
 )
 
-from graph.forms import Form
+from graph.operations.output_format import OutputFormat
 
 
-class Prepared(Protocol):
-    """What rest_v3 reads of graph.execute's prepared operations."""
+class PreparedOperationProtocol(Protocol):
+    """What rest_v3 reads of graph.operations.execution's prepared operations."""
 
     @property
     def name(self) -> str | None: ...
@@ -54,14 +54,14 @@ class Prepared(Protocol):
     def document(self) -> DocumentNode: ...
     @property
     def schema(self) -> GraphQLSchema: ...
-    def formed(self, form: Form) -> "Prepared": ...
+    def formatted(self, output_format: OutputFormat) -> "PreparedOperationProtocol": ...
 
 
 Prepare = Callable[[str, str], Any]
-"""graph.execute.prepare: the source of an operation with its fragments, and its name."""
+"""graph.operations.execution.prepare: the source of an operation with its fragments, and its name."""
 
-VIEWER, PROJECT_SEEN, GROUP_SEEN = "Viewer", "ProjectSeen", "GroupSeen"
-OWN_SOURCE = """
+VIEWER, PROJECT_VISIBLE, GROUP_VISIBLE = "Viewer", "ProjectSeen", "GroupSeen"
+BUILTIN_SOURCE = """
 query Viewer { viewer { id } }
 query ProjectSeen($id: String!) { project(path: $id) { id } }
 query GroupSeen($id: String!) { group(path: $id) { id } }
@@ -69,12 +69,12 @@ query GroupSeen($id: String!) { group(path: $id) { id } }
 """Operations that need no file: the guards of rows without one; rows that answer nothing ask one of them first."""
 
 
-def guard_of(path: str) -> str:
+def default_guard(path: str) -> str:
     """The guard of a row that names none: the project or the group is seen, else at least the caller is known."""
     if path.startswith("/projects/:id/"):
-        return PROJECT_SEEN
+        return PROJECT_VISIBLE
     if path.startswith("/groups/:id"):
-        return GROUP_SEEN
+        return GROUP_VISIBLE
     return VIEWER
 
 
@@ -83,15 +83,15 @@ class BadOperationError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedField:
     """A field of an answer: every selection of one response key of an object, fragments included."""
 
     key: str
     name: str
     type: GraphQLOutputType
-    always: bool
+    is_always_present: bool
     """False behind a type condition, @include or @skip: the key may then be absent."""
-    below: "dict[str, Selected]" = field(default_factory=dict)
+    subfields: "dict[str, SelectedField]" = field(default_factory=dict)
     fragment: str | None = None
     """The one fragment that is all that is selected below, where it is one."""
     description: str | None = None
@@ -113,12 +113,12 @@ class Selected:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class RouteOperationVariable:
     """A variable of an operation."""
 
     name: str
     type: GraphQLInputType
-    required: bool
+    is_required: bool
 
     @property
     def enum(self) -> GraphQLEnumType | None:
@@ -131,14 +131,14 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class RouteOperation:
     """A prepared operation, and what the rows need to know of it."""
 
     prepared: Any
-    variables: Mapping[str, Variable]
-    selected: Mapping[str, Selected]
+    variables: Mapping[str, RouteOperationVariable]
+    root_fields: Mapping[str, SelectedField]
     """Its root fields."""
-    fields: Mapping[str, str]
+    variables_by_input_field: Mapping[str, str]
     """The variable that fills an input field, by the field's name: {"dueDate": "due_date"}."""
 
     @property
@@ -150,69 +150,69 @@ class Operation:
         return str(self.prepared.name)
 
     @property
-    def pages(self) -> bool:
+    def is_paginated(self) -> bool:
         return {"first", "offset"} <= self.variables.keys()
 
 
-class Operations:
+class OperationRegistry:
     """The operations in the `.graphql` files of a folder, by name. Fragments may stand in any of the files."""
 
     def __init__(self, sources: Iterable[str], prepare: Prepare) -> None:
         self._prepare = prepare
-        self._ready: dict[str, Operation] = {}
+        self._loaded: dict[str, RouteOperation] = {}
         self._definitions: dict[str, OperationDefinitionNode] = {}
         self._fragments: dict[str, FragmentDefinitionNode] = {}
-        for source in (OWN_SOURCE, *sources):
+        for source in (BUILTIN_SOURCE, *sources):
             for definition in parse(source).definitions:
                 if isinstance(definition, FragmentDefinitionNode):
-                    _add(self._fragments, definition.name.value, definition)
+                    _add_unique(self._fragments, definition.name.value, definition)
                 elif isinstance(definition, OperationDefinitionNode) and definition.name:
-                    _add(self._definitions, definition.name.value, definition)
+                    _add_unique(self._definitions, definition.name.value, definition)
                 else:
                     raise BadOperationError("only named operations and fragments may stand in a .graphql file")
 
     @classmethod
-    def read(cls, folder: Path, prepare: Prepare) -> "Operations":
+    def read(cls, folder: Path, prepare: Prepare) -> "OperationRegistry":
         return cls((path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.graphql"))), prepare)
 
     @property
     def names(self) -> frozenset[str]:
         """The operations of the files."""
-        return frozenset(self._definitions) - {VIEWER, PROJECT_SEEN, GROUP_SEEN}
+        return frozenset(self._definitions) - {VIEWER, PROJECT_VISIBLE, GROUP_VISIBLE}
 
     @property
     def fragment_names(self) -> frozenset[str]:
         return frozenset(self._fragments)
 
-    def get(self, name: str) -> Operation:
+    def get(self, name: str) -> RouteOperation:
         """The operation, prepared at its first use. Raises BadOperationError when no file has it."""
-        if name not in self._ready:
+        if name not in self._loaded:
             if name not in self._definitions:
                 raise BadOperationError(f"no .graphql file has an operation {name}")
-            self._ready[name] = describe(self._prepare(self.source(name), name))
-        return self._ready[name]
+            self._loaded[name] = describe_operation(self._prepare(self.source(name), name))
+        return self._loaded[name]
 
     def source(self, name: str) -> str:
         """The operation and the fragments it uses, as one document."""
         used: dict[str, FragmentDefinitionNode] = {}
-        waiting = list(_spreads(self._definitions[name]))
-        while waiting:
-            spread = waiting.pop()
+        pending = list(_collect_spreads(self._definitions[name]))
+        while pending:
+            spread = pending.pop()
             if spread not in used:
                 if spread not in self._fragments:
                     raise BadOperationError(f"no .graphql file has a fragment {spread}, which {name} uses")
                 used[spread] = self._fragments[spread]
-                waiting.extend(_spreads(used[spread]))
-        return "\n\n".join(map(_text, (self._definitions[name], *used.values())))
+                pending.extend(_collect_spreads(used[spread]))
+        return "\n\n".join(map(_source_of, (self._definitions[name], *used.values())))
 
-    def uses(self, name: str) -> frozenset[str]:
+    def fragments_of(self, name: str) -> frozenset[str]:
         """The fragments that an operation uses."""
         return frozenset(
             definition.name.value for definition in parse(self.source(name)).definitions if isinstance(definition, FragmentDefinitionNode)
         )
 
 
-def describe(prepared: Prepared) -> Operation:
+def describe_operation(prepared: PreparedOperationProtocol) -> RouteOperation:
     """What the rows need to know of a prepared operation.
 
     Raises BadOperationError for a mutation that does not ask for its user errors.
@@ -229,17 +229,17 @@ def describe(prepared: Prepared) -> Operation:
     root = prepared.schema.get_root_type(operation.operation)
     if root is None:
         raise BadOperationError(f"the schema has no {operation.operation.value}")
-    selected = _Selections(prepared.schema, fragments).of(root, operation.selection_set)
-    described = Operation(prepared, _variables(prepared.schema, operation), selected, _filled_fields(operation))
+    selected = _SelectionMerger(prepared.schema, fragments).merge(root, operation.selection_set)
+    described = RouteOperation(prepared, _read_variables(prepared.schema, operation), selected, _map_input_fields(operation))
     if described.is_mutation:
         for payload in selected.values():
-            errors = payload.below.get("userErrors")
-            if errors is None or not {"field", "message", "code"} <= errors.below.keys():
+            errors = payload.subfields.get("userErrors")
+            if errors is None or not {"field", "message", "code"} <= errors.subfields.keys():
                 raise BadOperationError(f"{prepared.name} does not ask for userErrors {{ field message code }}")
     return described
 
 
-class _Selections:
+class _SelectionMerger:
     """Merges the selections of an operation by response key.
 
     GraphQL's own validation demands that selections of one key have the same leaf types, whatever the type conditions, so
@@ -250,30 +250,30 @@ class _Selections:
         self._schema = schema
         self._fragments = fragments
 
-    def of(self, parent: GraphQLCompositeType, selections: SelectionSetNode) -> dict[str, Selected]:
-        merged: dict[str, Selected] = {}
+    def merge(self, parent: GraphQLCompositeType, selections: SelectionSetNode) -> dict[str, SelectedField]:
+        merged: dict[str, SelectedField] = {}
         self._collect(parent, selections, True, merged)
         return merged
 
-    def _collect(self, parent: GraphQLCompositeType, selections: SelectionSetNode, always: bool, merged: dict[str, Selected]) -> None:
+    def _collect(self, parent: GraphQLCompositeType, selections: SelectionSetNode, always: bool, merged: dict[str, SelectedField]) -> None:
         for node in selections.selections:
-            surely = always and not node.directives
+            is_unconditional = always and not node.directives
             if isinstance(node, FieldNode):
-                self._add(parent, node, surely, merged)
+                self._add(parent, node, is_unconditional, merged)
             elif isinstance(node, FragmentSpreadNode):
                 fragment = self._fragments[node.name.value]
-                self._enter(parent, fragment.type_condition.name.value, fragment.selection_set, surely, merged)
+                self._collect_fragment(parent, fragment.type_condition.name.value, fragment.selection_set, is_unconditional, merged)
             elif isinstance(node, InlineFragmentNode):
                 name = node.type_condition.name.value if node.type_condition else parent.name
-                self._enter(parent, name, node.selection_set, surely, merged)
+                self._collect_fragment(parent, name, node.selection_set, is_unconditional, merged)
 
-    def _enter(
+    def _collect_fragment(
         self,
         parent: GraphQLCompositeType,
         condition: str,
         selections: SelectionSetNode,
         always: bool,
-        merged: dict[str, Selected],
+        merged: dict[str, SelectedField],
     ) -> None:
         inner = self._schema.type_map[condition]
         certain = condition == parent.name or (
@@ -283,74 +283,74 @@ class _Selections:
         )
         self._collect(inner, selections, always and certain, merged)  # type: ignore[arg-type]
 
-    def _add(self, parent: GraphQLCompositeType, node: FieldNode, always: bool, merged: dict[str, Selected]) -> None:
+    def _add(self, parent: GraphQLCompositeType, node: FieldNode, always: bool, merged: dict[str, SelectedField]) -> None:
         key = node.alias.value if node.alias else node.name.value
         definition = self._schema.get_field(parent, node.name.value)
         if definition is None:
             raise BadOperationError(f"{parent.name} has no field {node.name.value}")
-        known = merged.get(key)
-        below = known.below if known else {}
+        merged_field = merged.get(key)
+        subfields = merged_field.subfields if merged_field else {}
         named = get_named_type(definition.type)
         if node.selection_set is not None and is_composite_type(named):
-            self._collect(named, node.selection_set, True, below)
-        always = always or (known is not None and known.always)
-        fragment = None if known else _only_spread(node)
-        merged[key] = Selected(key, node.name.value, definition.type, always, below, fragment, definition.description)
+            self._collect(named, node.selection_set, True, subfields)
+        always = always or (merged_field is not None and merged_field.is_always_present)
+        fragment = None if merged_field else _sole_fragment(node)
+        merged[key] = SelectedField(key, node.name.value, definition.type, always, subfields, fragment, definition.description)
 
 
-def _only_spread(node: FieldNode) -> str | None:
+def _sole_fragment(node: FieldNode) -> str | None:
     selections = node.selection_set.selections if node.selection_set else ()
     if len(selections) != 1 or not isinstance(selections[0], FragmentSpreadNode) or selections[0].directives:
         return None
     return selections[0].name.value
 
 
-def _variables(schema: GraphQLSchema, operation: OperationDefinitionNode) -> dict[str, Variable]:
+def _read_variables(schema: GraphQLSchema, operation: OperationDefinitionNode) -> dict[str, RouteOperationVariable]:
     found = {}
     for definition in operation.variable_definitions or ():
         kind = _input_type(schema, definition.type)
         name = definition.variable.name.value
-        found[name] = Variable(name, kind, bool(is_non_null_type(kind)) and definition.default_value is None)
+        found[name] = RouteOperationVariable(name, kind, bool(is_non_null_type(kind)) and definition.default_value is None)
     return found
 
 
 def _input_type(schema: GraphQLSchema, node: TypeNode | ListTypeNode) -> GraphQLInputType:
     kind = type_from_ast(schema, node)
     if kind is None:
-        raise BadOperationError(f"the schema has no type for {_text(node)}")
+        raise BadOperationError(f"the schema has no type for {_source_of(node)}")
     return kind  # type: ignore[return-value]
 
 
-def _filled_fields(operation: OperationDefinitionNode) -> dict[str, str]:
+def _map_input_fields(operation: OperationDefinitionNode) -> dict[str, str]:
     """{"dueDate": "due_date"} for `input: {dueDate: $due_date}`."""
-    filled: dict[str, str] = {}
+    variables_by_field: dict[str, str] = {}
 
-    class Fields(Visitor):
+    class VariableFieldVisitor(Visitor):
         def enter_object_value(self, node: ObjectValueNode, *_: Any) -> None:
             for part in node.fields:
                 if isinstance(part.value, VariableNode):
-                    filled[part.name.value] = part.value.name.value
+                    variables_by_field[part.name.value] = part.value.name.value
 
-    visit(operation, Fields())
-    return filled
+    visit(operation, VariableFieldVisitor())
+    return variables_by_field
 
 
-def _spreads(definition: OperationDefinitionNode | FragmentDefinitionNode) -> list[str]:
+def _collect_spreads(definition: OperationDefinitionNode | FragmentDefinitionNode) -> list[str]:
     found: list[str] = []
 
-    class Spreads(Visitor):
+    class FragmentSpreadVisitor(Visitor):
         def enter_fragment_spread(self, node: FragmentSpreadNode, *_: Any) -> None:
             found.append(node.name.value)
 
-    visit(definition, Spreads())
+    visit(definition, FragmentSpreadVisitor())
     return found
 
 
-def _text(node: Any) -> str:
+def _source_of(node: Any) -> str:
     return str(node.loc.source.body[node.loc.start : node.loc.end])
 
 
-def _add(known: dict[str, Any], name: str, definition: Any) -> None:
-    if name in known:
+def _add_unique(definitions: dict[str, Any], name: str, definition: Any) -> None:
+    if name in definitions:
         raise BadOperationError(f"two definitions of {name}")
-    known[name] = definition
+    definitions[name] = definition

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rest_v3.reshape import with_keys
+from rest_v3.reshape import add_keys
 from rest_v3.route import Route
 
 DOCUMENT = "document"
 
-Changes = Mapping[str, Mapping[str, Any]]
+RouteChanges = Mapping[str, Mapping[str, Any]]
 
-PROFILES: Mapping[str, Changes] = {
+PROFILES: Mapping[str, RouteChanges] = {
     DOCUMENT: {},
     "gitlab-8.5": {
         "POST /projects/:id/issues": {"status": 201, "by_value": {"labels": "title"}},
@@ -26,8 +26,8 @@ PROFILES: Mapping[str, Changes] = {
             "by_value": {"labels": "title"},
         },
         "POST /hooks": {"reshape": None},
-        "GET /application/settings": {"reshape": with_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},
-        "PUT /application/settings": {"reshape": with_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},
+        "GET /application/settings": {"reshape": add_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},
+        "PUT /application/settings": {"reshape": add_keys(domain_whitelist=[]), "shape": "ApplicationSettings85"},
         "GET /projects/:id/snippets/:snippet_id/notes/:note_id": {
             "operation": "SnippetNoteAsNote",
             "gives": "project.snippet.note",
@@ -50,15 +50,15 @@ class UnknownProfileError(ValueError):
     """A profile of no such name."""
 
 
-def under(profile: str, routes: Iterable[Route]) -> tuple[Route, ...]:
+def apply_profile(profile: str, routes: Iterable[Route]) -> tuple[Route, ...]:
     """The rows as a profile has them. Raises UnknownProfileError."""
     if profile not in PROFILES:
         raise UnknownProfileError(f"{profile!r} is no profile; there are {', '.join(PROFILES)}")
     changes = PROFILES[profile]
-    return tuple(_changed(route, changes.get(route.call)) for route in routes)
+    return tuple(_apply_changes(route, changes.get(route.call)) for route in routes)
 
 
-def _changed(route: Route, changes: Mapping[str, Any] | None) -> Route:
+def _apply_changes(route: Route, changes: Mapping[str, Any] | None) -> Route:
     if changes is None:
         return route
     if "errors" in changes:

@@ -11,80 +11,80 @@ from typing import Any
 
 from graphql import get_named_type, is_enum_type
 
-from graph.forms import Form
-from rest_v3.operations import Selected
+from graph.operations.output_format import OutputFormat
+from rest_v3.operations import SelectedField
 
-Change = Callable[[Any], Any]
+Transform = Callable[[Any], Any]
 
 
-def plan(selected: Selected) -> Change | None:
+def plan_transform(selected: SelectedField) -> Transform | None:
     """How to bring the value of a field into v3's form; None where it already has it. Values are copied, never altered."""
-    change = _one(selected)
-    if change is None or not selected.is_list:
-        return change
-    return _each(change)
+    transform = _plan_value(selected)
+    if transform is None or not selected.is_list:
+        return transform
+    return _transform_each(transform)
 
 
-def plan_of_entry(selected: Selected) -> Change | None:
+def plan_entry_transform(selected: SelectedField) -> Transform | None:
     """The same for one entry of a connection's `nodes`."""
-    return _one(selected.below["nodes"])
+    return _plan_value(selected.subfields["nodes"])
 
 
-def form(way: tuple[str, ...]) -> Form:
+def output_format(path: tuple[str, ...]) -> OutputFormat:
     """The same as a form: of the answer from these response keys downward, the connection that stands there included."""
-    return Form(way, str.lower, milliseconds, _all_milliseconds, _shown)
+    return OutputFormat(path, str.lower, truncate_to_milliseconds, _truncate_all, _visible_connection_field)
 
 
-def _one(selected: Selected) -> Change | None:
+def _plan_value(selected: SelectedField) -> Transform | None:
     named = get_named_type(selected.type)
     if is_enum_type(named):
-        words = {name: name.lower() for name in named.values}
-        return words.__getitem__
+        lower_case_names = {name: name.lower() for name in named.values}
+        return lower_case_names.__getitem__
     if named.name == "DateTime":
-        return milliseconds
-    if not selected.below:
+        return truncate_to_milliseconds
+    if not selected.subfields:
         return None
     if selected.is_connection:
-        return _connection(selected)
-    changes = [(key, change) for key, part in selected.below.items() if (change := plan(part)) is not None]
-    return _object(changes) if changes else None
+        return _plan_connection(selected)
+    transforms = [(key, transform) for key, part in selected.subfields.items() if (transform := plan_transform(part)) is not None]
+    return _transform_object(transforms) if transforms else None
 
 
-def _connection(selected: Selected) -> Change | None:
-    key = _shown({key: part.name for key, part in selected.below.items()})
+def _plan_connection(selected: SelectedField) -> Transform | None:
+    key = _visible_connection_field({key: part.name for key, part in selected.subfields.items()})
     if key is None:
         return None
-    change = plan(selected.below[key])
-    if change is None:
+    transform = plan_transform(selected.subfields[key])
+    if transform is None:
         return lambda connection: connection[key]
-    return lambda connection: change(connection[key])
+    return lambda connection: transform(connection[key])
 
 
-def _shown(asked: Mapping[str, str]) -> str | None:
+def _visible_connection_field(requested: Mapping[str, str]) -> str | None:
     """An inner connection is its nodes, or its length where nothing else is asked for."""
-    if "nodes" in asked:
+    if "nodes" in requested:
         return "nodes"
-    key, name = next(iter(asked.items()))
-    return key if len(asked) == 1 and name == "totalCount" else None
+    key, name = next(iter(requested.items()))
+    return key if len(requested) == 1 and name == "totalCount" else None
 
 
-def _object(changes: list[tuple[str, Change]]) -> Change:
-    def change(value: dict[str, Any]) -> dict[str, Any]:
+def _transform_object(transforms: list[tuple[str, Transform]]) -> Transform:
+    def transform(value: dict[str, Any]) -> dict[str, Any]:
         copy = value.copy()
-        for key, part in changes:
+        for key, part in transforms:
             old = copy.get(key)
             if old is not None:
                 copy[key] = part(old)
         return copy
 
-    return change
+    return transform
 
 
-def _each(change: Change) -> Change:
-    return lambda values: [None if value is None else change(value) for value in values]
+def _transform_each(transform: Transform) -> Transform:
+    return lambda values: [None if value is None else transform(value) for value in values]
 
 
-def milliseconds(time: str) -> str:
+def truncate_to_milliseconds(time: str) -> str:
     """The graph's six digits of a second cut to the three of v3; the offset stays.
 
     >>> milliseconds("2016-01-19T08:40:25.934123Z")
@@ -95,54 +95,54 @@ def milliseconds(time: str) -> str:
     return time[:23] + time[26:]
 
 
-def _all_milliseconds(times: list[str | None]) -> list[str | None]:
+def _truncate_all(times: list[str | None]) -> list[str | None]:
     return [None if time is None else time[:23] + time[26:] for time in times]
 
 
 Schema = dict[str, Any]
 
 
-class InAList:
+class ListWrapper:
     """One thing, where v3 answers a list of it (`POST /hooks`)."""
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
         return [value]
 
-    def describe(self, schema: Schema) -> Schema:
+    def transform_schema(self, schema: Schema) -> Schema:
         """What becomes of the JSON schema of the answer."""
         return {"type": "array", "items": schema}
 
 
-in_a_list = InAList()
+wrap_in_list = ListWrapper()
 
 
-class Nothing:
+class NullBody:
     """No body but `null`."""
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
         return None
 
-    def describe(self, schema: Schema) -> Schema:
+    def transform_schema(self, schema: Schema) -> Schema:
         return {"type": "null"}
 
 
-nothing = Nothing()
+return_null = NullBody()
 
 
-class Yes:
+class TrueBody:
     """The body `true`, for what was done to a thing that is not answered."""
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
         return True
 
-    def describe(self, schema: Schema) -> Schema:
+    def transform_schema(self, schema: Schema) -> Schema:
         return {"type": "boolean", "const": True}
 
 
-yes = Yes()
+return_true = TrueBody()
 
 
-class ForAdministrators:
+class AdminOnlyKeys:
     """Drops keys from each object unless the operation's `viewer { isAdmin }` is true."""
 
     def __init__(self, *keys: str) -> None:
@@ -151,28 +151,28 @@ class ForAdministrators:
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
         if data["viewer"]["isAdmin"]:
             return value
-        return _each_object(value, lambda entry: {key: part for key, part in entry.items() if key not in self.keys})
+        return _map_objects(value, lambda entry: {key: part for key, part in entry.items() if key not in self.keys})
 
-    def describe(self, schema: Schema) -> Schema:
+    def transform_schema(self, schema: Schema) -> Schema:
         def optional(entry: Schema) -> Schema:
             return {**entry, "required": [key for key in entry.get("required", ()) if key not in self.keys]}
 
         return {**schema, "items": optional(schema["items"])} if "items" in schema else optional(schema)
 
 
-for_administrators = ForAdministrators
+show_keys_to_admins = AdminOnlyKeys
 
 
-class WithKeys:
+class ConstantKeys:
     """Adds keys whose value never changes to each object."""
 
     def __init__(self, **constant: Any) -> None:
         self.constant = constant
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
-        return _each_object(value, lambda entry: {**entry, **self.constant})
+        return _map_objects(value, lambda entry: {**entry, **self.constant})
 
-    def describe(self, schema: Schema) -> Schema:
+    def transform_schema(self, schema: Schema) -> Schema:
         def extended(entry: Schema) -> Schema:
             added = {key: {"const": value} for key, value in self.constant.items()}
             return {**entry, "properties": {**entry.get("properties", {}), **added}, "required": [*entry["required"], *added]}
@@ -180,19 +180,19 @@ class WithKeys:
         return {**schema, "items": extended(schema["items"])} if "items" in schema else extended(schema)
 
 
-with_keys = WithKeys
+add_keys = ConstantKeys
 
 
-class Merged:
+class MergedChild:
     """Each object with the keys of the object under one of its keys, in its place."""
 
     def __init__(self, key: str) -> None:
         self.key = key
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
-        return _each_object(value, lambda entry: {**entry[self.key], **{key: part for key, part in entry.items() if key != self.key}})
+        return _map_objects(value, lambda entry: {**entry[self.key], **{key: part for key, part in entry.items() if key != self.key}})
 
-    def describe(self, schema: Schema) -> Schema:
+    def transform_schema(self, schema: Schema) -> Schema:
         def merged(entry: Schema) -> Schema:
             inner = entry["properties"][self.key]
             own = {key: part for key, part in entry["properties"].items() if key != self.key}
@@ -202,8 +202,8 @@ class Merged:
         return {**schema, "items": merged(schema["items"])} if "items" in schema else merged(schema)
 
 
-merged = Merged
+merge_child = MergedChild
 
 
-def _each_object(value: Any, change: Callable[[Mapping[str, Any]], Any]) -> Any:
-    return [change(entry) for entry in value] if isinstance(value, list) else change(value)
+def _map_objects(value: Any, transform: Callable[[Mapping[str, Any]], Any]) -> Any:
+    return [transform(entry) for entry in value] if isinstance(value, list) else transform(value)

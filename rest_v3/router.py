@@ -7,18 +7,18 @@ from urllib.parse import unquote_to_bytes
 T = TypeVar("T")
 
 
-class Place(Generic[T]):
+class RouteNode(Generic[T]):
     """A node of the tree of paths: what answers there by method, and what lies below."""
 
     __slots__ = ("below", "methods", "parameter")
 
     def __init__(self) -> None:
         self.methods: dict[str, T] = {}
-        self.below: dict[str, Place[T]] = {}
-        self.parameter: Place[T] | None = None
+        self.children: dict[str, RouteNode[T]] = {}
+        self.parameter_child: RouteNode[T] | None = None
 
     @property
-    def allow(self) -> str:
+    def allow_header(self) -> str:
         """The Allow header of this place."""
         names = {"OPTIONS", *self.methods}
         if "GET" in names:
@@ -30,70 +30,70 @@ class Router(Generic[T]):
     """The tree of paths. A literal segment goes before a parameter."""
 
     def __init__(self) -> None:
-        self._root: Place[T] = Place()
+        self._root: RouteNode[T] = RouteNode()
 
     def add(self, method: str, path: str, target: T) -> None:
         """Raises ValueError for a second row of the same call."""
-        place = self._root
-        for segment in split(path.encode()):
+        node = self._root
+        for segment in split_path(path.encode()):
             if segment.startswith(":"):
-                place.parameter = place.parameter or Place()
-                place = place.parameter
+                node.parameter_child = node.parameter_child or RouteNode()
+                node = node.parameter_child
             else:
-                place = place.below.setdefault(segment, Place())
-        if method in place.methods:
+                node = node.children.setdefault(segment, RouteNode())
+        if method in node.methods:
             raise ValueError(f"two rows for {method} {path}")
-        place.methods[method] = target
+        node.methods[method] = target
 
-    def find(self, segments: list[str]) -> tuple[Place[T], list[str]] | None:
+    def find(self, segments: list[str]) -> tuple[RouteNode[T], list[str]] | None:
         """The place of a path and the values of its parameters, in order; None for an unknown path."""
         values: list[str] = []
-        place = self._root
+        node = self._root
         for segment in segments:
-            below = place.below.get(segment)
-            if below is None:
-                below = place.parameter
-                if below is None:
+            child = node.children.get(segment)
+            if child is None:
+                child = node.parameter_child
+                if child is None:
                     break
                 values.append(segment)
-            place = below
+            node = child
         else:
-            if place.methods:
-                return place, values
+            if node.methods:
+                return node, values
         # A literal segment may lead nowhere where a parameter of the same place does not.
         values = []
-        found = _descend(self._root, segments, 0, values)
-        return None if found is None else (found, values)
+        node_found = _find_node(self._root, segments, 0, values)
+        return None if node_found is None else (node_found, values)
 
-    def places(self) -> Iterator[Place[T]]:
-        waiting = [self._root]
-        while waiting:
-            place = waiting.pop()
-            yield place
-            waiting += place.below.values()
-            if place.parameter is not None:
-                waiting.append(place.parameter)
+    def nodes(self) -> Iterator[RouteNode[T]]:
+        pending = [self._root]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += node.children.values()
+            if node.parameter_child is not None:
+                pending.append(node.parameter_child)
 
 
-def _descend(place: Place[T], segments: list[str], depth: int, values: list[str]) -> Place[T] | None:
+def _find_node(node: RouteNode[T], segments: list[str], depth: int, values: list[str]) -> RouteNode[T] | None:
     if depth == len(segments):
-        return place if place.methods else None
+        return node if node.methods else None
     segment = segments[depth]
-    below = place.below.get(segment)
-    if below is not None:
-        found = _descend(below, segments, depth + 1, values)
+    child = node.children.get(segment)
+    if child is not None:
+        found = _find_node(child, segments, depth + 1, values)
         if found is not None:
             return found
-    if place.parameter is None:
+    if node.parameter_child is None:
         return None
     values.append(segment)
-    found = _descend(place.parameter, segments, depth + 1, values)
+    found = _find_node(node.parameter_child, segments, depth + 1, values)
     if found is None:
         values.pop()
     return found
 
 
-def split(raw: bytes) -> list[str]:
+def split_path(raw: bytes) -> list[str]:
     """The decoded segments of a raw path, with doubled and closing slashes folded.
 
     Decoding comes after splitting, so that an escaped slash stays inside its segment:
@@ -101,16 +101,16 @@ def split(raw: bytes) -> list[str]:
     >>> split(b"/projects/group%2Fname//issues/")
     ['projects', 'group/name', 'issues']
     """
-    return [_decoded(segment) for segment in raw.split(b"/") if segment]
+    return [_decode_segment(segment) for segment in raw.split(b"/") if segment]
 
 
-def _decoded(segment: bytes) -> str:
+def _decode_segment(segment: bytes) -> str:
     if b"%" in segment:
         segment = unquote_to_bytes(segment)
     return segment.decode("utf-8", "replace")
 
 
-def segments_of(scope: Mapping[str, Any], base: str = "/api/v3") -> list[str]:
+def path_segments(scope: Mapping[str, Any], base: str = "/api/v3") -> list[str]:
     """The segments of a request's path below the mount (and below `base` where the application is not mounted)."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     if scope.get("root_path", "") in ("", base) and raw.isascii() and b"%" not in raw and b"?" not in raw:
@@ -118,11 +118,11 @@ def segments_of(scope: Mapping[str, Any], base: str = "/api/v3") -> list[str]:
         path = raw.decode("ascii")
         if path.startswith(base) and path[len(base) : len(base) + 1] == "/":
             return [segment for segment in path[len(base) + 1 :].split("/") if segment]
-    segments = split(raw.partition(b"?")[0])
-    root = split(scope.get("root_path", "").encode())
+    segments = split_path(raw.partition(b"?")[0])
+    root = split_path(scope.get("root_path", "").encode())
     if segments[: len(root)] == root:
         segments = segments[len(root) :]
-    mount = split(base.encode())
-    if root[-len(mount) :] != mount and segments[: len(mount)] == mount:
-        segments = segments[len(mount) :]
+    base_segments = split_path(base.encode())
+    if root[-len(base_segments) :] != base_segments and segments[: len(base_segments)] == base_segments:
+        segments = segments[len(base_segments) :]
     return segments

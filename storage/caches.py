@@ -23,7 +23,7 @@ class CacheUsage(NamedTuple):
     bytes: int
 
 
-DECLARED: dict[str, "CacheBounds"] = {}
+BOUNDS_BY_NAME: dict[str, "CacheBounds"] = {}
 """The bounds of every cache, by its name."""
 
 
@@ -37,31 +37,31 @@ class CacheBounds:
     per: str = "process"
 
     def __post_init__(self) -> None:
-        if self.name in DECLARED:
+        if self.name in BOUNDS_BY_NAME:
             raise ValueError(f"there are two caches with the name {self.name}")
-        DECLARED[self.name] = self
+        BOUNDS_BY_NAME[self.name] = self
 
 
-_MEASURES: "dict[weakref.ref[Any], tuple[str, Callable[[Any], CacheUsage]]]" = {}
+_USAGE_FUNCTIONS: "dict[weakref.ref[Any], tuple[str, Callable[[Any], CacheUsage]]]" = {}
 
 
-def measure(bounds: CacheBounds, owner: O, usage: Callable[[O], CacheUsage]) -> None:
+def register_usage(bounds: CacheBounds, owner: O, usage: Callable[[O], CacheUsage]) -> None:
     """Has `usage(owner)` count for the cache as long as the owner lives."""
-    _MEASURES[weakref.ref(owner, _forget)] = (bounds.name, usage)
+    _USAGE_FUNCTIONS[weakref.ref(owner, _unregister)] = (bounds.name, usage)
 
 
-def _forget(owner: "weakref.ref[Any]") -> None:
-    _MEASURES.pop(owner, None)
+def _unregister(owner: "weakref.ref[Any]") -> None:
+    _USAGE_FUNCTIONS.pop(owner, None)
 
 
-def usage() -> dict[str, CacheUsage]:
+def current_usage() -> dict[str, CacheUsage]:
     """What the caches hold now, all of one name together."""
-    found = dict.fromkeys(DECLARED, CacheUsage(0, 0))
-    for owner, (name, usage_of) in [*_MEASURES.items()]:
+    totals = dict.fromkeys(BOUNDS_BY_NAME, CacheUsage(0, 0))
+    for owner, (name, usage_of) in [*_USAGE_FUNCTIONS.items()]:
         if (alive := owner()) is not None:
             more = usage_of(alive)
-            found[name] = CacheUsage(found[name].entries + more.entries, found[name].bytes + more.bytes)
-    return found
+            totals[name] = CacheUsage(totals[name].entries + more.entries, totals[name].bytes + more.bytes)
+    return totals
 
 
 class _Entry(Generic[V]):
@@ -80,19 +80,19 @@ class LruCache(Generic[K, V]):
     An entry that alone is larger than the bound is not stored. `evicted` is called with what is dropped.
     """
 
-    __slots__ = ("__weakref__", "_entries", "_evicted", "_max_bytes", "_max_entries", "_size", "bytes")
+    __slots__ = ("__weakref__", "_entries", "_max_bytes", "_max_entries", "_on_evict", "_size", "bytes")
 
     def __init__(
-        self, bounds: CacheBounds, size: Callable[[K, V], int], evicted: Callable[[K, V], None] | None = None, **smaller: int
+        self, bounds: CacheBounds, size: Callable[[K, V], int], on_evict: Callable[[K, V], None] | None = None, **smaller: int
     ) -> None:
         """`smaller`: other bounds, `max_entries` or `max_bytes`, for this one."""
         self._max_entries = smaller.get("max_entries", bounds.max_entries)
         self._max_bytes = smaller.get("max_bytes", bounds.max_bytes)
         self._size = size
-        self._evicted = evicted
+        self._on_evict = on_evict
         self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
         self.bytes = 0
-        measure(bounds, self, lambda cache: CacheUsage(len(cache), cache.bytes))
+        register_usage(bounds, self, lambda cache: CacheUsage(len(cache), cache.bytes))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -119,8 +119,8 @@ class LruCache(Generic[K, V]):
     def _put(self, key: K, value: V, size: int) -> None:
         self.pop(key)
         if size > self._max_bytes:
-            if self._evicted is not None:
-                self._evicted(key, value)
+            if self._on_evict is not None:
+                self._on_evict(key, value)
             return
         added = self._entries[key] = _Entry(value, size)
         self.bytes += size
@@ -131,8 +131,8 @@ class LruCache(Generic[K, V]):
                 self._entries[oldest] = entry
                 continue
             self.bytes -= entry.size
-            if self._evicted is not None:
-                self._evicted(oldest, entry.value)
+            if self._on_evict is not None:
+                self._on_evict(oldest, entry.value)
 
     def pop(self, key: K) -> V | None:
         """Takes an entry out."""

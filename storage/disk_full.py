@@ -7,18 +7,18 @@ import sqlite3
 import pygit2
 from sqlalchemy.exc import DBAPIError
 
-DISK_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
-POSTGRESQL_DISK_FULL = "53100"
+DISK_FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
+DISK_FULL_SQLSTATE = "53100"
 
 
 def is_disk_full(error: BaseException) -> bool:
     """Whether an operation failed because there is no space left, or the quota is used up: for files, git objects or the database."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, OSError):
-        return cause.errno in DISK_FULL
+        return cause.errno in DISK_FULL_ERRNOS
     if isinstance(cause, sqlite3.OperationalError):
         return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
     if isinstance(cause, pygit2.GitError):
         # libgit2 passes on the words of the operating system, and no number.
-        return any(os.strerror(number) in str(cause) for number in DISK_FULL)
-    return getattr(cause, "sqlstate", None) == POSTGRESQL_DISK_FULL
+        return any(os.strerror(number) in str(cause) for number in DISK_FULL_ERRNOS)
+    return getattr(cause, "sqlstate", None) == DISK_FULL_SQLSTATE

@@ -31,11 +31,11 @@ KEY_BYTES = 32
 T = TypeVar("T")
 
 
-class Undecipherable(Exception):
+class UndecryptableToken(Exception):
     """A stored token was encrypted with another key, or its text is damaged."""
 
 
-class BadKey(ValueError):
+class InvalidKey(ValueError):
     """The key of the instance is not 32 bytes in base64."""
 
 
@@ -46,14 +46,14 @@ class Passwords:
     their turn without holding the event loop.
     """
 
-    def __init__(self, hasher: PasswordHasher | None = None, *, at_once: int = 2) -> None:
+    def __init__(self, hasher: PasswordHasher | None = None, *, max_concurrent: int = 2) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="passwords")
-        self._dummy = self._hash_of_nobody()
+        self._threads = ThreadPoolExecutor(max_concurrent, thread_name_prefix="passwords")
+        self._dummy = self._make_dummy_hash()
 
     async def hash(self, password: str) -> str:
         """The hash to store: `$argon2id$v=19$m=65536,t=3,p=4$SALT$HASH`, 97 characters with the default parameters."""
-        return await self._in_thread(lambda: self._hasher.hash(_bytes(password)))
+        return await self._run_in_thread(lambda: self._hasher.hash(_encode(password)))
 
     async def verify(self, hash: str | None, password: str) -> bool:
         """Whether `password` is the one that was hashed.
@@ -61,7 +61,7 @@ class Passwords:
         Without a hash (no such user, or a user without a password), and with one that is not argon2's, the answer is
         False after the same work, so that the time taken does not tell whether an account exists.
         """
-        return await self._in_thread(lambda: self._matches(hash, password))
+        return await self._run_in_thread(lambda: self._matches(hash, password))
 
     def close(self) -> None:
         """Ends the threads after the work that has begun; what still waits is cancelled."""
@@ -69,7 +69,7 @@ class Passwords:
 
     def _matches(self, hash: str | None, password: str) -> bool:
         try:
-            return self._hasher.verify(self._dummy if hash is None else hash, _bytes(password))
+            return self._hasher.verify(self._dummy if hash is None else hash, _encode(password))
         except VerifyMismatchError:
             return False
         except (InvalidHashError, VerificationError):
@@ -77,13 +77,13 @@ class Passwords:
                 raise
             return self._matches(None, password)
 
-    def _hash_of_nobody(self) -> str:
+    def _make_dummy_hash(self) -> str:
         """Random bytes written as a hash with our parameters: it costs nothing to make and no password matches it."""
         salt, digest = (base64.b64encode(os.urandom(size)).decode().rstrip("=") for size in (self._hasher.salt_len, self._hasher.hash_len))
         cost = f"m={self._hasher.memory_cost},t={self._hasher.time_cost},p={self._hasher.parallelism}"
         return f"$argon2id$v=19${cost}${salt}${digest}"
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
@@ -92,9 +92,9 @@ def new_token() -> str:
     return secrets.token_urlsafe(15)
 
 
-def digest(token: str) -> str:
+def digest_token(token: str) -> str:
     """The SHA-256 of a token as 64 hex digits. This is stored and looked up, so that no query compares the token itself."""
-    return hashlib.sha256(_bytes(token)).hexdigest()
+    return hashlib.sha256(_encode(token)).hexdigest()
 
 
 class TokenCipher:
@@ -102,8 +102,8 @@ class TokenCipher:
 
     def __init__(self, key: bytes) -> None:
         """`key` as `load_key` gives it; BadKey when it is anything else."""
-        self._key = _checked(key, "the key")
-        self._derive_from = base64.urlsafe_b64decode(self._key)
+        self._key = _validate_key(key, "the key")
+        self._derivation_key = base64.urlsafe_b64decode(self._key)
 
     @cached_property
     def _fernet(self) -> "Fernet":
@@ -114,36 +114,36 @@ class TokenCipher:
 
     def encrypt(self, token: str) -> str:
         """The token as ASCII text, different at every call."""
-        return self._fernet.encrypt(_bytes(token)).decode("ascii")
+        return self._fernet.encrypt(_encode(token)).decode("ascii")
 
     def derive(self, name: str) -> str:
         """A token that follows from the key and the name alone: 20 url-safe characters, the first 120 bits of an HMAC-SHA256."""
-        found = hmac.digest(self._derive_from, b"derived token: " + _bytes(name), "sha256")
-        return base64.urlsafe_b64encode(found[:15]).decode("ascii")
+        mac = hmac.digest(self._derivation_key, b"derived token: " + _encode(name), "sha256")
+        return base64.urlsafe_b64encode(mac[:15]).decode("ascii")
 
-    def decrypt(self, text: str) -> str:
+    def decrypt(self, ciphertext: str) -> str:
         """The token that `encrypt` was given; Undecipherable when the text was not made with this key."""
         from cryptography.fernet import InvalidToken
 
         try:
-            return self._fernet.decrypt(text).decode("utf-8", "surrogatepass")
+            return self._fernet.decrypt(ciphertext).decode("utf-8", "surrogatepass")
         except (InvalidToken, ValueError):  # ValueError: text that is not even ASCII
-            raise Undecipherable("a stored token cannot be read with this key; was the key file replaced?") from None
+            raise UndecryptableToken("a stored token cannot be read with this key; was the key file replaced?") from None
 
 
-def load_key(data: Path, given: str | None) -> bytes:
+def load_key(data: Path, configured_key: str | None) -> bytes:
     """The key of the instance, as the 44 url-safe base64 characters that `TokenCipher` takes.
 
     `given` (from the configuration) wins; either base64 alphabet is fine, so `openssl rand -base64 32` makes one.
     Otherwise `data/secret.key` is read, and made (mode 0600) when it is absent: servers that start together end up with
     the same key. An unreadable key file raises BadKey and is never replaced, since every stored token depends on it.
     """
-    if given is not None:
-        return _checked(given.encode("utf-8", "surrogatepass"), "the given secret key")
+    if configured_key is not None:
+        return _validate_key(configured_key.encode("utf-8", "surrogatepass"), "the given secret key")
     path = data / KEY_FILE
     if not path.exists():
         write_once(path, base64.urlsafe_b64encode(os.urandom(KEY_BYTES)) + b"\n")
-    return _checked(path.read_bytes(), str(path))
+    return _validate_key(path.read_bytes(), str(path))
 
 
 def write_once(path: Path, content: bytes) -> None:
@@ -173,17 +173,17 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _checked(key: bytes, what: str) -> bytes:
+def _validate_key(key: bytes, source: str) -> bytes:
     """`key` in url-safe base64 when it stands for exactly 32 bytes, else BadKey, whose text never shows the key."""
     try:
         raw = base64.b64decode(key.strip().translate(bytes.maketrans(b"-_", b"+/")), validate=True)
     except binascii.Error:
         raw = b""
     if len(raw) != KEY_BYTES:
-        raise BadKey(f"{what} is not 32 bytes in base64 (make one with: openssl rand -base64 32)")
+        raise InvalidKey(f"{source} is not 32 bytes in base64 (make one with: openssl rand -base64 32)")
     return base64.urlsafe_b64encode(raw)
 
 
-def _bytes(text: str) -> bytes:
+def _encode(string: str) -> bytes:
     """The text in UTF-8; lone surrogates pass, so that hostile input is merely a wrong password or an unknown token."""
-    return text.encode("utf-8", "surrogatepass")
+    return string.encode("utf-8", "surrogatepass")

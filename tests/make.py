@@ -13,23 +13,23 @@ import pytest
 from argon2 import PasswordHasher
 
 from graph.context import Services
-from graph.line import Line
+from graph.jobs.runner_queue import RunnerQueue
 from storage import tables
-from storage.artifact_folder import FolderStore
-from storage.artifacts import new_key
-from storage.database import Database, now
+from storage.database.engine import Database, now
 from storage.git.repositories import Repositories
-from storage.secrets import Passwords, TokenCipher, digest, load_key
+from storage.objects.folder_store import FolderStore
+from storage.objects.object_store import new_key
+from storage.objects.uploads import UploadStore, new_secret
+from storage.secrets import Passwords, TokenCipher, digest_token, load_key
 from storage.tables import AccessLevel, CheckStatus, CounterKind, IssueState, MergeRequestState, NamespaceKind, Visibility
 from storage.tables.base import Row
 from storage.tables.commit_statuses import FINISHED
 from storage.tables.users import PRIVATE_TOKEN
-from storage.uploads import Uploads, new_secret
-from tests.history import make_history
+from tests.support.git_history import make_history
 
 R = TypeVar("R", bound=Row)
 
-QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+FAST_PASSWORD_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """Hashes in microseconds what takes the service a tenth of a second on purpose."""
 
 HISTORY_BRANCH = "master"
@@ -37,7 +37,7 @@ HISTORY_BRANCH = "master"
 
 EXTERNAL_URL = "http://forge.example"
 
-LINES = datetime(2016, 1, 1, tzinfo=UTC)
+LINEAR_COMMITS_AT = datetime(2016, 1, 1, tzinfo=UTC)
 """When the commits of `Make.line` were made, or before."""
 
 
@@ -46,7 +46,7 @@ def token_of(user: tables.User) -> str:
     return f"token-{user.username}"
 
 
-def altered(token: str) -> str:
+def alter_token(token: str) -> str:
     """A token that is wrong in its last character."""
     return token[:-1] + ("y" if token.endswith("x") else "x")
 
@@ -61,7 +61,7 @@ def ssh_key(number: int) -> str:
     return f"ssh-rsa {base64.b64encode(blob).decode()}"
 
 
-class Make:
+class DataFactory:
     imports: dict[str, Path] = {}
 
     def __init__(self, services: Services, folder: Path) -> None:
@@ -76,7 +76,7 @@ class Make:
         """Writes the rows, and those that `then` makes of them when they have their ids."""
         if not rows:
             return
-        async with self.services.database.writing() as session:
+        async with self.services.database.write_session() as session:
             session.add_all(rows)
             if then is not tuple:
                 await session.flush()
@@ -85,21 +85,21 @@ class Make:
 
     async def fetch(self, table: type[R], id: int) -> R | None:
         """The row as it is in the database now."""
-        async with self.services.database.reading() as session:
+        async with self.services.database.read_session() as session:
             found: R | None = await session.get(table, id)
             return found
 
     async def count(self, table: type[Row]) -> int:
         from sqlalchemy import func, select
 
-        async with self.services.database.reading() as session:
+        async with self.services.database.read_session() as session:
             return int(await session.scalar(select(func.count()).select_from(table)))
 
     async def user(self, username: str | None = None, **columns: Any) -> tables.User:
         """A user with a private token (`token_of`), the personal namespace, and the primary e-mail address."""
         username = username or f"user{next(self._numbers)}"
-        given: dict[str, Any] = {"name": username.title(), "email": f"{username}@example.org", "confirmed": True, **columns}
-        user = tables.User(username=username, **given)
+        values: dict[str, Any] = {"name": username.title(), "email": f"{username}@example.org", "confirmed": True, **columns}
+        user = tables.User(username=username, **values)
         token = token_of(user)
         sealed = self.services.cipher.encrypt(token)
         namespace = tables.Namespace(kind=NamespaceKind.USER, name=user.name, path=username, path_key=username.lower())
@@ -108,7 +108,7 @@ class Make:
             namespace.owner_id = user.id
             yield namespace
             yield tables.Email(user_id=user.id, email=user.email, is_primary=True)
-            yield tables.Token(user_id=user.id, name=PRIVATE_TOKEN, digest=digest(token), sealed=sealed, created_at=now())
+            yield tables.Token(user_id=user.id, name=PRIVATE_TOKEN, digest=digest_token(token), sealed=sealed, created_at=now())
 
         await self.save(user, then=belongings)
         self._personal[user.id] = namespace.id
@@ -118,7 +118,7 @@ class Make:
         """Changes the settings of the instance."""
         from sqlalchemy import update
 
-        async with self.services.database.writing() as session:
+        async with self.services.database.write_session() as session:
             await session.execute(update(tables.Settings).values(columns))
             await session.commit()
 
@@ -171,28 +171,28 @@ class Make:
             ],
         )
         if source is not None:
-            self.services.repositories.adopt(project.id, source, None)
+            self.services.repositories.import_copy(project.id, source, None)
             project.default_branch = await self.services.repositories.read(project.id, lambda repository: repository.default_branch())
             await self.save(project)
         else:
-            made = self.empty() if history is None else self.imported(history)
+            made = self.empty_repository() if history is None else self.repository_with_history(history)
             shutil.copytree(made, self.services.repositories.path_of(project.id))
         return project
 
     async def _namespace_of(self, owner: tables.User) -> int:
         from sqlalchemy import select
 
-        async with self.services.database.reading() as session:
+        async with self.services.database.read_session() as session:
             return int(await session.scalar(select(tables.Namespace.id).where(tables.Namespace.owner_id == owner.id)))
 
     async def indexed(self, project: tables.Project) -> tables.Project:
         """Writes the project's branch heads and commits into the index, as after an import."""
-        from graph.rules import indexing
+        from graph.rules.git import commit_index
 
-        await indexing.adopt(self.services, project.id)
+        await commit_index.index_imported(self.services, project.id)
         return project
 
-    async def line(
+    async def linear_commits(
         self, project: tables.Project, count: int, *, after: str | None = None, merging: str | None = None, oids: Any = None
     ) -> list[str]:
         """So many commits (of these ids) in the index alone, each the first parent of the next, oldest first; gives their ids.
@@ -200,10 +200,10 @@ class Make:
         They come after the commit `after`; the first of them also merges `merging`. Their dates say nothing: the younger, the earlier.
         """
         oids, rows = oids or [f"{next(self._numbers):040x}" for _ in range(count)], []
-        for place, oid in enumerate(oids):
-            parent = oids[place - 1] if place else after
-            parents = [each for each in (parent, merging if not place else None) if each is not None]
-            moment = LINES - timedelta(minutes=int(oid, 16))
+        for index, oid in enumerate(oids):
+            parent = oids[index - 1] if index else after
+            parents = [each for each in (parent, merging if not index else None) if each is not None]
+            moment = LINEAR_COMMITS_AT - timedelta(minutes=int(oid, 16))
             words = {"author_name": "A", "author_email": "a@example.org", "committer_name": "C", "committer_email": "c@example.org"}
             row = tables.Commit(project_id=project.id, oid=oid, first_parent=parent, parents=parents, title=f"Commit {oid[-4:]}", **words)
             row.authored_at = row.committed_at = moment
@@ -211,24 +211,24 @@ class Make:
         await self.save(*rows)
         return oids
 
-    async def move(self, project: tables.Project, oid: str | None, moved_at: datetime, name: str = "master") -> None:
+    async def branch_move(self, project: tables.Project, oid: str | None, moved_at: datetime, name: str = "master") -> None:
         """Writes down that a branch came to a commit (None: was deleted) at this moment; the branch itself stays as it is."""
         await self.save(tables.BranchMove(project_id=project.id, name=name, oid=oid, moved_at=moved_at))
 
-    def empty(self) -> Path:
+    def empty_repository(self) -> Path:
         """A repository without a commit as the service makes it; made once a run, to be copied."""
         if "" not in self.imports:
             Repositories(self.folder / "empty").create(1).handle.free()
             self.imports[""] = self.folder / "empty" / "1.git"
         return self.imports[""]
 
-    def imported(self, history: Mapping[str, Any]) -> Path:
+    def repository_with_history(self, history: Mapping[str, Any]) -> Path:
         """A repository with this history as the service imports it; made once a run, to be copied."""
         key = repr(sorted(history.items()))
         if key not in self.imports:
             folder = self.folder / f"history{len(self.imports)}"
             make_history(folder / "source", **history)
-            Repositories(folder).adopt(1, folder / "source").handle.free()
+            Repositories(folder).import_copy(1, folder / "source").handle.free()
             self.imports[key] = folder / "1.git"
         return self.imports[key]
 
@@ -266,9 +266,9 @@ class Make:
         """One into `master` from a branch of the project that no other comes from; neither has to be there, and nothing is compared."""
         iid = await self._iid(project, CounterKind.MERGE_REQUEST)
         author_id = author.id if author else project.creator_id or (await self.user()).id
-        given = {"title": f"Merge request {iid}", "source_branch": f"branch{iid}", "target_branch": "master", **columns}
-        given.setdefault("source_project_id", project.id)
-        row = tables.MergeRequest(project_id=project.id, iid=iid, author_id=author_id, **given)
+        values = {"title": f"Merge request {iid}", "source_branch": f"branch{iid}", "target_branch": "master", **columns}
+        values.setdefault("source_project_id", project.id)
+        row = tables.MergeRequest(project_id=project.id, iid=iid, author_id=author_id, **values)
         if row.state is MergeRequestState.CLOSED and row.closed_at is None:
             row.closed_at = row.updated_at
         if row.state is MergeRequestState.MERGED and row.merged_at is None:
@@ -280,8 +280,8 @@ class Make:
     async def snippet(self, project: tables.Project, *, author: tables.User | None = None, **columns: Any) -> tables.Snippet:
         """One that everybody sees who sees the project, unless `visibility_level` says otherwise."""
         author_id = author.id if author else project.creator_id or (await self.user()).id
-        given = {"title": f"Snippet {next(self._numbers)}", "file_name": "a.rb", "content": "puts 1", "visibility_level": 2, **columns}
-        snippet = tables.Snippet(project_id=project.id, author_id=author_id, **given)
+        values = {"title": f"Snippet {next(self._numbers)}", "file_name": "a.rb", "content": "puts 1", "visibility_level": 2, **columns}
+        snippet = tables.Snippet(project_id=project.id, author_id=author_id, **values)
         await self.save(snippet)
         return snippet
 
@@ -302,16 +302,16 @@ class Make:
         await incoming.write(content)
         await incoming.finish()
         author_id = author.id if author else project.creator_id or (await self.user()).id
-        given = {"name": f"file{next(self._numbers)}.txt", "secret": new_secret(), "size": len(content), **columns}
-        upload = tables.Upload(project_id=project.id, author_id=author_id, **given)
-        self.services.uploads.keep(incoming.ticket, project.id, upload.secret)
+        values = {"name": f"file{next(self._numbers)}.txt", "secret": new_secret(), "size": len(content), **columns}
+        upload = tables.Upload(project_id=project.id, author_id=author_id, **values)
+        self.services.uploads.store(incoming.ticket, project.id, upload.secret)
         await self.save(upload)
         return upload
 
     async def artifact(self, build: tables.Build, content: bytes = b"bytes", **columns: Any) -> tables.Artifact:
-        given = {"filename": "artifacts.zip", "size": len(content), "key": new_key(), **columns}
-        await self.services.objects.put_bytes(given["key"], content)
-        artifact = tables.Artifact(project_id=build.project_id, build_id=build.id, **given)
+        values = {"filename": "artifacts.zip", "size": len(content), "key": new_key(), **columns}
+        await self.services.objects.put_bytes(values["key"], content)
+        artifact = tables.Artifact(project_id=build.project_id, build_id=build.id, **values)
         await self.save(artifact)
         return artifact
 
@@ -325,8 +325,8 @@ class Make:
         return build
 
     async def commit_comment(self, project: tables.Project, sha: str, *, author: tables.User, **columns: Any) -> tables.CommitComment:
-        given = {"note": f"Comment {next(self._numbers)}", **columns}
-        comment = tables.CommitComment(project_id=project.id, sha=sha, author_id=author.id, **given)
+        values = {"note": f"Comment {next(self._numbers)}", **columns}
+        comment = tables.CommitComment(project_id=project.id, sha=sha, author_id=author.id, **values)
         await self.save(comment)
         return comment
 
@@ -338,8 +338,8 @@ class Make:
 
     async def build(self, project: tables.Project, sha: str, **columns: Any) -> tables.Build:
         """One of an outside system for `master`, pending unless `status` is given, with the times that its status needs."""
-        given = {"name": f"job{next(self._numbers)}", "ref": "master", **columns}
-        build = tables.Build(project_id=project.id, sha=sha, **given)
+        values = {"name": f"job{next(self._numbers)}", "ref": "master", **columns}
+        build = tables.Build(project_id=project.id, sha=sha, **values)
         if build.status is not CheckStatus.PENDING:
             build.started_at = columns.get("started_at", build.created_at)
         if build.status in FINISHED:
@@ -350,8 +350,8 @@ class Make:
     async def runner(self, *projects: tables.Project, **columns: Any) -> tables.Runner:
         """One that serves these projects, or every project where none is given. It calls with `runner_token`."""
         token = f"fr-{next(self._numbers):020}"
-        given = {"description": f"Runner {token}", "token_digest": digest(token), "shared": not projects, **columns}
-        runner = tables.Runner(**given)
+        values = {"description": f"Runner {token}", "token_digest": digest_token(token), "shared": not projects, **columns}
+        runner = tables.Runner(**values)
         await self.save(runner)
         await self.save(*(tables.RunnerProject(runner_id=runner.id, project_id=project.id) for project in projects))
         self._runner_tokens[runner.id] = token
@@ -360,17 +360,17 @@ class Make:
     def runner_token(self, runner: tables.Runner) -> str:
         return self._runner_tokens[runner.id]
 
-    async def waiting_build(self, project: tables.Project, *, tags: tuple[str, ...] = (), **columns: Any) -> tables.Build:
+    async def pending_build(self, project: tables.Project, *, tags: tuple[str, ...] = (), **columns: Any) -> tables.Build:
         """A build that runners may take, as a push makes them."""
-        given = {"sha": "a" * 40, "ref": "master", "name": f"job{next(self._numbers)}", "commands": "true", **columns}
-        build = tables.Build(project_id=project.id, tags=sorted(tags), **{"queue": ",".join(sorted(tags)), **given})
+        values = {"sha": "a" * 40, "ref": "master", "name": f"job{next(self._numbers)}", "commands": "true", **columns}
+        build = tables.Build(project_id=project.id, tags=sorted(tags), **{"queue": ",".join(sorted(tags)), **values})
         await self.save(build)
         return build
 
     async def _iid(self, project: tables.Project, kind: CounterKind) -> int:
         from storage.tables import counters
 
-        async with self.services.database.writing() as session:
+        async with self.services.database.write_session() as session:
             value = await session.scalar(counters.advance(self.services.database.dialect, project.id, kind))
             await session.commit()
             return int(value)
@@ -386,13 +386,13 @@ async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services
     yield Services(
         database,
         repositories,
-        Passwords(QUICK),
+        Passwords(FAST_PASSWORD_HASHER),
         TokenCipher(load_key(tmp_path, None)),
-        Uploads(tmp_path / "uploads"),
+        UploadStore(tmp_path / "uploads"),
         FolderStore(tmp_path / "artifacts"),
         external_url=EXTERNAL_URL,
         # What tests write into the tables rings no bell.
-        line=Line(fresh=0.0, pause=0.05),
+        runner_queue=RunnerQueue(cache_seconds=0.0, poll_seconds=0.05),
     )
     close = getattr(repositories, "close", None)
     if close is not None:
@@ -403,9 +403,9 @@ async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services
 def histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where the histories of a run are kept."""
     yield tmp_path_factory.mktemp("histories")
-    Make.imports.clear()
+    DataFactory.imports.clear()
 
 
 @pytest.fixture
-def make(services: Services, histories: Path) -> Make:
-    return Make(services, histories)
+def make(services: Services, histories: Path) -> DataFactory:
+    return DataFactory(services, histories)

@@ -12,18 +12,18 @@ import yaml
 
 from tests.fuzz import __main__ as program
 from tests.fuzz import packs
-from tests.fuzz.findings import Part
-from tests.fuzz.hostile_parts import forged, multipart, yaml_text
-from tests.history import git
+from tests.fuzz.findings import FuzzPart
+from tests.fuzz.hostile_parts import forge_cursor, multipart_body, yaml_text
+from tests.support.git_history import git
 
 
-def part(**changed: Any) -> Part:
-    return Part(**{"name": "packs", "database": "sqlite", "seed": 7, "until": monotonic(), **changed})
+def part(**changed: Any) -> FuzzPart:
+    return FuzzPart(**{"name": "packs", "database": "sqlite", "seed": 7, "until": monotonic(), **changed})
 
 
 class TestSeeds:
     @pytest.mark.parametrize(
-        "make", [packs.hostile_pack, lambda seed: yaml_text(random.Random(seed)), lambda seed: multipart(random.Random(seed))]
+        "make", [packs.hostile_pack, lambda seed: yaml_text(random.Random(seed)), lambda seed: multipart_body(random.Random(seed))]
     )
     def test_the_same_seed_makes_the_same(self, make: Any) -> None:
         made = [make(seed) for seed in range(60)]
@@ -32,7 +32,7 @@ class TestSeeds:
 
     def test_cursors_are_spoiled_in_many_ways(self) -> None:
         real = ["WyItY3JlYXRlZF9hdCIsICIyMDE2LTAzLTI0VDEyOjAwOjAwWiIsIDVd"]
-        assert len({forged(random.Random(seed), real) for seed in range(100)} - set(real)) > 50
+        assert len({forge_cursor(random.Random(seed), real) for seed in range(100)} - set(real)) > 50
 
     def test_an_iteration_begins_at_each_seed_until_the_time_is_over(self) -> None:
         assert list(part().seeds()) == [7], "one at least, so that a finding can be repeated"
@@ -41,12 +41,12 @@ class TestSeeds:
 
 
 class TestFindings:
-    def test_name_the_command_that_repeats_them_once(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_report_the_reproducing_command_once(self, capsys: pytest.CaptureFixture[str]) -> None:
         found = part()
         found.report("a push answers 500", "Internal Server Error", 12)
         found.report("a push answers 500", "again", 13)
 
-        (only,) = found.found.values()
+        (only,) = found.findings.values()
         assert only.command == ".venv/bin/python -m tests.fuzz --minutes 1 --seed 12 --only packs --database sqlite"
         assert capsys.readouterr().err.count(only.command) == 1
 
@@ -56,24 +56,24 @@ class TestFindings:
             found = part(name="ci", database=kind)
             if kind == "postgresql":
                 found.report("a hang", "")
-            return list(found.found.values())
+            return list(found.findings.values())
 
         monkeypatch.setattr(program, "_fuzz", fuzz)
         assert program.main(["--minutes", "2", "--seed", "3", "--only", "ci"]) == 1
         assert program.main(["--minutes", "1", "--seed", "3", "--only", "ci", "--database", "sqlite"]) == 0
-        told = capsys.readouterr().err
-        assert "--seed 3, 2 minutes for ci on sqlite and postgresql" in told
-        assert "1 findings" in told and "nothing was found" in told
+        output = capsys.readouterr().err
+        assert "--seed 3, 2 minutes for ci on sqlite and postgresql" in output
+        assert "1 findings" in output and "nothing was found" in output
 
     def test_an_unknown_part_is_no_run(self) -> None:
         assert program.main(["--only", "nonsense"]) == 2
 
 
 class TestPacks:
-    def test_a_lawful_one_is_taken(self, tmp_path: Path) -> None:
+    def test_a_valid_pack_is_accepted(self, tmp_path: Path) -> None:
         """Else what is spoiled of it would be refused for another reason."""
         git(tmp_path, "init", "--bare", "--quiet", ".")
-        entries, oid = packs.lawful()
+        entries, oid = packs.valid_entries()
         subprocess.run(
             ["git", "-C", tmp_path, "index-pack", "--stdin", "--strict"], input=packs.pack(entries), check=True, capture_output=True
         )
@@ -81,9 +81,9 @@ class TestPacks:
 
     def test_a_delta_bomb_is_small_and_becomes_large(self, tmp_path: Path) -> None:
         """The first of its deltas says by itself how large it becomes."""
-        delta = packs.copies(2**20, 256)
+        delta = packs.copy_delta(2**20, 256)
         assert len(delta) < 2**12
-        assert packs.number(2**28) in delta
+        assert packs.encode_length(2**28) in delta
         assert len(zlib.compress(b"\0" * 2**20)) < 2**11
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 ENTRY = re.compile(r"([\w.-]+)==(\S+)(?: ; [^\\]+)? \\")
 
 
-def wanted(groups: list[Any]) -> list[Requirement]:
+def requirements(groups: list[Any]) -> list[Requirement]:
     """The requirements of dependency groups (PEP 735), those of the project included."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     found = [*project["project"]["dependencies"]]
@@ -34,9 +34,9 @@ def locked(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("name", "group"), [("requirements.lock", "build"), ("requirements-dev.lock", "dev")])
 class TestLock:
-    def test_has_a_fitting_version_of_everything_wanted(self, name: str, group: str) -> None:
+    def test_satisfies_every_requirement(self, name: str, group: str) -> None:
         versions = locked(name)
-        for requirement in wanted([{"include-group": group}]):
+        for requirement in requirements([{"include-group": group}]):
             version = versions.get(canonicalize_name(requirement.name))
             assert version is not None, f"{requirement.name} is not in {name}: run scripts/lock"
             assert requirement.specifier.contains(version, prereleases=True), f"{name} has {requirement.name} {version}: run scripts/lock"

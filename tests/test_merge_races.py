@@ -12,52 +12,52 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from graph.errors import Conflict, NotAllowed, NotMergeable
-from graph.rules import merging
-from graph.rules.merging import Wish
+from graph.rules.merge_requests import merging
+from graph.rules.merge_requests.merging import MergeOptions
 from storage import tables
 from storage.git.repository import RefMoved, Repository
 from storage.tables import AccessLevel, MergeRequestState
-from tests.make import Make
-from tests.merges import Merges, Proposal, acting, commit
+from tests.make import DataFactory
+from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest, acting, commit_text_files
 
 AT_ONCE = 8
 ROUNDS = 3
 
 
 @pytest.fixture
-async def user(make: Make) -> tables.User:
+async def user(make: DataFactory) -> tables.User:
     return await make.user()
 
 
 @pytest.fixture
-async def merges(make: Make, user: tables.User) -> Merges:
-    return Merges(make, await make.project(history={"commits": 4}, members=[(user, AccessLevel.DEVELOPER)]), user)
+async def merges(make: DataFactory, user: tables.User) -> MergeRequestFactory:
+    return MergeRequestFactory(make, await make.project(history={"commits": 4}, members=[(user, AccessLevel.DEVELOPER)]), user)
 
 
-async def accept(merges: Merges, proposal: Proposal, user: tables.User, *, elsewhere: bool = False) -> str:
+async def accept(merges: MergeRequestFactory, proposal: OpenMergeRequest, user: tables.User, *, elsewhere: bool = False) -> str:
     """What came of it, by its name. `elsewhere` is another process of the instance, which knows nothing of this one's turns."""
     services = replace(merges.services) if elsewhere else merges.services
     try:
         async with acting(services, user) as context:
-            return str((await merging.accept(context, proposal.row, Wish())).state)
+            return str((await merging.accept_now(context, proposal.row, MergeOptions())).state)
     except (Conflict, NotAllowed, NotMergeable) as error:
         return type(error).__name__
 
 
-async def first_parents(merges: Merges, start: str) -> list[list[str]]:
+async def first_parents(merges: MergeRequestFactory, start: str) -> list[list[str]]:
     """The line of first parents of master since `start`, newest first: each commit's parents."""
     path = merges.services.repositories.path_of(merges.project.id)
     command = ["git", "-C", str(path), "rev-list", "--first-parent", "--parents", f"{start}..refs/heads/master"]
-    said = await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, text=True)
-    return [line.split() for line in said.stdout.splitlines()]
+    result = await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, text=True)
+    return [line.split() for line in result.stdout.splitlines()]
 
 
-async def consistent(merges: Merges, start: str, proposals: list[Proposal]) -> int:
+async def assert_consistent(merges: MergeRequestFactory, start: str, proposals: list[OpenMergeRequest]) -> int:
     """A row says merged exactly when master holds its source; the line of first parents has one commit a merge. How many were merged."""
     count = 0
     for proposal in proposals:
-        row = await merges.now(proposal)
-        assert (row.state is MergeRequestState.MERGED) == await merges.holds(proposal.head)
+        row = await merges.reload(proposal)
+        assert (row.state is MergeRequestState.MERGED) == await merges.contains(proposal.head)
         count += row.state is MergeRequestState.MERGED
     assert await merges.make.count(tables.MergeIntent) == 0
     line = await first_parents(merges, start)
@@ -69,7 +69,7 @@ async def consistent(merges: Merges, start: str, proposals: list[Proposal]) -> i
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["one process", "two processes"])
 class TestIntoOneBranch:
-    async def test_two_at_once(self, merges: Merges, user: tables.User, elsewhere: bool) -> None:
+    async def test_two_concurrent_merges(self, merges: MergeRequestFactory, user: tables.User, elsewhere: bool) -> None:
         start = await merges.tip() or ""
         proposals = []
         for turn in range(ROUNDS):
@@ -77,36 +77,36 @@ class TestIntoOneBranch:
             outcomes = await asyncio.gather(accept(merges, pair[0], user), accept(merges, pair[1], user, elsewhere=elsewhere))
             assert list(outcomes) == ["merged", "merged"]
             proposals += pair
-        assert await consistent(merges, start, proposals) == 2 * ROUNDS
+        assert await assert_consistent(merges, start, proposals) == 2 * ROUNDS
 
-    async def test_eight_at_once(self, merges: Merges, user: tables.User, elsewhere: bool) -> None:
+    async def test_eight_concurrent_merges(self, merges: MergeRequestFactory, user: tables.User, elsewhere: bool) -> None:
         start = await merges.tip() or ""
         proposals = [await merges.proposal(f"branch{number}") for number in range(AT_ONCE)]
         outcomes = await asyncio.gather(*(accept(merges, proposal, user, elsewhere=elsewhere) for proposal in proposals))
         assert set(outcomes) <= {"merged", "Conflict"}
-        count = await consistent(merges, start, proposals)
+        count = await assert_consistent(merges, start, proposals)
         assert count == outcomes.count("merged") >= (1 if elsewhere else AT_ONCE)
 
-    async def test_of_one_merge_request(self, merges: Merges, user: tables.User, elsewhere: bool) -> None:
+    async def test_concurrent_merges_of_one_request(self, merges: MergeRequestFactory, user: tables.User, elsewhere: bool) -> None:
         start, proposal = await merges.tip() or "", await merges.proposal("feature")
         outcomes = await asyncio.gather(*(accept(merges, proposal, user, elsewhere=elsewhere and bool(n % 2)) for n in range(4)))
         # Of two processes, the same user's merge of the same second is the same commit, and so the same merge.
         assert outcomes.count("merged") == 1 or (elsewhere and "merged" in outcomes)
         assert set(outcomes) <= {"merged", "NotAllowed", "NotMergeable"}
-        async with merges.services.database.reading() as session:
+        async with merges.services.database.read_session() as session:
             bodies = list(await session.scalars(select(col(tables.Note.body)).where(col(tables.Note.source).is_(None))))
         assert bodies == ["Status changed to merged"]
-        assert await consistent(merges, start, [proposal]) == 1
+        assert await assert_consistent(merges, start, [proposal]) == 1
 
-    async def test_that_conflict(self, merges: Merges, user: tables.User, elsewhere: bool) -> None:
+    async def test_concurrent_merges_that_conflict(self, merges: MergeRequestFactory, user: tables.User, elsewhere: bool) -> None:
         start = await merges.tip() or ""
         proposals = [await merges.proposal(f"branch{number}", {"same": f"{number}\n"}) for number in range(2)]
         outcomes = await asyncio.gather(accept(merges, proposals[0], user), accept(merges, proposals[1], user, elsewhere=elsewhere))
         assert sorted(outcomes) == ["NotMergeable", "merged"]
-        assert await consistent(merges, start, proposals) == 1
+        assert await assert_consistent(merges, start, proposals) == 1
 
 
-async def test_a_pusher_meanwhile_loses_nothing(merges: Merges, user: tables.User) -> None:
+async def test_concurrent_pushes_are_not_lost(merges: MergeRequestFactory, user: tables.User) -> None:
     """Pushes to the target, and to the source of what is merged, go on all the while."""
     start = await merges.tip() or ""
     proposals = [await merges.proposal(f"branch{number}") for number in range(AT_ONCE)]
@@ -119,7 +119,7 @@ async def test_a_pusher_meanwhile_loses_nothing(merges: Merges, user: tables.Use
 
             def work(repository: Repository, number: int = number) -> str | None:
                 try:
-                    return commit(repository, "master", {f"pushed{number}": "x"})
+                    return commit_text_files(repository, "master", {f"pushed{number}": "x"})
                 except RefMoved:
                     return None
 
@@ -135,12 +135,14 @@ async def test_a_pusher_meanwhile_loses_nothing(merges: Merges, user: tables.Use
         done.set()
     await pusher
     assert set(outcomes) <= {"merged", "Conflict"}
-    assert [await merges.holds(oid) for oid in pushed] == [True] * len(pushed)
+    assert [await merges.contains(oid) for oid in pushed] == [True] * len(pushed)
     # How many get in between depends on the machine; who does not is told so.
-    assert await consistent(merges, start, proposals) == outcomes.count("merged")
+    assert await assert_consistent(merges, start, proposals) == outcomes.count("merged")
 
 
-async def test_no_writer_waits_while_git_works(merges: Merges, user: tables.User, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_writer_waits_while_git_works(
+    merges: MergeRequestFactory, user: tables.User, make: DataFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proposal = await merges.proposal("feature")
     reached, go_on = asyncio.Event(), asyncio.Event()
     loop, whole = asyncio.get_running_loop(), Repository.move_ref

@@ -18,8 +18,8 @@ import pytest
 from forgefront.app import App
 from forgefront.config import Config
 from storage import tables
-from storage.database import now
-from tests.make import EXTERNAL_URL, Make, ssh_key, token_of
+from storage.database.engine import now
+from tests.make import EXTERNAL_URL, DataFactory, ssh_key, token_of
 
 AT_ONCE = 32
 EACH = 5
@@ -30,7 +30,7 @@ query Walk($path: String!, $after: String) {
 """
 
 
-class Service:
+class RaceClient:
     """The whole service, as one caller after the other sees it: `await service.post("/projects/1/issues", user, title="t")`."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
@@ -58,23 +58,23 @@ class Service:
 
 
 @asynccontextmanager
-async def opened(folder: Path, database_url: str, clock: Callable[[], datetime] = now) -> AsyncIterator[Service]:
+async def open_service(folder: Path, database_url: str, clock: Callable[[], datetime] = now) -> AsyncIterator[RaceClient]:
     app = App(Config.load(data=folder, database_url=database_url, hooks_allow_local=True, external_url=EXTERNAL_URL), clock=clock)
     await app.start()
     try:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=EXTERNAL_URL) as client:
-            yield Service(client)
+            yield RaceClient(client)
     finally:
         await app.stop()
 
 
 @pytest.fixture
-async def service(make: Make, tmp_path: Path, database_url: str) -> AsyncIterator[Service]:
-    async with opened(tmp_path, database_url) as service:
+async def service(make: DataFactory, tmp_path: Path, database_url: str) -> AsyncIterator[RaceClient]:
+    async with open_service(tmp_path, database_url) as service:
         yield service
 
 
-async def at_once(calls: list[Awaitable[httpx.Response]]) -> tuple[Counter[int], list[Any]]:
+async def run_concurrently(calls: list[Awaitable[httpx.Response]]) -> tuple[Counter[int], list[Any]]:
     """How often each status came, and the bodies of the refusals."""
     responses = await asyncio.gather(*calls)
     return Counter(response.status_code for response in responses), [
@@ -82,61 +82,63 @@ async def at_once(calls: list[Awaitable[httpx.Response]]) -> tuple[Counter[int],
     ]
 
 
-class TestEqualCreates:
+class TestDuplicateCreates:
     """One of them wins, whoever asks (R5)."""
 
-    async def test_email_of_many_users(self, service: Service, make: Make) -> None:
+    async def test_email_of_many_users(self, service: RaceClient, make: DataFactory) -> None:
         users = [await make.user() for _ in range(AT_ONCE)]
 
-        codes, refusals = await at_once([service.post("/user/emails", user, email="Same@example.org") for user in users])
+        codes, refusals = await run_concurrently([service.post("/user/emails", user, email="Same@example.org") for user in users])
 
         assert codes == {201: 1, 400: AT_ONCE - 1}
         assert refusals == [{"message": {"email": ["has already been taken"]}}] * (AT_ONCE - 1)
         assert await make.count(tables.Email) == AT_ONCE + 1
 
-    async def test_key_of_many_users(self, service: Service, make: Make) -> None:
+    async def test_key_of_many_users(self, service: RaceClient, make: DataFactory) -> None:
         users = [await make.user() for _ in range(AT_ONCE)]
 
-        codes, refusals = await at_once([service.post("/user/keys", user, title=user.username, key=ssh_key(1)) for user in users])
+        codes, refusals = await run_concurrently([service.post("/user/keys", user, title=user.username, key=ssh_key(1)) for user in users])
 
         assert codes == {201: 1, 400: AT_ONCE - 1}
         assert {tuple(refusal["message"]["fingerprint"]) for refusal in refusals} == {("has already been taken",)}
         assert await make.count(tables.SshKey) == 1
 
-    async def test_label_of_many_users_in_another_case(self, service: Service, make: Make) -> None:
+    async def test_label_of_many_users_in_another_case(self, service: RaceClient, make: DataFactory) -> None:
         users = [await make.user() for _ in range(AT_ONCE)]
         project = await make.project(members=[(user, tables.AccessLevel.MASTER) for user in users])
         path = f"/projects/{project.id}/labels"
 
-        codes, _ = await at_once(
+        codes, _ = await run_concurrently(
             [service.post(path, user, name=name, color="#FF0000") for user, name in zip(users, ["bug", "Bug"] * 16, strict=True)]
         )
 
         assert codes == {200: 2, 409: AT_ONCE - 2}
         assert sorted(label["name"] for label in await service.get(path, users[0])) == ["Bug", "bug"]
 
-    async def test_group_path_that_names_a_user_too(self, service: Service, make: Make) -> None:
+    async def test_group_path_that_names_a_user_too(self, service: RaceClient, make: DataFactory) -> None:
         users, admin = [await make.user() for _ in range(AT_ONCE - 1)], await make.admin()
-        wanted = {"email": "tools@example.org", "username": "tools", "name": "Tools", "password": "long-enough", "confirm": False}
+        body = {"email": "tools@example.org", "username": "tools", "name": "Tools", "password": "long-enough", "confirm": False}
 
-        codes, _ = await at_once(
-            [*(service.post("/groups", user, name=user.username, path="tools") for user in users), service.post("/users", admin, **wanted)]
+        codes, _ = await run_concurrently(
+            [*(service.post("/groups", user, name=user.username, path="tools") for user in users), service.post("/users", admin, **body)]
         )
 
         # A group path refused is a 400, a user name refused a 409.
         assert codes in ({201: 1, 400: AT_ONCE - 1}, {201: 1, 400: AT_ONCE - 2, 409: 1})
 
-    async def test_member_added_by_many_owners(self, service: Service, make: Make) -> None:
+    async def test_member_added_by_many_owners(self, service: RaceClient, make: DataFactory) -> None:
         owners, user = [await make.user() for _ in range(AT_ONCE)], await make.user()
         group = await make.group(members=[(owner, tables.AccessLevel.OWNER) for owner in owners])
 
-        codes, _ = await at_once([service.post(f"/groups/{group.id}/members", owner, user_id=user.id, access_level=30) for owner in owners])
+        codes, _ = await run_concurrently(
+            [service.post(f"/groups/{group.id}/members", owner, user_id=user.id, access_level=30) for owner in owners]
+        )
 
         assert codes == {201: 1, 409: AT_ONCE - 1}
 
 
 class TestNumbers:
-    async def test_issues_of_many_writers_leave_no_gap(self, service: Service, make: Make) -> None:
+    async def test_issues_of_many_writers_leave_no_gap(self, service: RaceClient, make: DataFactory) -> None:
         users = [await make.user() for _ in range(AT_ONCE)]
         project = await make.project(members=[(user, tables.AccessLevel.REPORTER) for user in users])
         path, seen = f"/projects/{project.id}/issues", []
@@ -156,11 +158,11 @@ class TestNumbers:
         assert await make.count(tables.Label) == AT_ONCE + 1
         assert await make.count(tables.IssueLabel) == 2 * AT_ONCE * EACH
 
-    async def test_rise_when_the_clock_is_set_back(self, make: Make, tmp_path: Path, database_url: str) -> None:
+    async def test_rise_when_the_clock_is_set_back(self, make: DataFactory, tmp_path: Path, database_url: str) -> None:
         project = await make.project(owner=(user := await make.user()))
         path, ahead = f"/projects/{project.id}/issues", timedelta(hours=1)
 
-        async with opened(tmp_path, database_url, lambda: now() + ahead) as service:
+        async with open_service(tmp_path, database_url, lambda: now() + ahead) as service:
             first = (await service.post(path, user, title="first", labels="a")).json()
             ahead = timedelta()
             second = (await service.post(path, user, title="second", labels="a,b")).json()
@@ -176,38 +178,38 @@ class TestDeletes:
     """What is gone is gone, however many ask at once (R21)."""
 
     @pytest.mark.parametrize("noun", ["keys", "emails"])
-    async def test_of_a_user(self, service: Service, make: Make, noun: str) -> None:
+    async def test_of_a_user(self, service: RaceClient, make: DataFactory, noun: str) -> None:
         user = await make.user()
         params = {"keys": {"title": "a", "key": ssh_key(1)}, "emails": {"email": "second@example.org"}}[noun]
         made = (await service.post(f"/user/{noun}", user, **params)).json()
 
-        codes, _ = await at_once([service.delete(f"/user/{noun}/{made['id']}", user) for _ in range(AT_ONCE)])
+        codes, _ = await run_concurrently([service.delete(f"/user/{noun}/{made['id']}", user) for _ in range(AT_ONCE)])
 
         assert codes == {200: AT_ONCE}
         assert await service.get(f"/user/{noun}", user) == []
 
-    async def test_of_a_hook(self, service: Service, make: Make) -> None:
+    async def test_of_a_hook(self, service: RaceClient, make: DataFactory) -> None:
         made = (await service.post("/hooks", admin := await make.admin(), url="http://127.0.0.1:9/told")).json()[0]
 
-        codes, _ = await at_once([service.delete(f"/hooks/{made['id']}", admin) for _ in range(AT_ONCE)])
+        codes, _ = await run_concurrently([service.delete(f"/hooks/{made['id']}", admin) for _ in range(AT_ONCE)])
 
         assert codes == {200: AT_ONCE}
         assert await service.get("/hooks", admin) == []
 
 
-class TestWalks:
+class TestPagination:
     """Ten pages while another client adds to the list; many rows share a moment (R19)."""
 
     SIZE, PAGES = 5, 10
 
-    async def prepare(self, make: Make) -> tuple[tables.User, tables.Project, list[int]]:
+    async def prepare(self, make: DataFactory) -> tuple[tables.User, tables.Project, list[int]]:
         project = await make.project(owner=(user := await make.user()))
         moments = [now() - timedelta(minutes=number // 7) for number in range(self.SIZE * self.PAGES)]
         iids = [(await make.issue(project, author=user, created_at=moment)).iid for moment in moments]
         return user, project, iids
 
     @pytest.mark.parametrize("order_by", ["created_at", "updated_at"])
-    async def test_page_numbers(self, service: Service, make: Make, order_by: str) -> None:
+    async def test_page_numbers(self, service: RaceClient, make: DataFactory, order_by: str) -> None:
         user, project, before = await self.prepare(make)
         path, seen = f"/projects/{project.id}/issues", []
 
@@ -230,7 +232,7 @@ class TestWalks:
                 await service.post(path, user, title="inserted")
         assert set(before) <= set(seen)
 
-    async def test_cursors_see_each_row_once(self, service: Service, make: Make) -> None:
+    async def test_cursors_see_each_row_once(self, service: RaceClient, make: DataFactory) -> None:
         user, project, before = await self.prepare(make)
         seen: list[int] = []
         after, more = None, True

@@ -6,13 +6,13 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-DATABASE = "PEER_DATABASE_URL"
+DATABASE_URL_VARIABLE = "PEER_DATABASE_URL"
 """Names the database, with the driver in the URL."""
 
 
-def engine_of(database_url: str | None) -> AsyncEngine:
+def create_engine(database_url: str | None) -> AsyncEngine:
     """Without a URL, the one of PEER_DATABASE_URL. As many connections as the service has."""
-    engine = create_async_engine(database_url or os.environ[DATABASE], pool_size=10, max_overflow=10)
+    engine = create_async_engine(database_url or os.environ[DATABASE_URL_VARIABLE], pool_size=10, max_overflow=10)
     if engine.dialect.name == "sqlite":
 
         @event.listens_for(engine.sync_engine, "connect")

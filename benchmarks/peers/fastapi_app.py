@@ -17,9 +17,21 @@ from sqlalchemy.orm import selectinload
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from benchmarks.peer import WITH_RELATIONS, Issue, IssueState, Label, Note, NoteIn, Out, ProjectDep, SessionDep, State, UserDep
-from benchmarks.peer_work import Build, CheckStatus, Commit, MergeRequest, MergeRequestState
-from benchmarks.peers.engine import engine_of
+from benchmarks.peers.engine import create_engine
+from benchmarks.peers.fastapi_peer import (
+    WITH_RELATIONS,
+    Issue,
+    IssueState,
+    Label,
+    Note,
+    NoteIn,
+    Out,
+    ProjectDep,
+    SessionDep,
+    State,
+    UserDep,
+)
+from benchmarks.peers.fastapi_peer_builds import Build, CheckStatus, Commit, MergeRequest, MergeRequestState
 
 Id = Annotated[int, Field(validation_alias="id", serialization_alias="databaseId")]
 
@@ -109,8 +121,8 @@ async def list_issues(project: ProjectDep, session: SessionDep) -> Any:
 
 @router.get("/projects/{project_id}/issues/{issue_id}", response_model=IssueOut)
 async def get_issue(project: ProjectDep, issue_id: int, session: SessionDep) -> Any:
-    wanted = select(Issue).where(Issue.id == issue_id, Issue.project_id == project.id).options(*WITH_RELATIONS)
-    issue = (await session.exec(wanted)).first()
+    statement = select(Issue).where(Issue.id == issue_id, Issue.project_id == project.id).options(*WITH_RELATIONS)
+    issue = (await session.exec(statement)).first()
     if issue is None:
         raise HTTPException(404, "404 Issue Not Found")
     return issue
@@ -124,8 +136,8 @@ async def list_merge_requests(project: ProjectDep, session: SessionDep) -> Any:
     found = (await session.exec(ordered.options(selectinload(MergeRequest.author)))).all()  # type: ignore[arg-type]
     heads = [row.head_oid for row in found if row.head_oid is not None]
     commits = (await session.exec(select(Commit).where(Commit.project_id == project.id, col(Commit.oid).in_(heads)))).all()
-    place = func.row_number().over(partition_by=col(Build.sha), order_by=col(Build.id).desc()).label("place")
-    of_heads = select(Build.id, place).where(Build.project_id == project.id, col(Build.sha).in_(heads), col(Build.current_id).is_(None))
+    rank = func.row_number().over(partition_by=col(Build.sha), order_by=col(Build.id).desc()).label("place")
+    of_heads = select(Build.id, rank).where(Build.project_id == project.id, col(Build.sha).in_(heads), col(Build.current_id).is_(None))
     first = of_heads.subquery()
     builds = await session.exec(select(Build).join(first, first.c.id == Build.id).where(first.c.place <= 5).order_by(col(Build.id).desc()))
     by_sha: dict[str, list[BuildOut]] = {}
@@ -142,12 +154,12 @@ async def list_merge_requests(project: ProjectDep, session: SessionDep) -> Any:
 
 
 @router.post("/projects/{project_id}/issues/{issue_id}/notes", response_model=NoteOut, status_code=201)
-async def create_note(project: ProjectDep, issue_id: int, given: NoteIn, user: UserDep, session: SessionDep) -> Any:
+async def create_note(project: ProjectDep, issue_id: int, payload: NoteIn, user: UserDep, session: SessionDep) -> Any:
     issue = (await session.exec(select(Issue).where(Issue.id == issue_id, Issue.project_id == project.id))).first()
     if issue is None:
         raise HTTPException(404, "404 Issue Not Found")
     assert project.id is not None and issue.id is not None and user.id is not None
-    note = Note(project_id=project.id, issue_id=issue.id, author_id=user.id, body=given.body)
+    note = Note(project_id=project.id, issue_id=issue.id, author_id=user.id, body=payload.body)
     session.add(note)
     await session.commit()
     return {**note.model_dump(), "author": user}
@@ -155,7 +167,7 @@ async def create_note(project: ProjectDep, issue_id: int, given: NoteIn, user: U
 
 def create_app(database_url: str | None = None) -> FastAPI:
     """The application; without a URL it takes the one of PEER_DATABASE_URL."""
-    engine = engine_of(database_url)
+    engine = create_engine(database_url)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -18,10 +18,10 @@ from starlette.routing import Route
 
 from benchmarks.peers import floor_postgresql, floor_sqlite
 
-DATABASE = "PEER_DATABASE_URL"
+DATABASE_URL_VARIABLE = "PEER_DATABASE_URL"
 
 
-class Store(Protocol):
+class FloorDatabase(Protocol):
     """What is asked of a database: rows as tuples, in the order of the columns that the answers below take apart."""
 
     async def open(self) -> None: ...
@@ -115,8 +115,8 @@ async def _post(request: Request) -> Response:
 
 def create_app(database_url: str | None = None) -> Starlette:
     """The application; without a URL it takes the one of PEER_DATABASE_URL."""
-    url = database_url or os.environ[DATABASE]
-    store: Store = floor_sqlite.Sqlite(url) if url.startswith("sqlite") else floor_postgresql.Postgresql(url)
+    url = database_url or os.environ[DATABASE_URL_VARIABLE]
+    store: FloorDatabase = floor_sqlite.Sqlite(url) if url.startswith("sqlite") else floor_postgresql.Postgresql(url)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

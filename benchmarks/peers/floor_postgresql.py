@@ -70,7 +70,7 @@ class Postgresql:
         return rows, builds
 
     async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, datetime, tuple[Any, ...]] | None:
-        moment = datetime.now(UTC)
+        created_at = datetime.now(UTC)
         async with self._pool.acquire() as connection:
-            row = await connection.fetchrow(POST, project, issue, author, body, moment)
-        return None if row is None else (row[0], moment, tuple(row[1:]))
+            row = await connection.fetchrow(POST, project, issue, author, body, created_at)
+        return None if row is None else (row[0], created_at, tuple(row[1:]))

@@ -78,12 +78,12 @@ class Sqlite:
 
     async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, str, tuple[Any, ...]] | None:
         # As the service's rows have it.
-        moment = datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+        created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
         def work(connection: sqlite3.Connection) -> tuple[int, str, tuple[Any, ...]] | None:
-            made = connection.execute(POST, (project, issue, author, body, moment))
+            made = connection.execute(POST, (project, issue, author, body, created_at))
             if made.rowcount == 0 or made.lastrowid is None:
                 return None
-            return made.lastrowid, moment, connection.execute(AUTHOR, (author,)).fetchone()
+            return made.lastrowid, created_at, connection.execute(AUTHOR, (author,)).fetchone()
 
         return await self._run(work)

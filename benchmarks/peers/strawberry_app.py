@@ -22,14 +22,14 @@ from strawberry.asgi import GraphQL
 from strawberry.extensions import ParserCache, ValidationCache
 from strawberry.types import Info as StrawberryInfo
 
-from benchmarks import peer, peer_work
-from benchmarks.peers.engine import engine_of
+from benchmarks.peers import fastapi_peer, fastapi_peer_builds
+from benchmarks.peers.engine import create_engine
 from benchmarks.peers.strawberry_loaders import Loaders
 
-UserState = strawberry.enum(peer.State, name="UserState")
-IssueState = strawberry.enum(peer.IssueState)
-MergeRequestState = strawberry.enum(peer_work.MergeRequestState)
-BuildStatus = strawberry.enum(peer_work.CheckStatus, name="BuildStatus")
+UserState = strawberry.enum(fastapi_peer.State, name="UserState")
+IssueState = strawberry.enum(fastapi_peer.IssueState)
+MergeRequestState = strawberry.enum(fastapi_peer_builds.MergeRequestState)
+BuildStatus = strawberry.enum(fastapi_peer_builds.CheckStatus, name="BuildStatus")
 
 Sessions = async_sessionmaker[AsyncSession]
 
@@ -37,7 +37,7 @@ Sessions = async_sessionmaker[AsyncSession]
 class Context(dict[str, Any]):
     """What a request's resolvers share."""
 
-    user: peer.User
+    user: fastapi_peer.User
     sessions: Sessions
     loaders: Loaders
 
@@ -53,7 +53,7 @@ class User:
     state: UserState
 
     @classmethod
-    def of(cls, row: peer.User) -> "User":
+    def of(cls, row: fastapi_peer.User) -> "User":
         return cls(database_id=row.id or 0, username=row.username, name=row.name, state=row.state)
 
 
@@ -66,13 +66,13 @@ class Milestone:
     due_date: date | None
 
     @classmethod
-    def of(cls, row: peer.Milestone) -> "Milestone":
+    def of(cls, row: fastapi_peer.Milestone) -> "Milestone":
         return cls(database_id=row.id or 0, iid=row.iid, title=row.title, state=row.state.upper(), due_date=row.due_date)
 
 
 @strawberry.type
 class Issue:
-    row: strawberry.Private[peer.Issue]
+    row: strawberry.Private[fastapi_peer.Issue]
     database_id: int
     iid: int
     title: str
@@ -82,7 +82,7 @@ class Issue:
     updated_at: datetime
 
     @classmethod
-    def of(cls, row: peer.Issue) -> "Issue":
+    def of(cls, row: fastapi_peer.Issue) -> "Issue":
         return cls(
             row=row,
             database_id=row.id or 0,
@@ -128,7 +128,7 @@ class Build:
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, row: peer_work.Build) -> "Build":
+    def of(cls, row: fastapi_peer_builds.Build) -> "Build":
         return cls(
             database_id=row.id or 0,
             name=row.name,
@@ -160,7 +160,7 @@ class Commit:
 
 @strawberry.type
 class MergeRequest:
-    row: strawberry.Private[peer_work.MergeRequest]
+    row: strawberry.Private[fastapi_peer_builds.MergeRequest]
     database_id: int
     iid: int
     title: str
@@ -170,7 +170,7 @@ class MergeRequest:
     created_at: datetime
 
     @classmethod
-    def of(cls, row: peer_work.MergeRequest) -> "MergeRequest":
+    def of(cls, row: fastapi_peer_builds.MergeRequest) -> "MergeRequest":
         return cls(
             row=row,
             database_id=row.id or 0,
@@ -203,12 +203,12 @@ class MergeRequestConnection:
 
 @strawberry.type
 class Project:
-    row: strawberry.Private[peer.Project]
+    row: strawberry.Private[fastapi_peer.Project]
 
     @strawberry.field
     async def issues(self, info: Info, first: int = 20) -> IssueConnection:
-        newest = select(peer.Issue).where(peer.Issue.project_id == self.row.id)
-        ordered = newest.order_by(col(peer.Issue.created_at).desc(), col(peer.Issue.id).desc()).limit(first)
+        newest = select(fastapi_peer.Issue).where(fastapi_peer.Issue.project_id == self.row.id)
+        ordered = newest.order_by(col(fastapi_peer.Issue.created_at).desc(), col(fastapi_peer.Issue.id).desc()).limit(first)
         async with info.context.sessions() as session:
             rows = (await session.exec(ordered)).all()
         return IssueConnection(nodes=[Issue.of(row) for row in rows])
@@ -220,7 +220,7 @@ class Project:
 
     @strawberry.field
     async def merge_requests(self, info: Info, first: int = 20) -> MergeRequestConnection:
-        table = peer_work.MergeRequest
+        table = fastapi_peer_builds.MergeRequest
         newest = select(table).where(table.project_id == self.row.id)
         async with info.context.sessions() as session:
             rows = (await session.exec(newest.order_by(col(table.created_at).desc(), col(table.id).desc()).limit(first))).all()
@@ -229,7 +229,7 @@ class Project:
 
 @strawberry.type
 class Note:
-    row: strawberry.Private[peer.Note]
+    row: strawberry.Private[fastapi_peer.Note]
     database_id: int
     body: str
     created_at: datetime
@@ -239,17 +239,21 @@ class Note:
         return User.of(await info.context.loaders.users.load(self.row.author_id))
 
 
-async def _issue(context: Context, project: peer.Project, issue_id: int) -> peer.Issue | None:
+async def _issue(context: Context, project: fastapi_peer.Project, issue_id: int) -> fastapi_peer.Issue | None:
     async with context.sessions() as session:
-        return (await session.exec(select(peer.Issue).where(peer.Issue.id == issue_id, peer.Issue.project_id == project.id))).first()
+        return (
+            await session.exec(
+                select(fastapi_peer.Issue).where(fastapi_peer.Issue.id == issue_id, fastapi_peer.Issue.project_id == project.id)
+            )
+        ).first()
 
 
-async def _project(context: Context, path: str) -> peer.Project | None:
+async def _project(context: Context, path: str) -> fastapi_peer.Project | None:
     """By its id; None where the caller may not see it."""
     async with context.sessions() as session:
         try:
-            return await peer.get_project(int(path), session, context.user)
-        except peer.HTTPException:
+            return await fastapi_peer.get_project(int(path), session, context.user)
+        except fastapi_peer.HTTPException:
             return None
 
 
@@ -281,14 +285,14 @@ class Mutation:
         issue = await _issue(info.context, project, input.issue_database_id) if project is not None else None
         if project is None or issue is None:
             return None
-        row = peer.Note(project_id=project.id or 0, issue_id=issue.id, author_id=info.context.user.id or 0, body=input.body)
+        row = fastapi_peer.Note(project_id=project.id or 0, issue_id=issue.id, author_id=info.context.user.id or 0, body=input.body)
         async with info.context.sessions() as session:
             session.add(row)
             await session.commit()
         return CreateNotePayload(note=Note(row=row, database_id=row.id or 0, body=row.body, created_at=row.created_at))
 
 
-class Door(GraphQL[Context, None]):
+class PeerGraphQL(GraphQL[Context, None]):
     """Each request has its caller and its loaders."""
 
     sessions: Sessions
@@ -301,32 +305,32 @@ class Door(GraphQL[Context, None]):
         return context
 
 
-async def caller_of(sessions: Sessions, token: str | None) -> peer.User | None:
+async def find_caller(sessions: Sessions, token: str | None) -> fastapi_peer.User | None:
     digest = hashlib.sha256((token or "").encode()).hexdigest()
     async with sessions() as session:
-        user = (await session.exec(select(peer.User).join(peer.Token).where(peer.Token.digest == digest))).first()
-    return user if user is not None and user.state is peer.State.ACTIVE else None
+        user = (await session.exec(select(fastapi_peer.User).join(fastapi_peer.Token).where(fastapi_peer.Token.digest == digest))).first()
+    return user if user is not None and user.state is fastapi_peer.State.ACTIVE else None
 
 
 def create_app(database_url: str | None = None) -> Starlette:
     """The application; without a URL it takes the one of PEER_DATABASE_URL."""
-    engine = engine_of(database_url)
+    engine = create_engine(database_url)
     sessions: Sessions = async_sessionmaker(engine, class_=AsyncSession, expire_on_commit=False)
     schema = strawberry.Schema(Query, Mutation, extensions=[ParserCache, ValidationCache])
-    door = Door(schema)
-    door.sessions = sessions
+    graphql_app = PeerGraphQL(schema)
+    graphql_app.sessions = sessions
 
     class SignedIn:
         """The door behind the look-up of the caller."""
 
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             request = Request(scope)
-            user = await caller_of(sessions, request.headers.get("private-token"))
+            user = await find_caller(sessions, request.headers.get("private-token"))
             if user is None:
                 await Response(status_code=401)(scope, receive, send)
                 return
             request.state.user = user
-            await door(scope, receive, send)
+            await graphql_app(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -8,8 +8,8 @@ from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 from strawberry.dataloader import DataLoader
 
-from benchmarks.peer import IssueLabel, Label, Milestone, User
-from benchmarks.peer_work import Build, Commit
+from benchmarks.peers.fastapi_peer import IssueLabel, Label, Milestone, User
+from benchmarks.peers.fastapi_peer_builds import Build, Commit
 
 
 def _in_projects(project_column: Any, column: Any, keys: Iterable[tuple[int, str]]) -> ColumnElement[bool]:
@@ -52,18 +52,18 @@ class Loaders:
         return [found.get(issue, []) for issue in issues]
 
     async def _commits(self, keys: list[tuple[int, str]]) -> list[Commit | None]:
-        wanted = select(Commit).where(_in_projects(Commit.project_id, Commit.oid, keys))
-        rows = {(row.project_id, row.oid): row for row in await self._all(wanted)}
+        statement = select(Commit).where(_in_projects(Commit.project_id, Commit.oid, keys))
+        rows = {(row.project_id, row.oid): row for row in await self._all(statement)}
         return [rows.get(key) for key in keys]
 
     async def _builds(self, keys: list[tuple[int, str, int]]) -> list[list[Build]]:
         """The newest `first` by (project, commit, first); all keys of a level have the same `first`."""
         commits = [(project, sha) for project, sha, _ in keys]
-        place = func.row_number().over(partition_by=[Build.project_id, Build.sha], order_by=col(Build.id).desc()).label("place")
-        of_commits = select(Build.id, place).where(_in_projects(Build.project_id, Build.sha, commits), col(Build.current_id).is_(None))
+        rank = func.row_number().over(partition_by=[Build.project_id, Build.sha], order_by=col(Build.id).desc()).label("place")
+        of_commits = select(Build.id, rank).where(_in_projects(Build.project_id, Build.sha, commits), col(Build.current_id).is_(None))
         places = of_commits.subquery()
-        wanted = select(Build).join(places, places.c.id == Build.id).where(places.c.place <= max(first for *_, first in keys))
+        statement = select(Build).join(places, places.c.id == Build.id).where(places.c.place <= max(first for *_, first in keys))
         found: dict[tuple[int, str], list[Build]] = {}
-        for row in await self._all(wanted.order_by(col(Build.id).desc())):
+        for row in await self._all(statement.order_by(col(Build.id).desc())):
             found.setdefault((row.project_id, row.sha), []).append(row)
         return [found.get((project, sha), [])[:first] for project, sha, first in keys]

@@ -1,19 +1,19 @@
 """ROUTES: the rows of the protocol, in the order of wire facts 13.2."""
 
-from ci_v1.reshape import build_details, no_folder, runner_and_token
-from rest_v3.params import choice, integer, names, text
-from rest_v3.reshape import nothing, yes
-from rest_v3.route import Answer, Route
+from ci_v1.reshape import format_authorization, format_build_details, format_registration
+from rest_v3.requests.params import choice, integer, names, text
+from rest_v3.reshape import return_null, return_true
+from rest_v3.route import Route, StatusOverride
 
 SECTION = "Runners"
-ABOUT = tuple(text(name, also=(f"info[{name}]",)) for name in ("name", "version", "revision", "platform", "architecture"))
+RUNNER_INFO = tuple(text(name, aliases=(f"info[{name}]",)) for name in ("name", "version", "revision", "platform", "architecture"))
 """What a runner says of itself."""
 BUILD = integer("id", required=True)
-NOT_FOUND = (404, "404 Not Found")
-NOBODY: dict[str, Answer] = {"UNAUTHENTICATED": 403}
+NOT_FOUND_RESPONSE = (404, "404 Not Found")
+UNKNOWN_TOKEN: dict[str, StatusOverride] = {"UNAUTHENTICATED": 403}
 """A token that nobody has, or has any more."""
-NOT_RUNNING: dict[str, Answer] = {
-    **NOBODY,
+NOT_RUNNING: dict[str, StatusOverride] = {
+    **UNKNOWN_TOKEN,
     "CONFLICT": (403, "403 Forbidden - Build is not running!"),
     "NOT_ALLOWED": (403, "403 Forbidden - Build has been erased!"),
 }
@@ -21,10 +21,10 @@ NOT_RUNNING: dict[str, Answer] = {
 ROUTES: tuple[Route, ...] = (
     Route(
         call="POST /runners/register",
-        params=(text("token", required=True), text("description"), names("tag_list"), *ABOUT),
+        params=(text("token", required=True), text("description"), names("tag_list"), *RUNNER_INFO),
         operation="RegisterRunner",
-        gives="registerRunner",
-        reshape=runner_and_token,
+        result_path="registerRunner",
+        reshape=format_registration,
         no_store=True,
         section=SECTION,
         summary="Make a runner known, by a registration token",
@@ -33,18 +33,18 @@ ROUTES: tuple[Route, ...] = (
         call="DELETE /runners/delete",
         params=(text("token", required=True),),
         operation="UnregisterRunner",
-        gives="unregisterRunner.runner",
+        result_path="unregisterRunner.runner",
         section=SECTION,
         summary="Forget a runner",
     ),
     Route(
         call="POST /builds/register",
-        params=ABOUT,
+        params=RUNNER_INFO,
         operation="ClaimBuild",
-        gives="claimBuild.job",
-        reshape=build_details,
-        errors=NOBODY,
-        missing="",
+        result_path="claimBuild.job",
+        reshape=format_build_details,
+        errors=UNKNOWN_TOKEN,
+        not_found_noun="",
         no_store=True,
         section=SECTION,
         summary="Take the next build; 404 when there is none",
@@ -53,10 +53,10 @@ ROUTES: tuple[Route, ...] = (
         call="PUT /builds/:id",
         params=(BUILD, choice("state", "success", "failed", lenient=True)),
         operation="UpdateBuild",
-        gives="updateBuild.build",
-        reshape=yes,
-        errors={**NOT_RUNNING, "CONFLICT": NOT_FOUND},
-        missing="",
+        result_path="updateBuild.build",
+        reshape=return_true,
+        errors={**NOT_RUNNING, "CONFLICT": NOT_FOUND_RESPONSE},
+        not_found_noun="",
         section=SECTION,
         summary="Send the trace so far, and how the build ended",
     ),
@@ -64,11 +64,11 @@ ROUTES: tuple[Route, ...] = (
         call="POST /builds/:id/artifacts/authorize",
         params=(BUILD, integer("filesize")),
         operation="AuthorizeArtifact",
-        gives="createArtifactUpload.upload",
-        reshape=no_folder,
+        result_path="createArtifactUpload.upload",
+        reshape=format_authorization,
         errors=NOT_RUNNING,
         status=200,
-        missing="",
+        not_found_noun="",
         section=SECTION,
         summary="Ask whether an artifact may be sent, as proxies of the time do",
     ),
@@ -76,9 +76,9 @@ ROUTES: tuple[Route, ...] = (
         call="POST /builds/:id/artifacts",
         params=(BUILD, text("filename")),
         operation="SendArtifact",
-        gives="createArtifactUpload.upload",
+        result_path="createArtifactUpload.upload",
         errors=NOT_RUNNING,
-        missing="",
+        not_found_noun="",
         no_store=True,
         section=SECTION,
         summary="Send the artifact of a build",
@@ -87,10 +87,10 @@ ROUTES: tuple[Route, ...] = (
         call="GET /builds/:id/artifacts",
         params=(BUILD,),
         operation="JobArtifact",
-        gives="jobArtifact",
-        stream="stream",
+        result_path="jobArtifact",
+        file_key="stream",
         errors=NOT_RUNNING,
-        missing="",
+        not_found_noun="",
         section=SECTION,
         summary="Fetch the artifact of the build, or of one before it",
     ),
@@ -98,23 +98,23 @@ ROUTES: tuple[Route, ...] = (
         call="DELETE /builds/:id/artifacts",
         params=(BUILD,),
         operation="DeleteArtifact",
-        gives="deleteArtifact.build",
-        reshape=nothing,
+        result_path="deleteArtifact.build",
+        reshape=return_null,
         errors=NOT_RUNNING,
-        missing="",
+        not_found_noun="",
         section=SECTION,
         summary="Take the artifact of a build away",
     ),
 )
 
-DETAILS = Route(
+BUILD_DETAILS = Route(
     call="POST /builds/artifacts",
     params=(text("token", required=True),),
     operation="GivenJob",
-    gives="job",
-    reshape=build_details,
+    result_path="job",
+    reshape=format_build_details,
     errors=NOT_RUNNING,
-    missing="",
+    not_found_noun="",
     no_store=True,
 )
 """What the sender of an artifact is answered; no path of its own leads here."""

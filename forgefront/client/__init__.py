@@ -9,11 +9,11 @@ from pathlib import Path
 
 from graphql import GraphQLSchema
 
-from forgefront.client import documents, printing
-from forgefront.client.documents import Problem, WrongOperationsError
-from forgefront.client.selections import model_of
+from forgefront.client import operation_documents, renderer
+from forgefront.client.operation_documents import InvalidOperationsError, OperationProblem
+from forgefront.client.selections import build_model
 
-__all__ = ["Problem", "WrongOperationsError", "generate"]
+__all__ = ["InvalidOperationsError", "OperationProblem", "generate"]
 
 
 def generate(folder: Path, schema: GraphQLSchema, version: str) -> str:
@@ -21,4 +21,4 @@ def generate(folder: Path, schema: GraphQLSchema, version: str) -> str:
 
     Raises WrongOperationsError.
     """
-    return printing.module(model_of(documents.read(folder, schema), schema), version)
+    return renderer.render_module(build_model(operation_documents.read(folder, schema), schema), version)

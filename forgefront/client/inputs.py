@@ -17,81 +17,81 @@ from graphql import (
     type_from_ast,
 )
 
-from forgefront.client.model import Given, Input, ListOf, Maybe, Named, Plain, Type, Words
-from forgefront.client.names import snake
+from forgefront.client.client_model import EnumClass, InputClass, InputField, ListType, NamedType, NullableType, PlainType, Type
+from forgefront.client.names import snake_case
 
-SCALARS = {
-    "Boolean": Plain("bool"),
-    "Int": Plain("int"),
-    "BigInt": Plain("int"),
-    "Float": Plain("float"),
-    "String": Plain("str"),
-    "ID": Plain("str"),
-    "GitOid": Plain("str"),
-    "DateTime": Plain("dt.datetime", "_instant"),
-    "Date": Plain("dt.date", "_day"),
+SCALAR_TYPES = {
+    "Boolean": PlainType("bool"),
+    "Int": PlainType("int"),
+    "BigInt": PlainType("int"),
+    "Float": PlainType("float"),
+    "String": PlainType("str"),
+    "ID": PlainType("str"),
+    "GitOid": PlainType("str"),
+    "DateTime": PlainType("dt.datetime", "_instant"),
+    "Date": PlainType("dt.date", "_day"),
 }
 """Others are what JSON makes of them."""
-ANYTHING = Plain("Any")
-KEPT = frozenset(("sent",))
+ANY_TYPE = PlainType("Any")
+RESERVED_NAMES = frozenset(("sent",))
 """Names that an input's class has already."""
 
 
-def type_of(kind: Any, named: Type) -> Type:
+def wrap_type(kind: Any, named: Type) -> Type:
     """A type of the schema around `named`, which stands for its innermost."""
     if isinstance(kind, GraphQLNonNull):
-        return _bare(kind.of_type, named)
-    return Maybe(_bare(kind, named))
+        return _wrap_non_null(kind.of_type, named)
+    return NullableType(_wrap_non_null(kind, named))
 
 
-def _bare(kind: Any, named: Type) -> Type:
-    return ListOf(type_of(kind.of_type, named)) if isinstance(kind, GraphQLList) else named
+def _wrap_non_null(kind: Any, named: Type) -> Type:
+    return ListType(wrap_type(kind.of_type, named)) if isinstance(kind, GraphQLList) else named
 
 
-def leaf(kind: Any) -> Type:
+def leaf_type(kind: Any) -> Type:
     """A scalar, an enumeration or an input type."""
     named = get_named_type(kind)
     if isinstance(named, GraphQLEnumType | GraphQLInputObjectType):
-        return Named(named.name, named.name)
-    return SCALARS.get(named.name, ANYTHING)
+        return NamedType(named.name, named.name)
+    return SCALAR_TYPES.get(named.name, ANY_TYPE)
 
 
-def variables(operation: OperationDefinitionNode, schema: GraphQLSchema) -> list[tuple[Given, GraphQLInputType]]:
+def read_variables(operation: OperationDefinitionNode, schema: GraphQLSchema) -> list[tuple[InputField, GraphQLInputType]]:
     """The variables, those that must be given first."""
     found = []
     for definition in operation.variable_definitions or ():
         kind: Any = type_from_ast(schema, definition.type)
         key = definition.variable.name.value
         required = is_non_null_type(kind) and definition.default_value is None
-        found.append((Given(_argument(key), key, type_of(kind, leaf(kind)), required), kind))
-    return sorted(found, key=lambda pair: not pair[0].required)
+        found.append((InputField(_argument_name(key), key, wrap_type(kind, leaf_type(kind)), required), kind))
+    return sorted(found, key=lambda pair: not pair[0].is_required)
 
 
-def _argument(key: str) -> str:
-    name = snake(key)
+def _argument_name(key: str) -> str:
+    name = snake_case(key)
     return f"{name}_" if name == "timeout" else name
 
 
-def inputs_of(kinds: Iterable[Any]) -> list[GraphQLInputObjectType]:
+def collect_input_types(kinds: Iterable[Any]) -> list[GraphQLInputObjectType]:
     """The input types among some types, and those behind them, by name."""
     found: dict[str, GraphQLInputObjectType] = {}
-    waiting = [get_named_type(kind) for kind in kinds]
-    while waiting:
-        kind = waiting.pop()
+    pending = [get_named_type(kind) for kind in kinds]
+    while pending:
+        kind = pending.pop()
         if isinstance(kind, GraphQLInputObjectType) and kind.name not in found:
             found[kind.name] = kind
-            waiting += [get_named_type(each.type) for each in kind.fields.values()]
+            pending += [get_named_type(each.type) for each in kind.fields.values()]
     return [found[name] for name in sorted(found)]
 
 
-def input_of(kind: GraphQLInputObjectType) -> Input:
+def read_input(kind: GraphQLInputObjectType) -> InputClass:
     fields = []
     for key, each in kind.fields.items():
-        name = snake(key)
+        name = snake_case(key)
         required = is_required_input_field(each)
-        fields.append(Given(f"{name}_" if name in KEPT else name, key, type_of(each.type, leaf(each.type)), required))
-    return Input(kind.name, kind.description or "", tuple(sorted(fields, key=lambda each: not each.required)))
+        fields.append(InputField(f"{name}_" if name in RESERVED_NAMES else name, key, wrap_type(each.type, leaf_type(each.type)), required))
+    return InputClass(kind.name, kind.description or "", tuple(sorted(fields, key=lambda each: not each.is_required)))
 
 
-def words_of(kind: GraphQLEnumType) -> Words:
-    return Words(kind.name, kind.description or "", {word.upper(): word for word in kind.values})
+def read_enum(kind: GraphQLEnumType) -> EnumClass:
+    return EnumClass(kind.name, kind.description or "", {word.upper(): word for word in kind.values})

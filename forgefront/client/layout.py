@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH = 88
-STEP = 4
+INDENT_WIDTH = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Bracketed:
+class BracketExpression:
     """`head(a, b)` or `head[a, b]`."""
 
     head: str
@@ -17,52 +17,52 @@ class Bracketed:
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class UnionExpression:
     """`a | b`."""
 
     parts: "tuple[Piece, ...]"
 
 
-Piece = str | Bracketed | Either
+Piece = str | BracketExpression | UnionExpression
 
 
-def flat(piece: Piece) -> str:
+def format_flat(piece: Piece) -> str:
     if isinstance(piece, str):
         return piece
-    if isinstance(piece, Either):
-        return " | ".join(map(flat, piece.parts))
-    return f"{piece.head}{piece.brackets[0]}{', '.join(map(flat, piece.parts))}{piece.brackets[1]}"
+    if isinstance(piece, UnionExpression):
+        return " | ".join(map(format_flat, piece.parts))
+    return f"{piece.head}{piece.brackets[0]}{', '.join(map(format_flat, piece.parts))}{piece.brackets[1]}"
 
 
-def laid(before: str, piece: Piece, after: str, indent: int, *, wrapped: bool = True) -> list[str]:
+def format_lines(before: str, piece: Piece, after: str, indent: int, *, may_wrap: bool = True) -> list[str]:
     """The lines of `before piece after` at an indent. What has no brackets of its own is put in some, if `wrapped`."""
-    line = " " * indent + before + flat(piece) + after
+    line = " " * indent + before + format_flat(piece) + after
     if len(line) <= WIDTH:
         return [line]
     margin = " " * indent
     if isinstance(piece, str):
-        inner = " " * (indent + STEP) + piece
-        return [f"{margin}{before}(", inner, f"{margin}){after}"] if wrapped and len(inner) <= WIDTH else [line]
-    if isinstance(piece, Either):
-        if not wrapped:
-            return _each(before, piece.parts, after, indent)
-        inner = " " * (indent + STEP) + flat(piece)
-        inside = [inner] if len(inner) <= WIDTH else _each("", piece.parts, "", indent + STEP)
+        inner = " " * (indent + INDENT_WIDTH) + piece
+        return [f"{margin}{before}(", inner, f"{margin}){after}"] if may_wrap and len(inner) <= WIDTH else [line]
+    if isinstance(piece, UnionExpression):
+        if not may_wrap:
+            return _format_parts(before, piece.parts, after, indent)
+        inner = " " * (indent + INDENT_WIDTH) + format_flat(piece)
+        inside = [inner] if len(inner) <= WIDTH else _format_parts("", piece.parts, "", indent + INDENT_WIDTH)
         return [f"{margin}{before}(", *inside, f"{margin}){after}"]
     opening, closing = piece.brackets[0], piece.brackets[1]
-    inner = " " * (indent + STEP) + ", ".join(map(flat, piece.parts))
+    inner = " " * (indent + INDENT_WIDTH) + ", ".join(map(format_flat, piece.parts))
     if len(inner) <= WIDTH:
         inside = [inner]
     else:
         comma = "" if len(piece.parts) == 1 and opening == "[" else ","
-        inside = [line for part in piece.parts for line in laid("", part, comma, indent + STEP, wrapped=False)]
+        inside = [line for part in piece.parts for line in format_lines("", part, comma, indent + INDENT_WIDTH, may_wrap=False)]
     return [f"{margin}{before}{piece.head}{opening}", *inside, f"{margin}{closing}{after}"]
 
 
-def _each(before: str, parts: Sequence[Piece], after: str, indent: int) -> list[str]:
+def _format_parts(before: str, parts: Sequence[Piece], after: str, indent: int) -> list[str]:
     lines: list[str] = []
     for number, part in enumerate(parts):
         start = before if number == 0 else "| "
         end = after if number == len(parts) - 1 else ""
-        lines += laid(start, part, end, indent, wrapped=False)
+        lines += format_lines(start, part, end, indent, may_wrap=False)
     return lines

@@ -4,11 +4,11 @@ import builtins
 import keyword
 import re
 
-SHADOWING = frozenset(("bool", "float", "int", "object", "str", "tuple", "property", "classmethod", "dt", "self", "cls", "data"))
+SHADOWED_NAMES = frozenset(("bool", "float", "int", "object", "str", "tuple", "property", "classmethod", "dt", "self", "cls", "data"))
 """What a name of a field or an argument would hide from the lines after it."""
 
 
-def snake(name: str) -> str:
+def snake_case(name: str) -> str:
     """
     >>> snake("mergeRequestsHTTPUrl"), snake("from"), snake("__typename")
     ('merge_requests_http_url', 'from_', 'typename')
@@ -17,10 +17,10 @@ def snake(name: str) -> str:
     text = text.strip("_") or "x"
     if text[0].isdigit():
         text = f"n{text}"
-    return f"{text}_" if keyword.iskeyword(text) or text in SHADOWING else text
+    return f"{text}_" if keyword.iskeyword(text) or text in SHADOWED_NAMES else text
 
 
-def pascal(name: str) -> str:
+def pascal_case(name: str) -> str:
     """
     >>> pascal("projectBuilds"), pascal("D01_Wall")
     ('ProjectBuilds', 'D01Wall')
@@ -28,20 +28,20 @@ def pascal(name: str) -> str:
     return "".join(part[0].upper() + part[1:] for part in name.split("_") if part) or "X"
 
 
-class Taken:
+class UniqueNames:
     """Names of a module, each given once."""
 
     def __init__(self, reserved: frozenset[str]) -> None:
         self._names = set(reserved) | set(dir(builtins))
 
-    def name(self, wanted: str, otherwise: str) -> str:
+    def reserve(self, preferred: str, suffix: str) -> str:
         """`wanted`, or with `otherwise` behind it where another has it, or then with a number."""
-        name = wanted
+        name = preferred
         if name in self._names:
-            name = wanted + otherwise
+            name = preferred + suffix
         number = 2
         while name in self._names:
-            name = f"{wanted}{otherwise}{number}"
+            name = f"{preferred}{suffix}{number}"
             number += 1
         self._names.add(name)
         return name

@@ -72,11 +72,11 @@ class _Input:
         raise NotImplementedError
 
 
-def _sent(values: Mapping[str, object]) -> dict[str, object]:
-    return {key: _plain(each) for key, each in values.items() if each is not UNSET}
+def _serialize(values: Mapping[str, object]) -> dict[str, object]:
+    return {key: _to_json(each) for key, each in values.items() if each is not UNSET}
 
 
-def _plain(value: object) -> object:
+def _to_json(value: object) -> object:
     if isinstance(value, _Input):
         return value.sent()
     if isinstance(value, dt.datetime):
@@ -86,17 +86,17 @@ def _plain(value: object) -> object:
     if isinstance(value, dt.date):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _to_json(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(each) for each in value]
+        return [_to_json(each) for each in value]
     return value
 
 
-def _instant(value: Any) -> dt.datetime:
+def _datetime(value: Any) -> dt.datetime:
     return dt.datetime.fromisoformat(value)
 
 
-def _day(value: Any) -> dt.date:
+def _date(value: Any) -> dt.date:
     return dt.date.fromisoformat(value)
 
 
@@ -116,7 +116,7 @@ def _each(read: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
     return lambda values: _all(read, values)
 
 
-def _understood(read: Callable[[Any], T], data: Any) -> T:
+def _decode(read: Callable[[Any], T], data: Any) -> T:
     try:
         return read(data)
     except (KeyError, TypeError, ValueError) as error:
@@ -135,9 +135,9 @@ def _data_of(body: Any, status: int) -> Any:
         return body["data"]
     problems = []
     for each in errors:
-        more = each.get("extensions") or {}
+        extensions = each.get("extensions") or {}
         path = tuple(each.get("path") or ())
-        code, request_id = more.get("code"), more.get("requestId")
+        code, request_id = extensions.get("code"), extensions.get("requestId")
         problems.append(Problem(each["message"], code, path, request_id))
     message = "; ".join(dict.fromkeys(each.message for each in problems))
     raise ForgefrontError(
@@ -148,7 +148,7 @@ def _data_of(body: Any, status: int) -> Any:
     )
 
 
-def _answered(response: httpx.Response) -> Any:
+def _decoded(response: httpx.Response) -> Any:
     try:
         body = response.json()
     except ValueError:
@@ -156,8 +156,8 @@ def _answered(response: httpx.Response) -> Any:
     return _data_of(body, response.status_code)
 
 
-def _asked(name: str, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
-    return {"operationName": name, "query": query, "variables": _sent(variables)}
+def _request(name: str, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
+    return {"operationName": name, "query": query, "variables": _serialize(variables)}
 
 
 def _headers(token: str | None) -> dict[str, str]:
@@ -183,7 +183,7 @@ class _Client:
         self._headers = _headers(token)
         self._timeout = timeout
         self._http = http or httpx.Client()
-        self._own = http is None
+        self._owns_http = http is None
 
     def __enter__(self) -> Self:
         return self
@@ -192,17 +192,17 @@ class _Client:
         self.close()
 
     def close(self) -> None:
-        if self._own:
+        if self._owns_http:
             self._http.close()
 
-    def _run(self, asked: dict[str, Any], seconds: float | Unset | None) -> Any:
+    def _run(self, request: dict[str, Any], seconds: float | Unset | None) -> Any:
         response = self._http.post(
             self._url,
-            json=asked,
+            json=request,
             headers=self._headers,
             timeout=self._timeout if isinstance(seconds, Unset) else seconds,
         )
-        return _answered(response)
+        return _decoded(response)
 
 
 class _AsyncClient:
@@ -220,7 +220,7 @@ class _AsyncClient:
         self._headers = _headers(token)
         self._timeout = timeout
         self._http = http or httpx.AsyncClient()
-        self._own = http is None
+        self._owns_http = http is None
 
     async def __aenter__(self) -> Self:
         return self
@@ -229,14 +229,14 @@ class _AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        if self._own:
+        if self._owns_http:
             await self._http.aclose()
 
-    async def _run(self, asked: dict[str, Any], seconds: float | Unset | None) -> Any:
+    async def _run(self, request: dict[str, Any], seconds: float | Unset | None) -> Any:
         response = await self._http.post(
             self._url,
-            json=asked,
+            json=request,
             headers=self._headers,
             timeout=self._timeout if isinstance(seconds, Unset) else seconds,
         )
-        return _answered(response)
+        return _decoded(response)

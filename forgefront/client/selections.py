@@ -25,204 +25,219 @@ from graphql import (
 )
 
 from forgefront.client import inputs
-from forgefront.client.documents import Document, Problem, WrongOperationsError, name_of, place_of
-from forgefront.client.model import Given, Maybe, Member, Method, Model, Named, Plain, Record, Type, Variants
-from forgefront.client.names import Taken, pascal, snake
-from forgefront.client.printing import RESERVED
+from forgefront.client.client_model import (
+    ClientModel,
+    InputField,
+    NamedType,
+    NullableType,
+    OperationMethod,
+    PlainType,
+    RecordClass,
+    RecordMember,
+    Type,
+    VariantUnion,
+)
+from forgefront.client.names import UniqueNames, pascal_case, snake_case
+from forgefront.client.operation_documents import InvalidOperationsError, OperationDocument, OperationProblem, definition_name, problem_at
+from forgefront.client.renderer import RESERVED_NAMES
 
-KEPT = frozenset(("read",))
+RESERVED_MEMBERS = frozenset(("read",))
 """Names that a class of an answer has already."""
-METHODS = frozenset(("close", "aclose"))
-OTHER = "Other"
+RESERVED_METHODS = frozenset(("close", "aclose"))
+OTHER_SUFFIX = "Other"
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestedField:
     """A response key of one type: every place that asks for it."""
 
     nodes: list[FieldNode] = field(default_factory=list)
-    always: bool = False
+    is_always_present: bool = False
     """False behind @include or @skip alone: the key may then be missing."""
 
 
-def model_of(document: Document, schema: GraphQLSchema) -> Model:
+def build_model(document: OperationDocument, schema: GraphQLSchema) -> ClientModel:
     """The client of a document that is valid. Raises WrongOperationsError where two names of GraphQL would be one of Python."""
-    return _Reading(document, schema).model()
+    return _ModelBuilder(document, schema).build()
 
 
-class _Reading:
-    def __init__(self, document: Document, schema: GraphQLSchema) -> None:
+class _ModelBuilder:
+    def __init__(self, document: OperationDocument, schema: GraphQLSchema) -> None:
         self._document = document
         self._schema = schema
-        self._model = Model(document.files)
-        self._taken = Taken(RESERVED)
+        self._model = ClientModel(document.files)
+        self._unique_names = UniqueNames(RESERVED_NAMES)
         self._enums: dict[str, GraphQLEnumType] = {}
-        self._fragments: dict[str, Named] = {}
-        self._problems: list[Problem] = []
+        self._fragments: dict[str, NamedType] = {}
+        self._problems: list[OperationProblem] = []
 
-    def model(self) -> Model:
-        given = {name: inputs.variables(each, self._schema) for name, each in self._document.operations.items()}
-        kinds = inputs.inputs_of(kind for variables in given.values() for _, kind in variables)
-        self._model.inputs = [inputs.input_of(each) for each in kinds]
-        for _, sent in (pair for variables in given.values() for pair in variables):
-            self._note(get_named_type(sent))
+    def build(self) -> ClientModel:
+        variables_by_operation = {name: inputs.read_variables(each, self._schema) for name, each in self._document.operations.items()}
+        kinds = inputs.collect_input_types(kind for variables in variables_by_operation.values() for _, kind in variables)
+        self._model.inputs = [inputs.read_input(each) for each in kinds]
+        for _, input_type in (pair for variables in variables_by_operation.values() for pair in variables):
+            self._note_enum(get_named_type(input_type))
         for field_ in (each for kind in kinds for each in kind.fields.values()):
-            self._note(get_named_type(field_.type))
+            self._note_enum(get_named_type(field_.type))
         # The schema's own names come before those that are made up.
         for known in self._schema.type_map.values():
             if isinstance(known, GraphQLEnumType) or known in kinds:
-                self._taken.name(known.name, "Type")
+                self._unique_names.reserve(known.name, "Type")
         for name, operation in self._document.operations.items():
-            self._method(name, operation, [each for each, _ in given[name]])
+            self._add_method(name, operation, [each for each, _ in variables_by_operation[name]])
         if self._problems:
-            raise WrongOperationsError(self._problems)
-        self._model.words = [inputs.words_of(self._enums[name]) for name in sorted(self._enums)]
+            raise InvalidOperationsError(self._problems)
+        self._model.enums = [inputs.read_enum(self._enums[name]) for name in sorted(self._enums)]
         return self._model
 
-    def _note(self, kind: Any) -> None:
+    def _note_enum(self, kind: Any) -> None:
         if isinstance(kind, GraphQLEnumType):
             self._enums[kind.name] = kind
 
-    def _method(self, name: str, operation: OperationDefinitionNode, variables: list[Given]) -> None:
+    def _add_method(self, name: str, operation: OperationDefinitionNode, variables: list[InputField]) -> None:
         root = self._schema.get_root_type(operation.operation)
-        method = snake(name)
-        method = f"{method}_" if method in METHODS else method
+        method = snake_case(name)
+        method = f"{method}_" if method in RESERVED_METHODS else method
         if any(each.name == method for each in self._model.methods):
-            self._problems.append(place_of(operation, f"another operation's method is called {method} too"))
-        self._differ(operation, [each.name for each in variables], "variables")
-        result = self._type(root, [operation.selection_set], self._taken.name(pascal(name), "Result"), f"What {name} answers.")
-        assert isinstance(result, Named)  # noqa: S101 - a root is no interface
+            self._problems.append(problem_at(operation, f"another operation's method is called {method} too"))
+        self._check_unique(operation, [each.name for each in variables], "variables")
+        result = self._add_type(
+            root, [operation.selection_set], self._unique_names.reserve(pascal_case(name), "Result"), f"What {name} answers."
+        )
+        assert isinstance(result, NamedType)  # noqa: S101 - a root is no interface
         self._model.methods.append(
-            Method(
+            OperationMethod(
                 name=method,
                 operation=name,
-                constant=f"_{snake(name).strip('_').upper()}",
-                source=self._source(operation),
-                about=_comment(operation),
+                constant=f"_{snake_case(name).strip('_').upper()}",
+                source=self._operation_source(operation),
+                description=_comment_above(operation),
                 variables=tuple(variables),
                 result=result,
-                follows=operation.operation is OperationType.SUBSCRIPTION,
+                is_subscription=operation.operation is OperationType.SUBSCRIPTION,
             )
         )
 
-    def _source(self, operation: OperationDefinitionNode) -> str:
+    def _operation_source(self, operation: OperationDefinitionNode) -> str:
         """The operation with the fragments it uses, in the order of their names."""
         used: set[str] = set()
-        waiting: list[Any] = [operation]
-        while waiting:
-            for name in _spreads(waiting.pop().selection_set):
+        pending: list[Any] = [operation]
+        while pending:
+            for name in _collect_spreads(pending.pop().selection_set):
                 if name not in used:
                     used.add(name)
-                    waiting.append(self._document.fragments[name])
+                    pending.append(self._document.fragments[name])
         return "\n\n".join(print_ast(each) for each in (operation, *(self._document.fragments[name] for name in sorted(used))))
 
-    def _type(self, kind: Any, sets: list[SelectionSetNode], name: str, about: str) -> Named:
+    def _add_type(self, kind: Any, sets: list[SelectionSetNode], name: str, about: str) -> NamedType:
         """The class of some selections of one object, or the alias of its classes."""
-        narrowing = self._narrowing(kind, sets) if is_abstract_type(kind) else []
+        narrowing = self._narrowed_types(kind, sets) if is_abstract_type(kind) else []
         if not narrowing:
-            self._record(kind, None, sets, name, about)
-            return Named(name, f"{name}.read")
+            self._add_record(kind, None, sets, name, about)
+            return NamedType(name, f"{name}.read")
         records: dict[str, str] = {}
         for each in narrowing:
-            records[each] = self._taken.name(name + each, "Type")
-            self._record(self._schema.type_map[each], each, sets, records[each], f"{about[:-1]}, where it is a {each}.")
+            records[each] = self._unique_names.reserve(name + each, "Type")
+            self._add_record(self._schema.type_map[each], each, sets, records[each], f"{about[:-1]}, where it is a {each}.")
         rest = None
-        if len(narrowing) < len(self._possible(kind)):
-            rest = self._taken.name(name + OTHER, "Type")
-            self._record(kind, None, sets, rest, f"{about[:-1]}, where it is something else.")
-        reader = f"_read_{snake(name)}"
-        self._model.answers.append(Variants(name, reader, records, rest))
-        return Named(name, reader)
+        if len(narrowing) < len(self._possible_types(kind)):
+            rest = self._unique_names.reserve(name + OTHER_SUFFIX, "Type")
+            self._add_record(kind, None, sets, rest, f"{about[:-1]}, where it is something else.")
+        reader = f"_read_{snake_case(name)}"
+        self._model.answers.append(VariantUnion(name, reader, records, rest))
+        return NamedType(name, reader)
 
-    def _record(self, kind: Any, typename: str | None, sets: list[SelectionSetNode], name: str, about: str) -> None:
+    def _add_record(self, kind: Any, typename: str | None, sets: list[SelectionSetNode], name: str, about: str) -> None:
         members = []
-        places: dict[str, str] = {}
-        for key, asked in self._fields(kind, sets).items():
-            attribute = snake(key)
-            attribute = f"{attribute}_" if attribute in KEPT else attribute
-            if attribute in places:
-                self._problems.append(place_of(asked.nodes[0], f"{key} and {places[attribute]} would both be called {attribute}"))
-            places[attribute] = key
-            found = self._member_type(kind, typename, asked, name + pascal(key), f"{key} of {name}.")
-            if not asked.always and not isinstance(found, Maybe):
-                found = Maybe(found)
-            members.append(Member(attribute, key, found, not asked.always))
-        self._model.answers.append(Record(name, about, tuple(members)))
+        keys_by_attribute: dict[str, str] = {}
+        for key, requested in self._collect_fields(kind, sets).items():
+            attribute = snake_case(key)
+            attribute = f"{attribute}_" if attribute in RESERVED_MEMBERS else attribute
+            if attribute in keys_by_attribute:
+                self._problems.append(
+                    problem_at(requested.nodes[0], f"{key} and {keys_by_attribute[attribute]} would both be called {attribute}")
+                )
+            keys_by_attribute[attribute] = key
+            found = self._member_type(kind, typename, requested, name + pascal_case(key), f"{key} of {name}.")
+            if not requested.is_always_present and not isinstance(found, NullableType):
+                found = NullableType(found)
+            members.append(RecordMember(attribute, key, found, not requested.is_always_present))
+        self._model.answers.append(RecordClass(name, about, tuple(members)))
 
-    def _member_type(self, parent: Any, typename: str | None, asked: Asked, name: str, about: str) -> Type:
-        first = asked.nodes[0]
+    def _member_type(self, parent: Any, typename: str | None, requested: RequestedField, name: str, about: str) -> Type:
+        first = requested.nodes[0]
         if first.name.value == "__typename":
             known = typename or (None if is_abstract_type(parent) else parent.name)
-            return Plain(f'Literal["{known}"]' if known else "str")
+            return PlainType(f'Literal["{known}"]' if known else "str")
         definition = self._schema.get_field(parent, first.name.value)
         assert definition is not None  # noqa: S101 - the document is valid
         named = get_named_type(definition.type)
         if not is_composite_type(named):
-            self._note(named)
-            return inputs.type_of(definition.type, inputs.leaf(named))
-        sets = [node.selection_set for node in asked.nodes if node.selection_set is not None]
-        fragment = self._lone_fragment(named, sets)
-        inner = self._fragment(fragment) if fragment else self._type(named, sets, self._taken.name(name, "Type"), about)
-        return inputs.type_of(definition.type, inner)
+            self._note_enum(named)
+            return inputs.wrap_type(definition.type, inputs.leaf_type(named))
+        sets = [node.selection_set for node in requested.nodes if node.selection_set is not None]
+        fragment = self._sole_fragment(named, sets)
+        inner = self._fragment_type(fragment) if fragment else self._add_type(named, sets, self._unique_names.reserve(name, "Type"), about)
+        return inputs.wrap_type(definition.type, inner)
 
-    def _lone_fragment(self, kind: Any, sets: list[SelectionSetNode]) -> str | None:
+    def _sole_fragment(self, kind: Any, sets: list[SelectionSetNode]) -> str | None:
         """The fragment on this type that is all that is asked for, if it is so; beside it only `__typename`, which it has itself."""
         names: set[str] = set()
         for selection in (each for one in sets for each in one.selections):
             if isinstance(selection, FragmentSpreadNode) and not selection.directives:
                 names.add(selection.name.value)
-            elif not (is_abstract_type(kind) and isinstance(selection, FieldNode) and _key(selection) == "__typename"):
+            elif not (is_abstract_type(kind) and isinstance(selection, FieldNode) and _response_key(selection) == "__typename"):
                 return None
         if len(names) != 1:
             return None
         (name,) = names
         return name if self._document.fragments[name].type_condition.name.value == kind.name else None
 
-    def _fragment(self, name: str) -> Named:
+    def _fragment_type(self, name: str) -> NamedType:
         if name not in self._fragments:
             node = self._document.fragments[name]
             kind = self._schema.type_map[node.type_condition.name.value]
-            chosen = self._taken.name(pascal(name), "Fields")
-            self._fragments[name] = self._type(kind, [node.selection_set], chosen, f"The fragment {name_of(node)}.")
+            chosen = self._unique_names.reserve(pascal_case(name), "Fields")
+            self._fragments[name] = self._add_type(kind, [node.selection_set], chosen, f"The fragment {definition_name(node)}.")
         return self._fragments[name]
 
-    def _fields(self, kind: Any, sets: list[SelectionSetNode]) -> dict[str, Asked]:
+    def _collect_fields(self, kind: Any, sets: list[SelectionSetNode]) -> dict[str, RequestedField]:
         """What is asked of one type, by response key, in the order of asking."""
-        found: dict[str, Asked] = {}
+        found: dict[str, RequestedField] = {}
 
         def collect(selections: SelectionSetNode, always: bool) -> None:
             for node in selections.selections:
-                surely = always and not node.directives
+                is_unconditional = always and not node.directives
                 if isinstance(node, FieldNode):
-                    asked = found.setdefault(_key(node), Asked())
-                    asked.nodes.append(node)
-                    asked.always = asked.always or surely
-                elif (inside := self._inside(node)) and self._is(kind, inside[0]):
-                    collect(inside[1], surely)
+                    requested = found.setdefault(_response_key(node), RequestedField())
+                    requested.nodes.append(node)
+                    requested.is_always_present = requested.is_always_present or is_unconditional
+                elif (inside := self._fragment_parts(node)) and self._matches(kind, inside[0]):
+                    collect(inside[1], is_unconditional)
 
         for selections in sets:
             collect(selections, True)
         return found
 
-    def _narrowing(self, kind: Any, sets: list[SelectionSetNode]) -> list[str]:
+    def _narrowed_types(self, kind: Any, sets: list[SelectionSetNode]) -> list[str]:
         """The types behind an interface or a union that a condition is about."""
         found: set[str] = set()
 
-        def look(selections: SelectionSetNode) -> None:
+        def visit(selections: SelectionSetNode) -> None:
             for node in selections.selections:
-                if inside := self._inside(node):
-                    if not self._is(kind, inside[0]):
+                if inside := self._fragment_parts(node):
+                    if not self._matches(kind, inside[0]):
                         found.add(inside[0] or "")
-                    look(inside[1])
+                    visit(inside[1])
 
         for selections in sets:
-            look(selections)
-        return [each.name for each in self._possible(kind) if any(self._is(each, condition) for condition in found)]
+            visit(selections)
+        return [each.name for each in self._possible_types(kind) if any(self._matches(each, condition) for condition in found)]
 
-    def _possible(self, kind: Any) -> list[GraphQLObjectType]:
+    def _possible_types(self, kind: Any) -> list[GraphQLObjectType]:
         return sorted(self._schema.get_possible_types(kind), key=lambda each: each.name)
 
-    def _inside(self, node: Any) -> tuple[str | None, SelectionSetNode] | None:
+    def _fragment_parts(self, node: Any) -> tuple[str | None, SelectionSetNode] | None:
         """The type condition and the selections of a fragment."""
         if isinstance(node, InlineFragmentNode):
             return node.type_condition.name.value if node.type_condition else None, node.selection_set
@@ -231,31 +246,31 @@ class _Reading:
             return fragment.type_condition.name.value, fragment.selection_set
         return None
 
-    def _is(self, kind: Any, condition: str | None) -> bool:
+    def _matches(self, kind: Any, condition: str | None) -> bool:
         """Whether whatever is of a type fulfils a condition."""
         if condition is None or condition == kind.name:
             return True
-        wanted: Any = self._schema.type_map[condition]
-        return is_abstract_type(wanted) and self._schema.is_sub_type(wanted, kind)
+        condition_type: Any = self._schema.type_map[condition]
+        return is_abstract_type(condition_type) and self._schema.is_sub_type(condition_type, kind)
 
-    def _differ(self, node: Any, names: list[str], what: str) -> None:
+    def _check_unique(self, node: Any, names: list[str], what: str) -> None:
         if double := sorted({name for name in names if names.count(name) > 1}):
-            self._problems.append(place_of(node, f"two {what} would both be called {double[0]}"))
+            self._problems.append(problem_at(node, f"two {what} would both be called {double[0]}"))
 
 
-def _key(node: FieldNode) -> str:
+def _response_key(node: FieldNode) -> str:
     return node.alias.value if node.alias else node.name.value
 
 
-def _spreads(selections: SelectionSetNode | None) -> Iterator[str]:
+def _collect_spreads(selections: SelectionSetNode | None) -> Iterator[str]:
     for node in selections.selections if selections else ():
         if isinstance(node, FragmentSpreadNode):
             yield node.name.value
         elif isinstance(node, FieldNode | InlineFragmentNode):
-            yield from _spreads(node.selection_set)
+            yield from _collect_spreads(node.selection_set)
 
 
-def _comment(operation: OperationDefinitionNode) -> str:
+def _comment_above(operation: OperationDefinitionNode) -> str:
     """What the comment right above an operation says."""
     lines: list[str] = []
     token = operation.loc.start_token if operation.loc else None

@@ -11,137 +11,137 @@ from typing import Any
 
 import httpx
 
-from forgefront.client.runtime import Unset, _answered, _AsyncClient, _Client, _data_of
+from forgefront.client.runtime import Unset, _AsyncClient, _Client, _data_of, _decoded
 
 # ---
 _SILENCE_SECONDS = 45.0
 """The service says something each 15 seconds; who is silent for so long is gone."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_PASSING = frozenset((429, 502, 503, 504))
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 30.0
+_RETRYABLE = frozenset((429, 502, 503, 504))
 """Statuses that pass: of a service that is being started again, and of one that has not
 yet noticed that the last connection is cut, and counts it."""
 
 
 @dataclass(slots=True)
-class _Following:
+class _StreamState:
     """Where a stream stands, over all its connections."""
 
-    last: str | None = None
-    pause: float = _FIRST_PAUSE
-    begun: bool = False
-    ended: bool = False
+    last_event_id: str | None = None
+    pause_seconds: float = _MIN_PAUSE_SECONDS
+    is_started: bool = False
+    is_ended: bool = False
 
     def headers(self) -> dict[str, str]:
         sent = {"Accept": "text/event-stream"}
-        if self.last is not None:
-            sent["Last-Event-ID"] = self.last
+        if self.last_event_id is not None:
+            sent["Last-Event-ID"] = self.last_event_id
         return sent
 
-    def begins(self, response: httpx.Response) -> bool:
+    def accept(self, response: httpx.Response) -> bool:
         """Whether events follow; else it is tried again. Raises what is answered."""
         kind = response.headers.get("content-type", "")
         if response.status_code == 200 and kind.startswith("text/event-stream"):
-            self.begun = True
+            self.is_started = True
             return True
-        if self.begun and response.status_code in _PASSING:
-            after = response.headers.get("retry-after", "")
-            self.pause = max(self.pause, float(after) if after.isdecimal() else 0.0)
+        if self.is_started and response.status_code in _RETRYABLE:
+            retry_after = response.headers.get("retry-after", "")
+            self.pause_seconds = max(self.pause_seconds, float(retry_after) if retry_after.isdecimal() else 0.0)
             return False
-        _answered(response)
+        _decoded(response)
         raise AssertionError("an answer that is no stream")
 
-    def waits(self) -> float:
+    def next_pause(self) -> float:
         """Seconds until the next connection."""
-        seconds, self.pause = self.pause, min(self.pause * 2, _LONGEST_PAUSE)
+        seconds, self.pause_seconds = self.pause_seconds, min(self.pause_seconds * 2, _MAX_PAUSE_SECONDS)
         return seconds
 
 
-class _Events:
+class _EventParser:
     """Makes answers of the bytes of one connection."""
 
-    def __init__(self, following: _Following) -> None:
-        self._following = following
-        self._rest = b""
+    def __init__(self, state: _StreamState) -> None:
+        self._state = state
+        self._buffer = b""
         self._fields: dict[bytes, bytes] = {}
 
-    def answers(self, received: bytes) -> Iterator[Any]:
-        *lines, self._rest = (self._rest + received).split(b"\n")
+    def parse(self, received: bytes) -> Iterator[Any]:
+        *lines, self._buffer = (self._buffer + received).split(b"\n")
         for line in lines:
             if line:
                 name, _, value = line.partition(b":")
                 self._fields[name] = value.removeprefix(b" ")
                 continue
-            found, self._fields = self._fields, {}
-            if found.get(b"event") == b"complete":
-                self._following.ended = True
+            fields, self._fields = self._fields, {}
+            if fields.get(b"event") == b"complete":
+                self._state.is_ended = True
                 return
-            if b"id" in found:
+            if b"id" in fields:
                 # Also without an event: then it says how far the stream has come.
-                self._following.last = found[b"id"].decode()
-            if found.get(b"event") == b"next":
-                self._following.pause = _FIRST_PAUSE
-                yield _data_of(json.loads(found[b"data"]), 200)
+                self._state.last_event_id = fields[b"id"].decode()
+            if fields.get(b"event") == b"next":
+                self._state.pause_seconds = _MIN_PAUSE_SECONDS
+                yield _data_of(json.loads(fields[b"data"]), 200)
 
 
-def _patience(usual: float | None, given: float | Unset | None) -> httpx.Timeout:
-    seconds = usual if isinstance(given, Unset) else given
+def _timeout_of(default: float | None, override: float | Unset | None) -> httpx.Timeout:
+    seconds = default if isinstance(override, Unset) else override
     return httpx.Timeout(seconds, read=_SILENCE_SECONDS)
 
 
 def _follow(
     client: _Client,
-    asked: dict[str, Any],
+    request: dict[str, Any],
     seconds: float | Unset | None,
 ) -> Iterator[Any]:
-    following = _Following()
+    state = _StreamState()
     while True:
-        events = _Events(following)
+        events = _EventParser(state)
         try:
             with client._http.stream(
                 "POST",
                 client._url,
-                json=asked,
-                headers={**client._headers, **following.headers()},
-                timeout=_patience(client._timeout, seconds),
+                json=request,
+                headers={**client._headers, **state.headers()},
+                timeout=_timeout_of(client._timeout, seconds),
             ) as response:
                 if response.status_code != 200:
                     response.read()
-                if following.begins(response):
+                if state.accept(response):
                     for received in response.iter_bytes():
-                        yield from events.answers(received)
-                        if following.ended:
+                        yield from events.parse(received)
+                        if state.is_ended:
                             return
         except httpx.TransportError:
-            if not following.begun:
+            if not state.is_started:
                 raise
-        time.sleep(following.waits())
+        time.sleep(state.next_pause())
 
 
 async def _follow_async(
     client: _AsyncClient,
-    asked: dict[str, Any],
+    request: dict[str, Any],
     seconds: float | Unset | None,
 ) -> AsyncIterator[Any]:
-    following = _Following()
+    state = _StreamState()
     while True:
-        events = _Events(following)
+        events = _EventParser(state)
         try:
             async with client._http.stream(
                 "POST",
                 client._url,
-                json=asked,
-                headers={**client._headers, **following.headers()},
-                timeout=_patience(client._timeout, seconds),
+                json=request,
+                headers={**client._headers, **state.headers()},
+                timeout=_timeout_of(client._timeout, seconds),
             ) as response:
                 if response.status_code != 200:
                     await response.aread()
-                if following.begins(response):
+                if state.accept(response):
                     async for received in response.aiter_bytes():
-                        for answer in events.answers(received):
+                        for answer in events.parse(received):
                             yield answer
-                        if following.ended:
+                        if state.is_ended:
                             return
         except httpx.TransportError:
-            if not following.begun:
+            if not state.is_started:
                 raise
-        await asyncio.sleep(following.waits())
+        await asyncio.sleep(state.next_pause())

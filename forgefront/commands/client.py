@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
-from forgefront.commands.operating import WRONG, fail
+from forgefront.commands.command_context import EXIT_USAGE, fail
 
-Folder = Annotated[
+FolderArgument = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="The folder with the `.graphql` files.", exists=True, file_okay=False, show_default=False)
 ]
-Output = Annotated[
+OutputOption = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write the module there instead.", dir_okay=False, show_default=False)
 ]
 
 
-def client(folder: Folder, output: Output = None) -> None:
+def client(folder: FolderArgument, output: OutputOption = None) -> None:
     """Print a typed Python client for the operations in a folder.
 
     The module needs httpx and nothing else. Its classes `Client` and
@@ -39,13 +39,13 @@ def client(folder: Folder, output: Output = None) -> None:
     line and reason, and the exit code is 2.
     """
     # Here, since the other commands need not load the whole schema to be listed.
-    from forgefront.client import WrongOperationsError, generate
+    from forgefront.client import InvalidOperationsError, generate
     from graph.schema import graphql_schema
 
     try:
         source = generate(folder, graphql_schema, version("forgefront"))
-    except WrongOperationsError as error:
-        fail(str(error), WRONG)
+    except InvalidOperationsError as error:
+        fail(str(error), EXIT_USAGE)
     if output is None:
         typer.echo(source, nl=False)
         return

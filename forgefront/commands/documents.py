@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from forgefront.commands.operating import FAILED, Json, fail
+from forgefront.commands.command_context import EXIT_FAILED, JsonOption, fail
 
 
 def documents(
@@ -19,7 +19,7 @@ def documents(
             exists=True,
         ),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
     manifest: Annotated[bool, typer.Option("--manifest", help="Print the manifest of them, which FORGEFRONT_DOCUMENTS takes.")] = False,
 ) -> None:
     """Check trusted documents against the schema, and list them: name, kind, cost in points, id.
@@ -27,28 +27,28 @@ def documents(
     FORGEFRONT_DOCUMENTS names the folder or manifest to be served. The cost is that of no variables.
     """
     # Here, since the other commands need not load the whole schema to be listed.
-    from forgefront.documents import built_in
-    from graph import trusted
+    from forgefront.served_documents import built_in_documents
+    from graph.operations import trusted_documents
 
     problems: tuple[str, ...] = ()
     if path is None:
-        found = built_in()
+        checked = built_in_documents()
     else:
         try:
-            read = trusted.read(path)
+            read = trusted_documents.read_documents(path)
         except OSError as error:
             fail(f"{path}: {error.strerror or error}")
-        found, problems = read.documents, read.problems
+        checked, problems = read.documents, read.problems
     if manifest:
-        typer.echo(json.dumps(trusted.manifest_of(found), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(trusted_documents.make_manifest(checked), indent=2, ensure_ascii=False))
     elif as_json:
         keys = ("name", "kind", "points", "rows", "id")
-        typer.echo(json.dumps([{key: getattr(one, key) for key in keys} | {"file": str(one.source)} for one in found], indent=2))
+        typer.echo(json.dumps([{key: getattr(one, key) for key in keys} | {"file": str(one.source)} for one in checked], indent=2))
     else:
-        width = max((len(one.name or "") for one in found), default=0)
-        for one in found:
+        width = max((len(one.name or "") for one in checked), default=0)
+        for one in checked:
             typer.echo(f"{one.name or '':{width}}  {one.kind:12}  {one.points:3}  {one.id}")
     for problem in problems:
         typer.echo(f"forgefront: {problem}", err=True)
     if problems:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(EXIT_FAILED)

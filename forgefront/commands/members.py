@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from forgefront.commands.operating import As, Data, Json, operate
-from forgefront.commands.printing import show
+from forgefront.commands.command_context import DataOption, JsonOption, UsernameOption, run_with_client
+from forgefront.commands.output import print_result
 
-DOCUMENT = Path(__file__).with_suffix(".graphql")
+OPERATIONS_FILE = Path(__file__).with_suffix(".graphql")
 COLUMNS = ("id", "username", "name", "access_level", "since")
 
 app = typer.Typer(no_args_is_help=True, help="Members of groups and projects.")
 
 
-class Level(StrEnum):
+class MemberLevel(StrEnum):
     GUEST = "guest"
     REPORTER = "reporter"
     DEVELOPER = "developer"
@@ -23,49 +23,71 @@ class Level(StrEnum):
     OWNER = "owner"
 
 
-Place = Annotated[str, typer.Argument(help="A group (its path), or a project (its full path, with a slash).")]
-Username = Annotated[str, typer.Argument(help="Whose membership.")]
-AccessLevel = Annotated[Level, typer.Option(help="What the member may do; owners exist in groups only.")]
+NamespaceArgument = Annotated[str, typer.Argument(help="A group (its path), or a project (its full path, with a slash).")]
+UsernameArgument = Annotated[str, typer.Argument(help="Whose membership.")]
+LevelOption = Annotated[MemberLevel, typer.Option(help="What the member may do; owners exist in groups only.")]
 
 
 @app.command("list")
-def list_members(place: Place, data: Data = None, username: As = None, as_json: Json = False) -> None:
+def list_members(place: NamespaceArgument, data: DataOption = None, username: UsernameOption = None, as_json: JsonOption = False) -> None:
     """List the members of a group, or a project's own."""
-    found = operate(data, DOCUMENT, lambda forge: forge.every(f"{_kind(place)}Members", "members", path=place), username=username)
-    show([_flat(member) for member in found], as_json, COLUMNS)
+    found = run_with_client(
+        data, OPERATIONS_FILE, lambda forge: forge.list_all(f"{_kind_of(place)}Members", "members", path=place), username=username
+    )
+    print_result([_flatten(member) for member in found], as_json, COLUMNS)
 
 
 @app.command("create")
 def create_member(
-    place: Place, member: Username, level: AccessLevel = Level.DEVELOPER, data: Data = None, username: As = None, as_json: Json = False
+    place: NamespaceArgument,
+    member: UsernameArgument,
+    level: LevelOption = MemberLevel.DEVELOPER,
+    data: DataOption = None,
+    username: UsernameOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a user a member."""
-    _do("Add", place, member, level, data, username, as_json)
+    _change_membership("Add", place, member, level, data, username, as_json)
 
 
 @app.command("change")
 def change_member(
-    place: Place, member: Username, level: AccessLevel, data: Data = None, username: As = None, as_json: Json = False
+    place: NamespaceArgument,
+    member: UsernameArgument,
+    level: LevelOption,
+    data: DataOption = None,
+    username: UsernameOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Give a member another level."""
-    _do("Update", place, member, level, data, username, as_json)
+    _change_membership("Update", place, member, level, data, username, as_json)
 
 
 @app.command("delete")
-def delete_member(place: Place, member: Username, data: Data = None, username: As = None, as_json: Json = False) -> None:
+def delete_member(
+    place: NamespaceArgument,
+    member: UsernameArgument,
+    data: DataOption = None,
+    username: UsernameOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """End a membership."""
-    _do("Remove", place, member, None, data, username, as_json)
+    _change_membership("Remove", place, member, None, data, username, as_json)
 
 
-def _do(verb: str, place: str, member: str, level: Level | None, data: Path | None, username: str | None, as_json: bool) -> None:
-    operation = f"{verb}{_kind(place)}Member"
-    given = {"path": place, "username": member, "level": level.name if level else None}
-    show(_flat(operate(data, DOCUMENT, lambda forge: forge.run(operation, **given), username=username)), as_json)
+def _change_membership(
+    verb: str, path: str, member: str, level: MemberLevel | None, data: Path | None, username: str | None, as_json: bool
+) -> None:
+    operation = f"{verb}{_kind_of(path)}Member"
+    variables = {"path": path, "username": member, "level": level.name if level else None}
+    print_result(
+        _flatten(run_with_client(data, OPERATIONS_FILE, lambda forge: forge.run(operation, **variables), username=username)), as_json
+    )
 
 
-def _kind(place: str) -> str:
-    return "Project" if "/" in place else "Group"
+def _kind_of(path: str) -> str:
+    return "Project" if "/" in path else "Group"
 
 
-def _flat(member: dict[str, Any]) -> dict[str, Any]:
+def _flatten(member: dict[str, Any]) -> dict[str, Any]:
     return {**member["user"], "access_level": member["access_level"], "since": member["since"]}

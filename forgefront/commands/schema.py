@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from graphql import GraphQLError
 
-from forgefront.commands.operating import FAILED, WRONG, fail
+from forgefront.commands.command_context import EXIT_FAILED, EXIT_USAGE, fail
 
 
 def schema(
@@ -17,19 +17,19 @@ def schema(
 ) -> None:
     """Print the GraphQL schema, as schema.graphql has it."""
     # Here, since the other commands need not load the whole schema to be listed.
-    from graph.compatibility import Harm, changes
-    from graph.schema import printed
+    from graph.compatibility import Severity, compare_schemas
+    from graph.schema import print_schema
 
     if against is None:
-        typer.echo(printed(), nl=False)
+        typer.echo(print_schema(), nl=False)
         return
     try:
-        found = changes(against.read_text(encoding="utf-8"), printed())
+        schema_changes = compare_schemas(against.read_text(encoding="utf-8"), print_schema())
     except (GraphQLError, UnicodeDecodeError, TypeError) as error:
-        fail(f"{against} is no schema: {error}", WRONG)
-    for change in found:
+        fail(f"{against} is no schema: {error}", EXIT_USAGE)
+    for change in schema_changes:
         typer.echo(str(change))
-    breaking = sum(change.harm is Harm.BREAKING for change in found)
-    typer.echo(f"{len(found)} changes, {breaking} of them breaking" if found else "no change")
+    breaking = sum(change.severity is Severity.BREAKING for change in schema_changes)
+    typer.echo(f"{len(schema_changes)} changes, {breaking} of them breaking" if schema_changes else "no change")
     if breaking:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(EXIT_FAILED)

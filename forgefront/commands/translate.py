@@ -8,35 +8,35 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from forgefront.commands.operating import FAILED, WRONG, Json, fail
-from forgefront.commands.printing import show
+from forgefront.commands.command_context import EXIT_FAILED, EXIT_USAGE, JsonOption, fail
+from forgefront.commands.output import print_result
 
 if TYPE_CHECKING:
-    from rest_v3.translating import Translator
+    from rest_v3.translation import Translator
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
-Call = Annotated[
+CallArgument = Annotated[
     str, typer.Argument(metavar="CALL", help="The method and the path below /api/v3, with its query, or a whole URL.", show_default=False)
 ]
-Sent = Annotated[
+DataOption = Annotated[
     list[str] | None,
     typer.Option(
         "-d", "--data", metavar="NAME=VALUE", help="A parameter of the body, as curl sends it; or one JSON object.", show_default=False
     ),
 ]
-Curl = Annotated[bool, typer.Option("--curl", help="Print a curl that asks /graphql the same; it takes the token from $TOKEN.")]
-Url = Annotated[str, typer.Option("--url", envvar="FORGEFRONT_EXTERNAL_URL", help="The address in it.")]
-Profile = Annotated[str, typer.Option("--profile", envvar="FORGEFRONT_V3_PROFILE", help="The v3 profile.")]
+CurlOption = Annotated[bool, typer.Option("--curl", help="Print a curl that asks /graphql the same; it takes the token from $TOKEN.")]
+UrlOption = Annotated[str, typer.Option("--url", envvar="FORGEFRONT_EXTERNAL_URL", help="The address in it.")]
+ProfileOption = Annotated[str, typer.Option("--profile", envvar="FORGEFRONT_V3_PROFILE", help="The v3 profile.")]
 
 
 def translate(
-    call: Call,
-    sent: Sent = None,
-    as_json: Json = False,
-    curl: Curl = False,
-    url: Url = "http://127.0.0.1:8080",
-    profile: Profile = "document",
+    call: CallArgument,
+    sent: DataOption = None,
+    as_json: JsonOption = False,
+    curl: CurlOption = False,
+    url: UrlOption = "http://127.0.0.1:8080",
+    profile: ProfileOption = "document",
 ) -> None:
     """Print the GraphQL operation that answers a v3 call, and its variables.
 
@@ -55,45 +55,52 @@ def translate(
     """
     # Here, since the other commands need not load the whole schema to be listed.
     from rest_v3.profiles import UnknownProfileError
-    from rest_v3.translating import RefusedError, UnknownCallError
+    from rest_v3.translation import RejectedCallError, UnknownCallError
 
     method, _, path = call.strip().partition(" ")
     if method.upper() not in METHODS or not path.strip() or not path.isprintable():
-        fail(f"{call!r} is no call: write the method and the path, as in 'GET /projects/3/builds'", WRONG)
+        fail(f"{call!r} is no call: write the method and the path, as in 'GET /projects/3/builds'", EXIT_USAGE)
     if sent and method.upper() in ("GET", "HEAD"):
-        fail(f"{method} sends no body: put the parameters behind the path, as in '?scope=failed'", WRONG)
+        fail(f"{method} sends no body: put the parameters behind the path, as in '?scope=failed'", EXIT_USAGE)
     try:
-        found = asyncio.run(translator_of(profile).translate(method, path.strip(), "&".join(sent or ())))
+        translation = asyncio.run(create_translator(profile).translate(method, path.strip(), "&".join(sent or ())))
     except UnknownProfileError as error:
-        fail(str(error), WRONG)
+        fail(str(error), EXIT_USAGE)
     except UnknownCallError as error:
         if as_json:
-            show({"error": str(error), "nearest": list(error.nearest)}, True)
-            raise typer.Exit(FAILED) from None
-        fail("\n".join((f"{error}; the nearest rows are", *(f"  {nearest}" for nearest in error.nearest))))
-    except RefusedError as error:
+            print_result({"error": str(error), "nearest": list(error.suggestions)}, True)
+            raise typer.Exit(EXIT_FAILED) from None
+        fail("\n".join((f"{error}; the nearest rows are", *(f"  {suggestion}" for suggestion in error.suggestions))))
+    except RejectedCallError as error:
         if as_json:
-            show({"status": error.status, "body": error.body}, True)
-            raise typer.Exit(FAILED) from None
+            print_result({"status": error.status, "body": error.body}, True)
+            raise typer.Exit(EXIT_FAILED) from None
         fail(f"v3 answers this with {error}")
     if curl:
-        if not found.by_hand:
-            fail(f"{found.call} takes a file, which /graphql does not: call v3")
-        body = orjson.dumps({"query": found.query, "variables": found.variables}).decode()
+        if not translation.can_run_as_graphql:
+            fail(f"{translation.call} takes a file, which /graphql does not: call v3")
+        body = orjson.dumps({"query": translation.query, "variables": translation.variables}).decode()
         headers = "-H \"PRIVATE-TOKEN: $TOKEN\" -H 'Content-Type: application/json'"
         typer.echo(f"curl {headers} {shlex.quote(url.rstrip('/') + '/graphql')} -d {shlex.quote(body)}")
     elif as_json:
-        told = {"call": found.call, "operation": found.operation, "query": found.query, "variables": found.variables}
-        show({**told, "notes": found.notes}, True)
+        translated = {
+            "call": translation.call,
+            "operation": translation.operation,
+            "query": translation.query,
+            "variables": translation.variables,
+        }
+        print_result({**translated, "notes": translation.notes}, True)
     else:
-        typer.echo(f"# {found.call}\n{found.query}\n\n# Variables\n{orjson.dumps(found.variables, option=orjson.OPT_INDENT_2).decode()}")
-        for note in found.notes:
+        typer.echo(
+            f"# {translation.call}\n{translation.query}\n\n# Variables\n{orjson.dumps(translation.variables, option=orjson.OPT_INDENT_2).decode()}"
+        )
+        for note in translation.notes:
             typer.echo(f"# {note}")
 
 
 @cache
-def translator_of(profile: str) -> "Translator":
+def create_translator(profile: str) -> "Translator":
     """Raises UnknownProfileError."""
-    from rest_v3.translating import Translator
+    from rest_v3.translation import Translator
 
     return Translator(profile)

@@ -11,52 +11,54 @@ from urllib.parse import urlsplit
 
 from starlette.types import Receive, Scope, Send
 
-from forgefront.pages.files import INDEX, Files
-from graph.rules.naming import RESERVED
+from forgefront.pages.static_folder import INDEX, StaticFolder
+from graph.rules.validation import RESERVED_PATHS
 
-STATIC = Path(__file__).parent / "static"
-OPERATIONS = Path(__file__).parent / "operations"
+STATIC_FOLDER = Path(__file__).parent / "static"
+OPERATIONS_FOLDER = Path(__file__).parent / "operations"
 """What the pages ask of the graph: a file a view, which the browser reads as text and sends as it is."""
-AT = "/-/pages/"
-ICON = "/favicon.ico"
+FILES_PATH = "/-/pages/"
+FAVICON_PATH = "/favicon.ico"
 """Where browsers look for the icon of what is no page."""
 ROUTE = "/-/pages"
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """The pages' own files and the graph; nothing else may load, nothing inline runs, and no text is ever taken for HTML."""
 
-_NAME = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
-_PAGES = re.compile(
-    rf"/|/-/sign_in|/u/{_NAME}|/groups/{_NAME}"
-    rf"|/{_NAME}/{_NAME}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?|/commits?/[0-9a-f]{{7,64}}|/(?:milestones|snippets)/\d+)?/?"
+_NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
+_PAGE_PATTERN = re.compile(
+    rf"/|/-/sign_in|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}"
+    rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?|/commits?/[0-9a-f]{{7,64}}|/(?:milestones|snippets)/\d+)?/?"
 )
-_OURS = frozenset({"u", "groups"})
+_PAGE_PREFIXES = frozenset({"u", "groups"})
 
 
-class Pages:
+class PagesApp:
     """The door. It takes what `serves` says. `base_url` is the address of the service for browsers, which may have a path."""
 
     def __init__(self, base_url: str) -> None:
-        self._files = Files(STATIC, at=AT, policy=POLICY, values={"base": urlsplit(base_url).path.rstrip("/")})
-        self._operations = Files(OPERATIONS, at=f"{AT}operations/", policy=POLICY)
+        self._files = StaticFolder(
+            STATIC_FOLDER, base_path=FILES_PATH, policy=CONTENT_SECURITY_POLICY, values={"base": urlsplit(base_url).path.rstrip("/")}
+        )
+        self._operations = StaticFolder(OPERATIONS_FOLDER, base_path=f"{FILES_PATH}operations/", policy=CONTENT_SECURITY_POLICY)
 
-    def serves(self, scope: Scope) -> bool:
+    def matches(self, scope: Scope) -> bool:
         """Whether a request is for a file of the pages, or by a browser for a page."""
         if scope["type"] != "http":
             return False
         path: str = scope["path"]
-        if path == ICON or self._files.matches(path):
+        if path == FAVICON_PATH or self._files.matches(path):
             return True
-        return scope["method"] in ("GET", "HEAD") and is_page(path) and prefers_html(_accept(scope))
+        return scope["method"] in ("GET", "HEAD") and is_page(path) and prefers_html(_accept_header(scope))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"]["route"] = ROUTE
         path = scope["path"]
         if self._files.matches(path):
             await (self._operations if self._operations.matches(path) else self._files)(scope, receive, send)
-        elif path == ICON:
+        elif path == FAVICON_PATH:
             await self._files.send("icon.svg", scope, receive, send)
         else:
             await self._files.send(INDEX, scope, receive, send, vary="accept")
@@ -64,10 +66,10 @@ class Pages:
 
 def is_page(path: str) -> bool:
     """Whether a page has this address: "/", "/demo/tools", "/demo/tools/issues/3", "/groups/demo", "/u/dev"."""
-    if _PAGES.fullmatch(path) is None:
+    if _PAGE_PATTERN.fullmatch(path) is None:
         return False
     first = path.split("/")[1].lower()
-    return first in _OURS or first not in RESERVED
+    return first in _PAGE_PREFIXES or first not in RESERVED_PATHS
 
 
 def prefers_html(accept: str) -> bool:
@@ -76,10 +78,10 @@ def prefers_html(accept: str) -> bool:
     for item in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in item.split(";"))
         if kind in quality:
-            given = next((text[2:] for text in parameters if text.startswith("q=")), "1")
-            quality[kind] = float(given) if re.fullmatch(r"[01](?:\.\d{0,3})?", given) else 0.0
+            quality_value = next((text[2:] for text in parameters if text.startswith("q=")), "1")
+            quality[kind] = float(quality_value) if re.fullmatch(r"[01](?:\.\d{0,3})?", quality_value) else 0.0
     return quality["text/html"] > 0 and quality["text/html"] >= quality["application/json"]
 
 
-def _accept(scope: Scope) -> str:
+def _accept_header(scope: Scope) -> str:
     return ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept")

@@ -6,29 +6,29 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-BLOCK = 2**18
+BLOCK_BYTES = 2**18
 
 
-def pack(root: Path, patterns: Iterable[str], more: Iterable[str], target: Path) -> tuple[int, list[str]]:
+def write_archive(root: Path, patterns: Iterable[str], extra_names: Iterable[str], target: Path) -> tuple[int, list[str]]:
     """Writes the zip; gives how many files it has, and the patterns that named none. `more` are files named exactly.
 
     A symbolic link is left out, and what lies behind one.
     """
     root = root.resolve()
-    missing, names = [], set(more)
+    missing, names = [], set(extra_names)
     for pattern in patterns:
-        found = set(matching(root, pattern))
+        found = set(find_matching(root, pattern))
         if not found:
             missing.append(pattern)
         names |= found
     count = 0
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for name in sorted(names):
-            count += _add(archive, root, name)
+            count += _add_file(archive, root, name)
     return count, missing
 
 
-def matching(root: Path, pattern: str) -> Iterator[str]:
+def find_matching(root: Path, pattern: str) -> Iterator[str]:
     """The files that a pattern names, from the folder on; a folder stands for all that is in it. Git's own files are nobody's."""
     parts = PurePosixPath(pattern).parts
     if not pattern.strip() or parts[:1] == ("/",) or ".." in parts:
@@ -55,7 +55,7 @@ def _is_within(root: Path, path: Path) -> bool:
     return path.resolve() == path
 
 
-def _add(archive: zipfile.ZipFile, root: Path, name: str) -> int:
+def _add_file(archive: zipfile.ZipFile, root: Path, name: str) -> int:
     path = root / name
     if not _is_within(root, path):
         return 0
@@ -74,6 +74,6 @@ def _add(archive: zipfile.ZipFile, root: Path, name: str) -> int:
         info = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False)
         info.compress_type = zipfile.ZIP_DEFLATED
         with archive.open(info, "w", force_zip64=True) as entry:
-            while block := file.read(BLOCK):
+            while block := file.read(BLOCK_BYTES):
                 entry.write(block)
     return 1

@@ -10,21 +10,21 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from forgefront.runner.trace import Trace
+from forgefront.runner.trace_buffer import TraceBuffer
 
-TERM_SECONDS = 10.0
+TERMINATE_SECONDS = 10.0
 """What a script gets between the request to end and its end."""
 DRAIN_SECONDS = 5.0
 """How long a process that got out of the group may keep the output open."""
-BLOCK = 2**16
-MOST_CHECKS = 200
+BLOCK_BYTES = 2**16
+MAX_SYNTAX_CHECKS = 200
 """How many commands of a script are shown one by one."""
 
 BASH = shutil.which("bash")
 SHELL: tuple[str, ...] = (BASH, "--noprofile", "--norc", "-eo", "pipefail") if BASH else ("sh", "-e")
 
 
-def environment(variables: Mapping[str, str], home: Path, temporary: Path) -> dict[str, str]:
+def build_environment(variables: Mapping[str, str], home: Path, temporary: Path) -> dict[str, str]:
     """The environment of a script: made from nothing but a path to the programs, folders of its own, and the build's variables."""
     found = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -37,19 +37,19 @@ def environment(variables: Mapping[str, str], home: Path, temporary: Path) -> di
     return {**found, **{key: value for key, value in variables.items() if key and "=" not in key and "\0" not in key + value}}
 
 
-def script(commands: Iterable[str]) -> str:
+def build_script(commands: Iterable[str]) -> str:
     """A script that shows each command before it runs it, and ends with the first that fails.
 
     `make` gives `printf '%s\\n' '$ make'` and `make`, each a line.
     """
     lines = []
     for command in commands:
-        for part in statements(command):
+        for part in split_statements(command):
             lines += [f"printf '%s\\n' {shlex.quote('$ ' + part)}", part]
     return "\n".join(lines) + "\n"
 
 
-def statements(text: str) -> list[str]:
+def split_statements(text: str) -> list[str]:
     """The commands of a text, each with all of its lines, as the shell itself tells where they end."""
     lines = text.splitlines()
     if len(lines) < 2:
@@ -58,34 +58,34 @@ def statements(text: str) -> list[str]:
         # Other shells do not say that the end of such a text is missing.
         return [text]
     found: list[str] = []
-    begun: list[str] = []
+    pending_lines: list[str] = []
     for number, line in enumerate(lines):
-        if number >= MOST_CHECKS:
-            begun += lines[number:]
+        if number >= MAX_SYNTAX_CHECKS:
+            pending_lines += lines[number:]
             break
-        begun.append(line)
-        if _is_whole("\n".join(begun)):
-            found.append("\n".join(begun))
-            begun = []
-    if begun:
-        found.append("\n".join(begun))
+        pending_lines.append(line)
+        if _is_complete("\n".join(pending_lines)):
+            found.append("\n".join(pending_lines))
+            pending_lines = []
+    if pending_lines:
+        found.append("\n".join(pending_lines))
     return [part for part in found if part.strip()]
 
 
-def _is_whole(text: str) -> bool:
+def _is_complete(text: str) -> bool:
     if (len(text) - len(text.rstrip("\\"))) % 2:
         return False
     checked = subprocess.run([SHELL[0], "-n"], input=text.encode(), capture_output=True, env={"LANG": "C"}, check=False)  # noqa: S603
     return checked.returncode == 0 and not checked.stderr
 
 
-async def run(arguments: Sequence[str], folder: Path, variables: Mapping[str, str], trace: Trace, stop: asyncio.Event) -> int:
+async def run_command(arguments: Sequence[str], folder: Path, variables: Mapping[str, str], trace: TraceBuffer, stop: asyncio.Event) -> int:
     """Runs a program with its output going to the trace, and gives its exit code; negative is the signal that ended it.
 
     When `stop` is set its whole group is asked to end, and made to a moment later. What is left of the group at its end is ended too.
     """
     reading, writing = os.pipe()
-    reader = asyncio.StreamReader(limit=BLOCK)
+    reader = asyncio.StreamReader(limit=BLOCK_BYTES)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0))
     try:
@@ -101,12 +101,12 @@ async def run(arguments: Sequence[str], folder: Path, variables: Mapping[str, st
             )
         finally:
             os.close(writing)
-        pump = asyncio.create_task(_pump(reader, trace))
+        pump = asyncio.create_task(_copy_output(reader, trace))
         try:
-            await _ended(process, stop)
+            await _wait_for_exit(process, stop)
         finally:
             # Also what the program left behind, and everything when this task is cancelled.
-            _signal(process.pid, signal.SIGKILL)
+            _signal_group(process.pid, signal.SIGKILL)
             code = await process.wait()
             await asyncio.wait({pump}, timeout=DRAIN_SECONDS)
             pump.cancel()
@@ -116,24 +116,24 @@ async def run(arguments: Sequence[str], folder: Path, variables: Mapping[str, st
         transport.close()
 
 
-async def _ended(process: asyncio.subprocess.Process, stop: asyncio.Event) -> None:
+async def _wait_for_exit(process: asyncio.subprocess.Process, stop: asyncio.Event) -> None:
     ending, stopping = asyncio.create_task(process.wait()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
-            _signal(process.pid, signal.SIGTERM)
-            await asyncio.wait({ending}, timeout=TERM_SECONDS)
+            _signal_group(process.pid, signal.SIGTERM)
+            await asyncio.wait({ending}, timeout=TERMINATE_SECONDS)
     finally:
         for task in (ending, stopping):
             task.cancel()
         await asyncio.gather(ending, stopping, return_exceptions=True)
 
 
-async def _pump(reader: asyncio.StreamReader, trace: Trace) -> None:
-    while block := await reader.read(BLOCK):
+async def _copy_output(reader: asyncio.StreamReader, trace: TraceBuffer) -> None:
+    while block := await reader.read(BLOCK_BYTES):
         await trace.write(block)
 
 
-def _signal(group: int, number: signal.Signals) -> None:
+def _signal_group(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)

@@ -5,21 +5,21 @@ from inspect import isawaitable
 from typing import Any, Self
 
 from graph.context import Context
-from graph.events.payloads import Event, dates, existing, full_path, instant
-from graph.rules import accounts
-from graph.rules.states import in_progress
+from graph.events.payloads import EventPayload, format_timestamp, full_path, get_existing, timestamps_of
+from graph.rules.accounts import accounts
+from graph.rules.states import is_work_in_progress
 from storage import tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
+class PersonPayload:
     name: str
     username: str
     avatar_url: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ProjectPayload:
     """The project that it happened in."""
 
     id: int
@@ -32,25 +32,25 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectEvent(Event):
+class ObjectEventPayload(EventPayload):
     """`user` is who did it. A subclass adds `object_attributes`."""
 
-    user: Person
-    project: Place
+    user: PersonPayload
+    project: ProjectPayload
 
     def body(self) -> dict[str, Any]:
         return {"object_kind": self.event_name, **asdict(self)}
 
 
-async def person(context: Context, user: tables.User) -> Person:
-    picture: Any = accounts.avatar_url(context, user)
-    return Person(name=user.name, username=user.username, avatar_url=await picture if isawaitable(picture) else picture)
+async def make_person_payload(context: Context, user: tables.User) -> PersonPayload:
+    avatar: Any = accounts.build_avatar_url(context, user)
+    return PersonPayload(name=user.name, username=user.username, avatar_url=await avatar if isawaitable(avatar) else avatar)
 
 
-async def place(context: Context, project_id: int) -> Place:
-    project: tables.Project = await existing(context, tables.Project, project_id)
+async def make_project_payload(context: Context, project_id: int) -> ProjectPayload:
+    project: tables.Project = await get_existing(context, tables.Project, project_id)
     path = await full_path(context, project)
-    return Place(
+    return ProjectPayload(
         id=project.id,
         name=project.name,
         description=project.description,
@@ -78,7 +78,7 @@ class IssueAttributes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IssueChanged(ObjectEvent):
+class IssueChanged(ObjectEventPayload):
     """`action` is what was done: `open`, `update`, `close` or `reopen`."""
 
     event_name = "issue"
@@ -89,7 +89,7 @@ class IssueChanged(ObjectEvent):
     @classmethod
     async def of(cls, context: Context, issue: tables.Issue, action: str = "update") -> Self:
         attributes = IssueAttributes(
-            **dates(issue),
+            **timestamps_of(issue),
             id=issue.id,
             iid=issue.iid,
             project_id=issue.project_id,
@@ -101,8 +101,8 @@ class IssueChanged(ObjectEvent):
             assignee_id=issue.assignee_id,
             milestone_id=issue.milestone_id,
         )
-        user = await person(context, context.viewer)
-        return cls(user=user, project=await place(context, issue.project_id), object_attributes=attributes)
+        user = await make_person_payload(context, context.viewer)
+        return cls(user=user, project=await make_project_payload(context, issue.project_id), object_attributes=attributes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +125,10 @@ class MergeRequestAttributes:
     action: str
     source_branch: str
     source_project_id: int
-    source: Place | None
+    source: ProjectPayload | None
     target_branch: str
     target_project_id: int
-    target: Place
+    target: ProjectPayload
     merge_status: str
     last_commit: LastCommit | None
     work_in_progress: bool
@@ -142,7 +142,7 @@ class MergeRequestAttributes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeRequestChanged(ObjectEvent):
+class MergeRequestChanged(ObjectEventPayload):
     """`action` is what was done: `open`, `update`, `close`, `reopen` or `merge`."""
 
     event_name = "merge_request"
@@ -152,10 +152,10 @@ class MergeRequestChanged(ObjectEvent):
 
     @classmethod
     async def of(cls, context: Context, merge_request: tables.MergeRequest, action: str = "update") -> Self:
-        target = await place(context, merge_request.project_id)
-        there = await context.rows_by_id(tables.Project).get(merge_request.source_project_id)
+        target = await make_project_payload(context, merge_request.project_id)
+        source_project = await context.rows_by_id(tables.Project).get(merge_request.source_project_id)
         attributes = MergeRequestAttributes(
-            **dates(merge_request),
+            **timestamps_of(merge_request),
             id=merge_request.id,
             iid=merge_request.iid,
             project_id=merge_request.project_id,
@@ -165,20 +165,20 @@ class MergeRequestChanged(ObjectEvent):
             action=action,
             source_branch=merge_request.source_branch,
             source_project_id=merge_request.source_project_id,
-            source=await place(context, there.id) if there is not None else None,
+            source=await make_project_payload(context, source_project.id) if source_project is not None else None,
             target_branch=merge_request.target_branch,
             target_project_id=merge_request.project_id,
             target=target,
             merge_status=str(merge_request.merge_status),
             last_commit=LastCommit(id=merge_request.head_oid) if merge_request.head_oid is not None else None,
-            work_in_progress=in_progress(merge_request.title),
+            work_in_progress=is_work_in_progress(merge_request.title),
             merge_commit_sha=merge_request.merge_commit_oid,
             url=f"{target.web_url}/merge_requests/{merge_request.iid}",
             author_id=merge_request.author_id,
             assignee_id=merge_request.assignee_id,
             milestone_id=merge_request.milestone_id,
         )
-        return cls(user=await person(context, context.viewer), project=target, object_attributes=attributes)
+        return cls(user=await make_person_payload(context, context.viewer), project=target, object_attributes=attributes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,27 +198,27 @@ class NoteAttributes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoteEvent(ObjectEvent):
+class NoteEventPayload(ObjectEventPayload):
     event_name = "note"
     switch = "note_events"
 
     object_attributes: NoteAttributes
 
 
-NOTEABLES = {"Issue": "issue_id", "MergeRequest": "merge_request_id", "Snippet": "snippet_id"}
+NOTEABLE_KEYS = {"Issue": "issue_id", "MergeRequest": "merge_request_id", "Snippet": "snippet_id"}
 
 
-class NoteWritten(NoteEvent):
+class NoteWritten(NoteEventPayload):
     """A note of a person's; those that the service itself writes are not told."""
 
     __slots__ = ()
 
     @classmethod
     async def of(cls, context: Context, note: tables.Note) -> Self:
-        found = {kind: getattr(note, key, None) for kind, key in NOTEABLES.items()}
-        kind, noteable_id = next((kind, key) for kind, key in found.items() if key is not None)
+        noteable_ids = {kind: getattr(note, key, None) for kind, key in NOTEABLE_KEYS.items()}
+        kind, noteable_id = next((kind, key) for kind, key in noteable_ids.items() if key is not None)
         attributes = NoteAttributes(
-            **dates(note),
+            **timestamps_of(note),
             id=note.id,
             note=note.body,
             noteable_type=kind,
@@ -228,16 +228,16 @@ class NoteWritten(NoteEvent):
             author_id=note.author_id,
             attachment=note.attachment,
         )
-        user = await person(context, context.viewer)
-        return cls(user=user, project=await place(context, note.project_id), object_attributes=attributes)
+        user = await make_person_payload(context, context.viewer)
+        return cls(user=user, project=await make_project_payload(context, note.project_id), object_attributes=attributes)
 
 
-class CommitCommented(NoteEvent):
+class CommitCommented(NoteEventPayload):
     __slots__ = ()
 
     @classmethod
     async def of(cls, context: Context, comment: tables.CommitComment) -> Self:
-        written = instant(comment.created_at)
+        created_at = format_timestamp(comment.created_at)
         attributes = NoteAttributes(
             id=comment.id,
             note=comment.note,
@@ -247,8 +247,8 @@ class CommitCommented(NoteEvent):
             project_id=comment.project_id,
             author_id=comment.author_id,
             attachment=None,
-            created_at=written,
-            updated_at=written,
+            created_at=created_at,
+            updated_at=created_at,
         )
-        user = await person(context, context.viewer)
-        return cls(user=user, project=await place(context, comment.project_id), object_attributes=attributes)
+        user = await make_person_payload(context, context.viewer)
+        return cls(user=user, project=await make_project_payload(context, comment.project_id), object_attributes=attributes)

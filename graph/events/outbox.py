@@ -2,43 +2,43 @@
 
 import time
 
-from graph.events.guard import Guard
-from graph.events.sending import Sender
-from graph.wake import Wake
+from graph.events.address_guard import AddressGuard
+from graph.events.webhook_sender import WebhookSender
+from graph.jobs.wakeup import Wakeup
 
-UNHEARD_SECONDS = 1.0
+NO_LISTENER_SECONDS = 1.0
 """How long "no hook wants this" is believed, for the sake of hooks that another process made."""
 
 
 class Outbox:
     def __init__(self, *, allow_local: bool = False) -> None:
-        self.sender = Sender(Guard(allow_local=allow_local))
-        self._bell = Wake()
-        self._unheard: dict[str | None, float] = {}
-        self.hook_changes = 0
+        self.sender = WebhookSender(AddressGuard(allow_local=allow_local))
+        self._wakeup = Wakeup()
+        self._no_listener_until: dict[str | None, float] = {}
+        self.hook_change_count = 0
         """How often hooks were made or enabled."""
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         """Says that something waits. To be called after the commit, or who is woken would not see it."""
-        self._bell.wake()
+        self._wakeup.notify()
 
-    async def woken(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
         """Waits to be woken, so long at most."""
-        await self._bell.woken(seconds)
+        await self._wakeup.wait(seconds)
 
-    def unheard(self, switch: str | None) -> bool:
+    def has_no_listener(self, switch: str | None) -> bool:
         """Whether no hook wanted an event of this switch just now."""
-        return time.monotonic() < self._unheard.get(switch, 0.0)
+        return time.monotonic() < self._no_listener_until.get(switch, 0.0)
 
-    def nobody_wants(self, switch: str | None, hook_changes: int) -> None:
+    def record_no_listener(self, switch: str | None, hook_change_count: int) -> None:
         """What was read when there had been so many changes of hooks; with one more by now it says nothing."""
-        if hook_changes == self.hook_changes:
-            self._unheard[switch] = time.monotonic() + UNHEARD_SECONDS
+        if hook_change_count == self.hook_change_count:
+            self._no_listener_until[switch] = time.monotonic() + NO_LISTENER_SECONDS
 
-    def hooks_changed(self) -> None:
+    def record_hook_change(self) -> None:
         """To be called after the commit of a hook that was made or enabled."""
-        self.hook_changes += 1
-        self._unheard.clear()
+        self.hook_change_count += 1
+        self._no_listener_until.clear()
 
     async def close(self) -> None:
         await self.sender.close()

@@ -16,7 +16,7 @@ from storage.tables import AccessLevel, NamespaceKind, Visibility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event(ABC):
+class EventPayload(ABC):
     """`event_name` is what the delivery log shows. `switch` is the column of a hook that must be on; None: every hook is told."""
 
     event_name: ClassVar[str]
@@ -32,26 +32,26 @@ class Event(ABC):
         return {"event_name": self.event_name, **asdict(self)}
 
 
-def instant(value: datetime) -> str:
+def format_timestamp(value: datetime) -> str:
     """`2016-01-19T08:40:25Z`"""
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def dates(row: Any) -> dict[str, Any]:
-    return {"created_at": instant(row.created_at), "updated_at": instant(row.updated_at)}
+def timestamps_of(row: Any) -> dict[str, Any]:
+    return {"created_at": format_timestamp(row.created_at), "updated_at": format_timestamp(row.updated_at)}
 
 
-def visibility(project: tables.Project) -> str:
+def visibility_name(project: tables.Project) -> str:
     return Visibility(project.visibility_level).name.lower()
 
 
-def access(member: tables.ProjectMember | tables.GroupMember) -> str:
+def access_level_name(member: tables.ProjectMember | tables.GroupMember) -> str:
     """`Developer`"""
     return AccessLevel(member.access_level).name.capitalize()
 
 
 async def namespace_of(context: Context, project: tables.Project) -> tables.Namespace:
-    namespace: tables.Namespace = await existing(context, tables.Namespace, project.namespace_id)
+    namespace: tables.Namespace = await get_existing(context, tables.Namespace, project.namespace_id)
     return namespace
 
 
@@ -59,7 +59,7 @@ async def full_path(context: Context, project: tables.Project) -> str:
     return f"{(await namespace_of(context, project)).path}/{project.path}"
 
 
-async def existing(context: Context, table: Any, id: int) -> Any:
+async def get_existing(context: Context, table: Any, id: int) -> Any:
     row = await context.rows_by_id(table).get(id)
     assert row is not None, "a foreign key keeps it"  # noqa: S101
     return row
@@ -69,7 +69,7 @@ async def existing(context: Context, table: Any, id: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectEvent(Event):
+class ProjectEventPayload(EventPayload):
     """Of a project that belongs to a group, the owner is the group, and `owner_email` is empty."""
 
     created_at: str
@@ -84,54 +84,54 @@ class ProjectEvent(Event):
 
     @classmethod
     async def of(cls, context: Context, project: tables.Project) -> Self:
-        return cls(**await project_facts(context, project))
+        return cls(**await project_fields(context, project))
 
 
-async def project_facts(context: Context, project: tables.Project) -> dict[str, Any]:
+async def project_fields(context: Context, project: tables.Project) -> dict[str, Any]:
     namespace = await namespace_of(context, project)
     owner_name, owner_email = namespace.name, ""
     if namespace.kind is NamespaceKind.USER and namespace.owner_id is not None:
-        owner: tables.User = await existing(context, tables.User, namespace.owner_id)
+        owner: tables.User = await get_existing(context, tables.User, namespace.owner_id)
         owner_name, owner_email = owner.name, owner.email
     return {
-        **dates(project),
+        **timestamps_of(project),
         "project_id": project.id,
         "name": project.name,
         "path": project.path,
         "path_with_namespace": f"{namespace.path}/{project.path}",
         "owner_name": owner_name,
         "owner_email": owner_email,
-        "project_visibility": visibility(project),
+        "project_visibility": visibility_name(project),
     }
 
 
-class ProjectCreated(ProjectEvent):
+class ProjectCreated(ProjectEventPayload):
     __slots__ = ()
     event_name = "project_create"
 
 
-class ProjectDestroyed(ProjectEvent):
+class ProjectDestroyed(ProjectEventPayload):
     __slots__ = ()
     event_name = "project_destroy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MovedProjectEvent(ProjectEvent):
+class MovedProjectEventPayload(ProjectEventPayload):
     """The project as it is now, and the full path that it had."""
 
     old_path_with_namespace: str
 
     @classmethod
     async def of(cls, context: Context, project: tables.Project, old_path_with_namespace: str = "") -> Self:
-        return cls(**await project_facts(context, project), old_path_with_namespace=old_path_with_namespace)
+        return cls(**await project_fields(context, project), old_path_with_namespace=old_path_with_namespace)
 
 
-class ProjectRenamed(MovedProjectEvent):
+class ProjectRenamed(MovedProjectEventPayload):
     __slots__ = ()
     event_name = "project_rename"
 
 
-class ProjectTransferred(MovedProjectEvent):
+class ProjectTransferred(MovedProjectEventPayload):
     __slots__ = ()
     event_name = "project_transfer"
 
@@ -140,7 +140,7 @@ class ProjectTransferred(MovedProjectEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserEvent(Event):
+class UserEventPayload(EventPayload):
     created_at: str
     updated_at: str
     user_id: int
@@ -150,21 +150,21 @@ class UserEvent(Event):
 
     @classmethod
     async def of(cls, context: Context, user: tables.User) -> Self:
-        return cls(**dates(user), user_id=user.id, username=user.username, name=user.name, email=user.email)
+        return cls(**timestamps_of(user), user_id=user.id, username=user.username, name=user.name, email=user.email)
 
 
-class UserCreated(UserEvent):
+class UserCreated(UserEventPayload):
     __slots__ = ()
     event_name = "user_create"
 
 
-class UserDestroyed(UserEvent):
+class UserDestroyed(UserEventPayload):
     __slots__ = ()
     event_name = "user_destroy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyEvent(Event):
+class KeyEventPayload(EventPayload):
     created_at: str
     updated_at: str
     id: int
@@ -173,16 +173,16 @@ class KeyEvent(Event):
 
     @classmethod
     async def of(cls, context: Context, key: tables.SshKey) -> Self:
-        owner: tables.User = await existing(context, tables.User, key.user_id)
-        return cls(**dates(key), id=key.id, key=key.key, username=owner.username)
+        owner: tables.User = await get_existing(context, tables.User, key.user_id)
+        return cls(**timestamps_of(key), id=key.id, key=key.key, username=owner.username)
 
 
-class KeyCreated(KeyEvent):
+class KeyCreated(KeyEventPayload):
     __slots__ = ()
     event_name = "key_create"
 
 
-class KeyDestroyed(KeyEvent):
+class KeyDestroyed(KeyEventPayload):
     __slots__ = ()
     event_name = "key_destroy"
 
@@ -191,7 +191,7 @@ class KeyDestroyed(KeyEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectMemberEvent(Event):
+class ProjectMemberEventPayload(EventPayload):
     created_at: str
     updated_at: str
     project_id: int
@@ -207,35 +207,35 @@ class ProjectMemberEvent(Event):
 
     @classmethod
     async def of(cls, context: Context, member: tables.ProjectMember) -> Self:
-        project: tables.Project = await existing(context, tables.Project, member.project_id)
-        user: tables.User = await existing(context, tables.User, member.user_id)
+        project: tables.Project = await get_existing(context, tables.Project, member.project_id)
+        user: tables.User = await get_existing(context, tables.User, member.user_id)
         return cls(
-            **dates(member),
+            **timestamps_of(member),
             project_id=project.id,
             project_name=project.name,
             project_path=project.path,
             project_path_with_namespace=await full_path(context, project),
-            project_visibility=visibility(project),
+            project_visibility=visibility_name(project),
             user_id=user.id,
             user_username=user.username,
             user_name=user.name,
             user_email=user.email,
-            access_level=access(member),
+            access_level=access_level_name(member),
         )
 
 
-class UserAddedToProject(ProjectMemberEvent):
+class UserAddedToProject(ProjectMemberEventPayload):
     __slots__ = ()
     event_name = "user_add_to_team"
 
 
-class UserRemovedFromProject(ProjectMemberEvent):
+class UserRemovedFromProject(ProjectMemberEventPayload):
     __slots__ = ()
     event_name = "user_remove_from_team"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMemberEvent(Event):
+class GroupMemberEventPayload(EventPayload):
     created_at: str
     updated_at: str
     group_id: int
@@ -249,10 +249,10 @@ class GroupMemberEvent(Event):
 
     @classmethod
     async def of(cls, context: Context, member: tables.GroupMember) -> Self:
-        group: tables.Namespace = await existing(context, tables.Namespace, member.group_id)
-        user: tables.User = await existing(context, tables.User, member.user_id)
+        group: tables.Namespace = await get_existing(context, tables.Namespace, member.group_id)
+        user: tables.User = await get_existing(context, tables.User, member.user_id)
         return cls(
-            **dates(member),
+            **timestamps_of(member),
             group_id=group.id,
             group_name=group.name,
             group_path=group.path,
@@ -260,16 +260,16 @@ class GroupMemberEvent(Event):
             user_username=user.username,
             user_name=user.name,
             user_email=user.email,
-            group_access=access(member),
+            group_access=access_level_name(member),
         )
 
 
-class UserAddedToGroup(GroupMemberEvent):
+class UserAddedToGroup(GroupMemberEventPayload):
     __slots__ = ()
     event_name = "user_add_to_group"
 
 
-class UserRemovedFromGroup(GroupMemberEvent):
+class UserRemovedFromGroup(GroupMemberEventPayload):
     __slots__ = ()
     event_name = "user_remove_from_group"
 
@@ -278,7 +278,7 @@ class UserRemovedFromGroup(GroupMemberEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupEvent(Event):
+class GroupEventPayload(EventPayload):
     """The owner is null: a group has several."""
 
     created_at: str
@@ -291,15 +291,15 @@ class GroupEvent(Event):
 
     @classmethod
     async def of(cls, context: Context, group: tables.Namespace) -> Self:
-        return cls(**dates(group), group_id=group.id, name=group.name, path=group.path)
+        return cls(**timestamps_of(group), group_id=group.id, name=group.name, path=group.path)
 
 
-class GroupCreated(GroupEvent):
+class GroupCreated(GroupEventPayload):
     __slots__ = ()
     event_name = "group_create"
 
 
-class GroupDestroyed(GroupEvent):
+class GroupDestroyed(GroupEventPayload):
     __slots__ = ()
     event_name = "group_destroy"
 

@@ -4,23 +4,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from graph.context import Context
-from graph.events.object_payloads import ObjectEvent, person, place
+from graph.events.object_payloads import ObjectEventPayload, make_person_payload, make_project_payload
 from storage import tables
-from storage.git.commits import Commit
+from storage.git.commits import GitCommit
 
 if TYPE_CHECKING:
     # Payloads are gathered with the help of rules, and rules publish.
-    from graph.rules.indexing import News
+    from graph.rules.git.commit_index import RefUpdate
 
 NO_COMMIT = "0" * 40
 """What stands for a ref that was not there, or is not any more."""
-MOST_COMMITS = 20
-LONGEST_MESSAGE = 10_000
+MAX_COMMITS = 20
+MAX_MESSAGE_CHARACTERS = 10_000
 """Characters of a message that are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Author:
+class PushedCommitAuthor:
     """As the commit names them."""
 
     name: str
@@ -35,7 +35,7 @@ class PushedCommit:
     message: str
     timestamp: str
     url: str
-    author: Author
+    author: PushedCommitAuthor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,25 +51,25 @@ class PushAttributes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushEvent(ObjectEvent):
+class PushEventPayload(ObjectEventPayload):
     object_attributes: PushAttributes
 
     @classmethod
-    async def of(cls, context: Context, project: tables.Project, news: "News") -> Self:
-        there = await place(context, project.id)
-        update = news.update
+    async def of(cls, context: Context, project: tables.Project, ref_update: "RefUpdate") -> Self:
+        project_payload = await make_project_payload(context, project.id)
+        update = ref_update.update
         attributes = PushAttributes(
             before=update.old or NO_COMMIT,
             after=update.new or NO_COMMIT,
             # A name that an import brought may be no UTF-8.
             ref=update.ref.encode("utf-8", "replace").decode(),
-            commits=[_commit(commit, there.web_url) for commit in reversed(news.commits[:MOST_COMMITS])],
-            total_commits_count=news.total,
+            commits=[_make_commit(commit, project_payload.web_url) for commit in reversed(ref_update.commits[:MAX_COMMITS])],
+            total_commits_count=ref_update.total,
         )
-        return cls(user=await person(context, context.viewer), project=there, object_attributes=attributes)
+        return cls(user=await make_person_payload(context, context.viewer), project=project_payload, object_attributes=attributes)
 
 
-class BranchPushed(PushEvent):
+class BranchPushed(PushEventPayload):
     """A branch was made, moved or removed, by whatever means."""
 
     __slots__ = ()
@@ -77,7 +77,7 @@ class BranchPushed(PushEvent):
     switch = "push_events"
 
 
-class TagPushed(PushEvent):
+class TagPushed(PushEventPayload):
     """The same of a tag; no commits are told."""
 
     __slots__ = ()
@@ -85,11 +85,11 @@ class TagPushed(PushEvent):
     switch = "tag_push_events"
 
 
-def _commit(commit: Commit, web_url: str) -> PushedCommit:
+def _make_commit(commit: GitCommit, web_url: str) -> PushedCommit:
     return PushedCommit(
         id=commit.oid,
-        message=commit.message[:LONGEST_MESSAGE],
+        message=commit.message[:MAX_MESSAGE_CHARACTERS],
         timestamp=commit.committed_at.isoformat(timespec="seconds"),
         url=f"{web_url}/commit/{commit.oid}",
-        author=Author(name=commit.author_name, email=commit.author_email),
+        author=PushedCommitAuthor(name=commit.author_name, email=commit.author_email),
     )

@@ -13,7 +13,7 @@ from sqlalchemy import or_
 
 from graph.context import Context
 from graph.errors import Forbidden
-from graph.loading import Loader
+from graph.operations.loaders import Loader
 from storage import tables
 from storage.tables import AccessLevel, members, snippets
 from storage.tables.base import Row
@@ -77,72 +77,76 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True)
-class Rule:
+class PolicyRule:
     """`least` is the least access level of a member. `shared`: any signed-in viewer of an internal or public project may as well,
     unless the thing itself is private; `switch` names the column of the project by which it gives this away or does not.
     `own`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that must be on,
     `features` those of which one must be on; `unarchived`: nobody may while the project is only kept. `anybody`: of a public project
     even who is not signed in may, at the doors that take such callers."""
 
-    least: AccessLevel
-    shared: bool = False
-    own: bool = False
+    min_level: AccessLevel
+    includes_non_members: bool = False
+    includes_author: bool = False
     feature: str | None = None
-    features: tuple[str, ...] = ()
-    unarchived: bool = False
-    anybody: bool = False
-    switch: str | None = None
+    any_feature: tuple[str, ...] = ()
+    requires_unarchived: bool = False
+    includes_anonymous: bool = False
+    visibility_switch: str | None = None
 
 
-PROJECT_LEVELS = "project levels"
+PROJECT_LEVELS_LOADER = "project levels"
 """The name of the loader."""
 
-TRACKING = ("issues_enabled", "merge_requests_enabled")
+TRACKER_FEATURES = ("issues_enabled", "merge_requests_enabled")
 """What labels and milestones are for: they go only where both are switched off."""
 
-RULES: dict[Action, Rule] = {
-    Action.READ_PROJECT: Rule(AccessLevel.GUEST, shared=True),
-    Action.UPDATE_PROJECT: Rule(AccessLevel.MASTER),
-    Action.OWN_PROJECT: Rule(AccessLevel.OWNER),
-    Action.READ_ISSUE: Rule(AccessLevel.GUEST, shared=True, feature="issues_enabled"),
-    Action.CREATE_ISSUE: Rule(AccessLevel.GUEST, shared=True, feature="issues_enabled"),
-    Action.UPDATE_ISSUE: Rule(AccessLevel.REPORTER, own=True, feature="issues_enabled"),
-    Action.TRIAGE_ISSUE: Rule(AccessLevel.REPORTER, feature="issues_enabled"),
-    Action.READ_NOTE: Rule(AccessLevel.GUEST, shared=True),
-    Action.CREATE_NOTE: Rule(AccessLevel.GUEST, shared=True),
-    Action.UPDATE_NOTE: Rule(AccessLevel.MASTER, own=True),
-    Action.READ_SNIPPET: Rule(AccessLevel.GUEST, shared=True, feature="snippets_enabled"),
-    Action.CREATE_SNIPPET: Rule(AccessLevel.REPORTER, feature="snippets_enabled"),
-    Action.UPDATE_SNIPPET: Rule(AccessLevel.MASTER, own=True, feature="snippets_enabled"),
-    Action.CREATE_UPLOAD: Rule(AccessLevel.GUEST, shared=True),
-    Action.FIND_UPLOAD: Rule(AccessLevel.MASTER, own=True),
-    Action.READ_CODE: Rule(AccessLevel.REPORTER, shared=True, anybody=True),
-    Action.PUSH_CODE: Rule(AccessLevel.DEVELOPER, unarchived=True),
-    Action.PUSH_PROTECTED: Rule(AccessLevel.MASTER, unarchived=True),
-    Action.PROTECT_BRANCH: Rule(AccessLevel.MASTER),
-    Action.COMMENT_COMMIT: Rule(AccessLevel.REPORTER, shared=True),
-    Action.READ_CHECKS: Rule(AccessLevel.REPORTER, shared=True),
-    Action.WRITE_CHECKS: Rule(AccessLevel.DEVELOPER),
-    Action.READ_BUILD: Rule(AccessLevel.REPORTER, shared=True, switch="public_builds", feature="builds_enabled"),
-    Action.CREATE_BUILD: Rule(AccessLevel.DEVELOPER, feature="builds_enabled"),
-    Action.UPDATE_BUILD: Rule(AccessLevel.DEVELOPER, feature="builds_enabled"),
-    Action.ADMIN_RUNNER: Rule(AccessLevel.MASTER),
-    Action.READ_MERGE_REQUEST: Rule(AccessLevel.GUEST, shared=True, feature="merge_requests_enabled"),
-    Action.CREATE_MERGE_REQUEST: Rule(AccessLevel.DEVELOPER, feature="merge_requests_enabled", unarchived=True),
-    Action.UPDATE_MERGE_REQUEST: Rule(AccessLevel.MASTER, own=True, feature="merge_requests_enabled", unarchived=True),
-    Action.TRIAGE_MERGE_REQUEST: Rule(AccessLevel.DEVELOPER, feature="merge_requests_enabled"),
-    Action.FORK_PROJECT: Rule(AccessLevel.REPORTER, shared=True),
-    Action.READ_LABEL: Rule(AccessLevel.GUEST, shared=True, features=TRACKING),
-    Action.ADMIN_LABEL: Rule(AccessLevel.REPORTER, features=TRACKING),
-    Action.READ_MILESTONE: Rule(AccessLevel.GUEST, shared=True, features=TRACKING),
-    Action.ADMIN_MILESTONE: Rule(AccessLevel.MASTER, features=TRACKING),
-    Action.READ_PROJECT_MEMBER: Rule(AccessLevel.GUEST, shared=True),
-    Action.ADMIN_PROJECT_MEMBER: Rule(AccessLevel.MASTER),
-    Action.READ_GROUP: Rule(AccessLevel.GUEST, shared=True),
-    Action.UPDATE_GROUP: Rule(AccessLevel.OWNER),
-    Action.DELETE_GROUP: Rule(AccessLevel.OWNER),
-    Action.ADMIN_GROUP_MEMBER: Rule(AccessLevel.OWNER),
-    Action.CREATE_PROJECT: Rule(AccessLevel.MASTER),
+RULES: dict[Action, PolicyRule] = {
+    Action.READ_PROJECT: PolicyRule(AccessLevel.GUEST, includes_non_members=True),
+    Action.UPDATE_PROJECT: PolicyRule(AccessLevel.MASTER),
+    Action.OWN_PROJECT: PolicyRule(AccessLevel.OWNER),
+    Action.READ_ISSUE: PolicyRule(AccessLevel.GUEST, includes_non_members=True, feature="issues_enabled"),
+    Action.CREATE_ISSUE: PolicyRule(AccessLevel.GUEST, includes_non_members=True, feature="issues_enabled"),
+    Action.UPDATE_ISSUE: PolicyRule(AccessLevel.REPORTER, includes_author=True, feature="issues_enabled"),
+    Action.TRIAGE_ISSUE: PolicyRule(AccessLevel.REPORTER, feature="issues_enabled"),
+    Action.READ_NOTE: PolicyRule(AccessLevel.GUEST, includes_non_members=True),
+    Action.CREATE_NOTE: PolicyRule(AccessLevel.GUEST, includes_non_members=True),
+    Action.UPDATE_NOTE: PolicyRule(AccessLevel.MASTER, includes_author=True),
+    Action.READ_SNIPPET: PolicyRule(AccessLevel.GUEST, includes_non_members=True, feature="snippets_enabled"),
+    Action.CREATE_SNIPPET: PolicyRule(AccessLevel.REPORTER, feature="snippets_enabled"),
+    Action.UPDATE_SNIPPET: PolicyRule(AccessLevel.MASTER, includes_author=True, feature="snippets_enabled"),
+    Action.CREATE_UPLOAD: PolicyRule(AccessLevel.GUEST, includes_non_members=True),
+    Action.FIND_UPLOAD: PolicyRule(AccessLevel.MASTER, includes_author=True),
+    Action.READ_CODE: PolicyRule(AccessLevel.REPORTER, includes_non_members=True, includes_anonymous=True),
+    Action.PUSH_CODE: PolicyRule(AccessLevel.DEVELOPER, requires_unarchived=True),
+    Action.PUSH_PROTECTED: PolicyRule(AccessLevel.MASTER, requires_unarchived=True),
+    Action.PROTECT_BRANCH: PolicyRule(AccessLevel.MASTER),
+    Action.COMMENT_COMMIT: PolicyRule(AccessLevel.REPORTER, includes_non_members=True),
+    Action.READ_CHECKS: PolicyRule(AccessLevel.REPORTER, includes_non_members=True),
+    Action.WRITE_CHECKS: PolicyRule(AccessLevel.DEVELOPER),
+    Action.READ_BUILD: PolicyRule(
+        AccessLevel.REPORTER, includes_non_members=True, visibility_switch="public_builds", feature="builds_enabled"
+    ),
+    Action.CREATE_BUILD: PolicyRule(AccessLevel.DEVELOPER, feature="builds_enabled"),
+    Action.UPDATE_BUILD: PolicyRule(AccessLevel.DEVELOPER, feature="builds_enabled"),
+    Action.ADMIN_RUNNER: PolicyRule(AccessLevel.MASTER),
+    Action.READ_MERGE_REQUEST: PolicyRule(AccessLevel.GUEST, includes_non_members=True, feature="merge_requests_enabled"),
+    Action.CREATE_MERGE_REQUEST: PolicyRule(AccessLevel.DEVELOPER, feature="merge_requests_enabled", requires_unarchived=True),
+    Action.UPDATE_MERGE_REQUEST: PolicyRule(
+        AccessLevel.MASTER, includes_author=True, feature="merge_requests_enabled", requires_unarchived=True
+    ),
+    Action.TRIAGE_MERGE_REQUEST: PolicyRule(AccessLevel.DEVELOPER, feature="merge_requests_enabled"),
+    Action.FORK_PROJECT: PolicyRule(AccessLevel.REPORTER, includes_non_members=True),
+    Action.READ_LABEL: PolicyRule(AccessLevel.GUEST, includes_non_members=True, any_feature=TRACKER_FEATURES),
+    Action.ADMIN_LABEL: PolicyRule(AccessLevel.REPORTER, any_feature=TRACKER_FEATURES),
+    Action.READ_MILESTONE: PolicyRule(AccessLevel.GUEST, includes_non_members=True, any_feature=TRACKER_FEATURES),
+    Action.ADMIN_MILESTONE: PolicyRule(AccessLevel.MASTER, any_feature=TRACKER_FEATURES),
+    Action.READ_PROJECT_MEMBER: PolicyRule(AccessLevel.GUEST, includes_non_members=True),
+    Action.ADMIN_PROJECT_MEMBER: PolicyRule(AccessLevel.MASTER),
+    Action.READ_GROUP: PolicyRule(AccessLevel.GUEST, includes_non_members=True),
+    Action.UPDATE_GROUP: PolicyRule(AccessLevel.OWNER),
+    Action.DELETE_GROUP: PolicyRule(AccessLevel.OWNER),
+    Action.ADMIN_GROUP_MEMBER: PolicyRule(AccessLevel.OWNER),
+    Action.CREATE_PROJECT: PolicyRule(AccessLevel.MASTER),
 }
 """Actions on a project, on a thing in it, or on a group. Administrators may do all that the features of a project allow."""
 
@@ -158,102 +162,106 @@ INSTANCE_RULES: dict[Action, str] = {
 """Actions on the instance → the attribute of the user that allows them."""
 
 
-def _looks_at(rule: Rule) -> set[str]:
-    return {name for name in (*rule.features, rule.feature, rule.switch) if name is not None}
+def _columns_of(rule: PolicyRule) -> set[str]:
+    return {name for name in (*rule.any_feature, rule.feature, rule.visibility_switch) if name is not None}
 
 
-JUDGED = frozenset(("id", "visibility_level", "archived")).union(*map(_looks_at, RULES.values()))
+POLICY_COLUMNS = frozenset(("id", "visibility_level", "archived")).union(*map(_columns_of, RULES.values()))
 """The attributes of a project that decide whether a viewer of known level sees it, and may do something in it."""
 
 
 ACCOUNT_ACTIONS = frozenset((Action.READ_ACCOUNT,))
 """Actions on a user: what is the user's own business, and an administrator's."""
 
-MACHINE_ACTIONS = frozenset((Action.READ_BUILD, Action.UPDATE_BUILD))
+RUNNER_ACTIONS = frozenset((Action.READ_BUILD, Action.UPDATE_BUILD))
 """What a runner may, with the builds that it has."""
 
 
 async def require(context: Context, action: Action, subject: Any = None) -> None:
     """Raises Forbidden unless the viewer may do this to the subject: a project, a thing in one, a group, a user, or nothing."""
-    if not await may(context, action, subject):
+    if not await can(context, action, subject):
         raise Forbidden
 
 
-async def require_each(context: Context, action: Action, subjects: Sequence[Any]) -> None:
+async def require_all(context: Context, action: Action, subjects: Sequence[Any]) -> None:
     """As `require` of each of these, which are of one kind. What is decided by their project alone is decided once for a project."""
-    if len(subjects) > 1 and context.plain is context and _is_by_project(action, subjects[0]):
+    if len(subjects) > 1 and context.policy_context is context and _is_decided_by_project(action, subjects[0]):
         subjects = list({subject.project_id: subject for subject in subjects}.values())
     for subject in subjects:
         await require(context, action, subject)
 
 
-def _is_by_project(action: Action, subject: Any) -> bool:
+def _is_decided_by_project(action: Action, subject: Any) -> bool:
     """Whether all things of the subject's kind in one project are decided alike."""
     rule = RULES.get(action)
     whole = isinstance(subject, tables.Project | tables.Namespace | tables.Build)
-    return rule is not None and not rule.own and not whole and not hasattr(subject, "visibility_level")
+    return rule is not None and not rule.includes_author and not whole and not hasattr(subject, "visibility_level")
 
 
-async def may(context: Context, action: Action, subject: Any = None) -> bool:
-    allowed = await _may(context.plain, action, subject)
-    context.decided(action, subject, allowed)
+async def can(context: Context, action: Action, subject: Any = None) -> bool:
+    allowed = await _can(context.policy_context, action, subject)
+    context.record_decision(action, subject, allowed)
     return allowed
 
 
-async def _may(context: Context, action: Action, subject: Any) -> bool:
-    if context.machine_or_none is not None:
-        return action in MACHINE_ACTIONS and isinstance(subject, tables.Build) and context.machine_or_none.has(subject)
+async def _can(context: Context, action: Action, subject: Any) -> bool:
+    if context.runner_identity_or_none is not None:
+        return action in RUNNER_ACTIONS and isinstance(subject, tables.Build) and context.runner_identity_or_none.is_assigned(subject)
     viewer = context.viewer
     if action in INSTANCE_RULES:
         return bool(getattr(viewer, INSTANCE_RULES[action]))
     if action in ACCOUNT_ACTIONS:
-        return knows(context, subject.id)
+        return can_read_account(context, subject.id)
     rule = RULES[action]
     if isinstance(subject, tables.Namespace):
-        level = await group_level(context, subject)
-        return level >= rule.least or (rule.shared and await sees_group(context, subject))
-    project = await project_of(context, subject)
+        level = await load_group_level(context, subject)
+        return level >= rule.min_level or (rule.includes_non_members and await can_see_group(context, subject))
+    project = await load_project_of(context, subject)
     if rule.feature is not None and not getattr(project, rule.feature):
         return False
-    if rule.features and not any(getattr(project, feature) for feature in rule.features):
+    if rule.any_feature and not any(getattr(project, feature) for feature in rule.any_feature):
         return False
-    if rule.unarchived and project.archived:
+    if rule.requires_unarchived and project.archived:
         return False
-    level = await project_level(context, project)
-    shared = rule.shared and (rule.switch is None or getattr(project, rule.switch))
-    if level >= rule.least or (shared and _is_shared(project) and _is_shared(subject)):
+    level = await load_project_level(context, project)
+    shared = rule.includes_non_members and (rule.visibility_switch is None or getattr(project, rule.visibility_switch))
+    if level >= rule.min_level or (shared and _is_shared(project) and _is_shared(subject)):
         return True
-    return rule.own and viewer.id in (subject.author_id, getattr(subject, "assignee_id", None)) and await sees_project(context, project)
+    return (
+        rule.includes_author
+        and viewer.id in (subject.author_id, getattr(subject, "assignee_id", None))
+        and await can_see_project(context, project)
+    )
 
 
-def anybody_may(action: Action, project: tables.Project) -> bool:
+def can_anybody(action: Action, project: tables.Project) -> bool:
     """Whether callers may who are not signed in. The graph has none; this is for doors that take them, as for cloning."""
-    return RULES[action].anybody and project.visibility_level == tables.Visibility.PUBLIC
+    return RULES[action].includes_anonymous and project.visibility_level == tables.Visibility.PUBLIC
 
 
-def knows(context: Context, user_id: int) -> bool:
+def can_read_account(context: Context, user_id: int) -> bool:
     """Whether the viewer may know what concerns this user alone: one's own account, and every account for administrators."""
     return context.viewer.admin or context.viewer.id == user_id
 
 
-async def project_of(context: Context, subject: Any) -> tables.Project:
+async def load_project_of(context: Context, subject: Any) -> tables.Project:
     """The project that a thing belongs to; a project is its own."""
     if isinstance(subject, tables.Project):
         return subject
-    project = context.judged.get(subject.project_id) or await context.rows_by_id(tables.Project).get(subject.project_id)
+    project = context.policy_projects.get(subject.project_id) or await context.rows_by_id(tables.Project).get(subject.project_id)
     assert project is not None, "a foreign key keeps the project of a thing"  # noqa: S101
     return project
 
 
-async def project_level(context: Context, project: tables.Project) -> int:
+async def load_project_level(context: Context, project: tables.Project) -> int:
     """The viewer's level in a project: the highest of project and group membership, the owner's for administrators, 0 for none."""
     if context.viewer.admin:
         return AccessLevel.OWNER
-    levels = project_levels(context)
+    levels = project_level_loader(context)
     return (levels.known(project.id) if levels.knows(project.id) else await levels.get(project.id)) or 0
 
 
-async def group_level(context: Context, group: tables.Namespace) -> int:
+async def load_group_level(context: Context, group: tables.Namespace) -> int:
     if context.viewer.admin:
         return AccessLevel.OWNER
 
@@ -263,52 +271,52 @@ async def group_level(context: Context, group: tables.Namespace) -> int:
     return await context.loader("group levels", fetch).get(group.id) or 0
 
 
-async def sees_project(context: Context, project: tables.Project) -> bool:
-    return _is_shared(project) or await project_level(context, project) > 0
+async def can_see_project(context: Context, project: tables.Project) -> bool:
+    return _is_shared(project) or await load_project_level(context, project) > 0
 
 
-async def sees_group(context: Context, group: tables.Namespace) -> bool:
+async def can_see_group(context: Context, group: tables.Namespace) -> bool:
     """Whether the viewer is a member of the group, or may see a project in it."""
-    return context.viewer.admin or bool(await groups_seen(context).get(group.id))
+    return context.viewer.admin or bool(await group_visibility_loader(context).get(group.id))
 
 
-async def seen_groups(context: Context, ids: list[int]) -> set[int]:
+async def filter_visible_groups(context: Context, ids: list[int]) -> set[int]:
     """Which of these groups the viewer may see: one statement whatever their number."""
     if context.viewer.admin:
         return set(ids)
-    return {key for key, seen in (await groups_seen(context).get_many(ids)).items() if seen}
+    return {key for key, seen in (await group_visibility_loader(context).get_many(ids)).items() if seen}
 
 
-async def seen_projects(context: Context, ids: list[int]) -> set[int]:
+async def filter_visible_projects(context: Context, ids: list[int]) -> set[int]:
     """Which of these projects the viewer may see: two statements whatever their number."""
     projects = await context.rows_by_id(tables.Project).get_many(ids)
     if not context.viewer.admin:
-        await project_levels(context).get_many(ids)
-    return {key for key, project in projects.items() if project is not None and await sees_project(context, project)}
+        await project_level_loader(context).get_many(ids)
+    return {key for key, project in projects.items() if project is not None and await can_see_project(context, project)}
 
 
-def visible_projects(context: Context) -> list[Any]:
+def visible_project_conditions(context: Context) -> list[Any]:
     """The SQL conditions on `Project` for lists that span projects."""
     return [] if context.viewer.admin else [members.visible_projects(context.viewer.id)]
 
 
-def projects_where(context: Context, action: Action) -> list[Any]:
+def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
     """The SQL conditions on `Project` under which the viewer may do this there, for what any viewer may in an internal project."""
     rule = RULES[action]
-    assert rule.shared and rule.switch is None and not rule.unarchived, action  # noqa: S101
-    features = [getattr(tables.Project, name) for name in (*((rule.feature,) if rule.feature else ()), *rule.features)]
+    assert rule.includes_non_members and rule.visibility_switch is None and not rule.requires_unarchived, action  # noqa: S101
+    features = [getattr(tables.Project, name) for name in (*((rule.feature,) if rule.feature else ()), *rule.any_feature)]
     switched = [or_(*features)] if features else []
-    if rule.least <= AccessLevel.GUEST or context.viewer.admin:
-        return [*visible_projects(context), *switched]
-    return [members.shared_or_at_level(context.viewer.id, rule.least), *switched]
+    if rule.min_level <= AccessLevel.GUEST or context.viewer.admin:
+        return [*visible_project_conditions(context), *switched]
+    return [members.shared_or_at_level(context.viewer.id, rule.min_level), *switched]
 
 
-def visible_groups(context: Context) -> list[Any]:
+def visible_group_conditions(context: Context) -> list[Any]:
     """The SQL conditions on `Namespace` for lists of groups."""
     return [] if context.viewer.admin else [members.visible_groups(context.viewer.id)]
 
 
-def visible_snippets(context: Context) -> list[Any]:
+def visible_snippet_conditions(context: Context) -> list[Any]:
     """The SQL conditions on `Snippet` for lists of the snippets of projects that the viewer sees."""
     return [] if context.viewer.admin else [snippets.visible_to(context.viewer.id)]
 
@@ -318,24 +326,24 @@ def _is_shared(thing: Any) -> bool:
     return getattr(thing, "visibility_level", tables.Visibility.INTERNAL) >= tables.Visibility.INTERNAL
 
 
-def project_levels(context: Context) -> Loader[int, int]:
+def project_level_loader(context: Context) -> Loader[int, int]:
     """The loader of the viewer's levels in projects, by the project's id; None for none."""
 
-    found = context.loaders.get(PROJECT_LEVELS)
+    found = context.loaders.get(PROJECT_LEVELS_LOADER)
     if found is not None:
         return found
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
         return dict(map(tuple, await context.tuples(members.LEVELS_IN_PROJECTS, user_id=context.viewer.id, project_ids=ids)))
 
-    return context.loader(PROJECT_LEVELS, fetch)
+    return context.loader(PROJECT_LEVELS_LOADER, fetch)
 
 
-def groups_seen(context: Context) -> Loader[int, bool]:
+def group_visibility_loader(context: Context) -> Loader[int, bool]:
     """The loader of which groups the viewer may see, by their id; None for those that are hidden."""
 
     async def fetch(ids: list[int]) -> Mapping[int, bool]:
-        seen = await context.tuples(members.seen_groups(context.viewer.id, ids))
-        return dict.fromkeys((row[0] for row in seen), True)
+        visible = await context.tuples(members.visible_group_ids(context.viewer.id, ids))
+        return dict.fromkeys((row[0] for row in visible), True)
 
     return context.loader("seen groups", fetch)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage.tables.quantiles import PART
+from storage.tables.quantiles import MILLION
 
 
 @dataclass(frozen=True, slots=True)
-class Quantiles:
+class QuantileSummary:
     """Without any value all but `count` is None."""
 
     count: int
@@ -18,8 +18,8 @@ class Quantiles:
     max: float | None
 
 
-def read(columns: Sequence[int | None]) -> Quantiles:
+def build_summary(columns: Sequence[int | None]) -> QuantileSummary:
     """Out of the columns of `storage.tables.quantiles`, which are in millionths."""
-    count, wholes, rest, *values = columns
-    mean = ((wholes or 0) * PART + (rest or 0)) / (count * PART) if count else None
-    return Quantiles(count or 0, mean, *(None if value is None else value / PART for value in values))
+    count, wholes, remainder, *values = columns
+    mean = ((wholes or 0) * MILLION + (remainder or 0)) / (count * MILLION) if count else None
+    return QuantileSummary(count or 0, mean, *(None if value is None else value / MILLION for value in values))

@@ -8,44 +8,44 @@ from urllib.parse import urlsplit
 
 from graph.context import Context
 from graph.errors import Invalid, UserError, UserErrors
-from graph.rules import naming
+from graph.rules import validation
 from storage import tables
 from storage.tables import settings
 from storage.tables.settings import SETTINGS_ID
 
-LARGEST_URL = 2000
-LARGEST_DOMAIN = 253
-MOST_DOMAINS = 500
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+MAX_URL_LENGTH = 2000
+MAX_DOMAIN_LENGTH = 253
+MAX_DOMAINS = 500
+SCHEME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 """What an address that is not relative begins with (RFC 3986, section 3.1)."""
-DOMAIN = re.compile(r"[\w*-]+(\.[\w*-]+)*")
+DOMAIN_PATTERN = re.compile(r"[\w*-]+(\.[\w*-]+)*")
 
 
-async def current(context: Context) -> tables.Settings:
+async def load_settings(context: Context) -> tables.Settings:
     """The instance's settings; read once an operation."""
     row = await context.rows_by_id(tables.Settings).get(SETTINGS_ID)
     return row or tables.Settings(id=SETTINGS_ID)
 
 
-async def hold(context: Context) -> tables.Settings:
+async def lock_settings(context: Context) -> tables.Settings:
     """The settings as they are now, for a change that no other may cross."""
-    row = await context.first(settings.held())
+    row = await context.first(settings.for_update())
     return row or await context.add(tables.Settings(id=SETTINGS_ID))
 
 
-def admits(domains: Collection[str] | None, address: str) -> bool:
+def is_domain_allowed(domains: Collection[str] | None, address: str) -> bool:
     """Whether an address lies in one of the domains, in which `*` stands for anything; all do where none is named."""
     domain = address.rpartition("@")[2].lower()
     return not domains or any(fnmatch.fnmatchcase(domain, pattern.lower()) for pattern in domains)
 
 
-def text(field: str, value: str | None) -> str | None:
-    return naming.clean(field, value or "") or None
+def validate_string_setting(field: str, value: str | None) -> str | None:
+    return validation.validate_string(field, value or "") or None
 
 
-def url(field: str, value: str | None) -> str | None:
+def validate_url(field: str, value: str | None) -> str | None:
     """The address of a page, http or https: any other scheme could run in the browser of who follows it. Raises Invalid."""
-    address = naming.clean(field, (value or "").strip(), longest=LARGEST_URL)
+    address = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
     if not address:
         return None
     try:
@@ -58,11 +58,11 @@ def url(field: str, value: str | None) -> str | None:
     return address
 
 
-def link(field: str, value: str | None) -> str | None:
+def validate_link(field: str, value: str | None) -> str | None:
     """An address as `url` takes it, or one relative to the page that shows it, as `builds/1`. Raises Invalid."""
-    address = naming.clean(field, (value or "").strip(), longest=LARGEST_URL)
-    if not address or SCHEME.match(address):
-        return url(field, value)
+    address = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
+    if not address or SCHEME_PATTERN.match(address):
+        return validate_url(field, value)
     try:
         urlsplit(address)
     except ValueError:
@@ -72,74 +72,76 @@ def link(field: str, value: str | None) -> str | None:
     return address
 
 
-def place(field: str, value: str | None) -> str | None:
+def validate_url_or_path(field: str, value: str | None) -> str | None:
     """An address as `url` takes it, or a path on this host. Raises Invalid."""
-    path = naming.clean(field, (value or "").strip(), longest=LARGEST_URL)
+    path = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
     on_this_host = path.startswith("/") and not path.startswith("//")
     if on_this_host and path.isprintable() and " " not in path and "\\" not in path:
         return path
-    return url(field, value)
+    return validate_url(field, value)
 
 
-def count(field: str, value: int) -> int:
+def validate_count(field: str, value: int) -> int:
     if value < 0:
         raise Invalid(field, "must be greater than or equal to 0")
     return value
 
 
-def size(field: str, value: int) -> int:
+def validate_size(field: str, value: int) -> int:
     if value <= 0:
         raise Invalid(field, "must be greater than 0")
     return value
 
 
-def levels(field: str, value: list[tables.Visibility] | None) -> list[int] | None:
+def validate_levels(field: str, value: list[tables.Visibility] | None) -> list[int] | None:
     return None if value is None else sorted({int(level) for level in value})
 
 
-def domains(field: str, value: list[str] | None) -> list[str] | None:
+def validate_domains(field: str, value: list[str] | None) -> list[str] | None:
     """The domains without blanks around them and without repeats. Raises Invalid."""
     if value is None:
         return None
-    found = list(dict.fromkeys(naming.clean(field, domain.strip(), longest=LARGEST_DOMAIN) for domain in value))
+    found = list(dict.fromkeys(validation.validate_string(field, domain.strip(), max_length=MAX_DOMAIN_LENGTH) for domain in value))
     for domain in found:
-        if not DOMAIN.fullmatch(domain):
+        if not DOMAIN_PATTERN.fullmatch(domain):
             raise Invalid(field, f"{domain!r} is not a domain")
-    if len(found) > MOST_DOMAINS:
-        raise Invalid(field, f"has too many entries (maximum is {MOST_DOMAINS})")
+    if len(found) > MAX_DOMAINS:
+        raise Invalid(field, f"has too many entries (maximum is {MAX_DOMAINS})")
     return found
 
 
-CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "default_projects_limit": count,
-    "sign_in_text": text,
-    "home_page_url": url,
+VALIDATORS: dict[str, Callable[[str, Any], Any]] = {
+    "default_projects_limit": validate_count,
+    "sign_in_text": validate_string_setting,
+    "home_page_url": validate_url,
     "default_branch_protection": lambda _, value: int(value),
-    "restricted_visibility_levels": levels,
-    "max_attachment_size": size,
-    "session_expire_delay": count,
+    "restricted_visibility_levels": validate_levels,
+    "max_attachment_size": validate_size,
+    "session_expire_delay": validate_count,
     "default_project_visibility": lambda _, value: int(value),
     "default_snippet_visibility": lambda _, value: int(value),
-    "restricted_signup_domains": domains,
-    "after_sign_out_path": place,
+    "restricted_signup_domains": validate_domains,
+    "after_sign_out_path": validate_url_or_path,
 }
 """What is looked at before it is kept; the rest are switches."""
 
-CLEARABLE = frozenset(("sign_in_text", "home_page_url", "restricted_visibility_levels", "restricted_signup_domains", "after_sign_out_path"))
+NULLABLE_COLUMNS = frozenset(
+    ("sign_in_text", "home_page_url", "restricted_visibility_levels", "restricted_signup_domains", "after_sign_out_path")
+)
 """What null clears. Elsewhere null means nothing."""
 
 
-def checked(values: dict[str, Any]) -> dict[str, Any]:
+def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
     """The columns as they may be kept. Raises UserErrors, all at once."""
-    kept: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     problems: list[UserError] = []
     for key, value in values.items():
-        if value is None and key not in CLEARABLE:
+        if value is None and key not in NULLABLE_COLUMNS:
             continue
         try:
-            kept[key] = CHECKS[key](naming.in_graph(key), value) if key in CHECKS else value
+            columns[key] = VALIDATORS[key](validation.to_camel_case(key), value) if key in VALIDATORS else value
         except UserError as error:
             problems.append(error)
     if problems:
         raise UserErrors(problems)
-    return kept
+    return columns

@@ -6,54 +6,54 @@ from storage.tables import CheckStatus, IssueState, MergeRequestState, Milestone
 from storage.tables.commit_statuses import FINISHED
 
 
-class IssueEvent(StrEnum):
+class IssueTransition(StrEnum):
     CLOSE = "close"
     REOPEN = "reopen"
 
 
-ISSUE: dict[tuple[IssueState, IssueEvent], IssueState] = {
-    (IssueState.OPENED, IssueEvent.CLOSE): IssueState.CLOSED,
-    (IssueState.CLOSED, IssueEvent.REOPEN): IssueState.OPENED,
+ISSUE_TRANSITIONS: dict[tuple[IssueState, IssueTransition], IssueState] = {
+    (IssueState.OPENED, IssueTransition.CLOSE): IssueState.CLOSED,
+    (IssueState.CLOSED, IssueTransition.REOPEN): IssueState.OPENED,
 }
 
 
-class MergeRequestEvent(StrEnum):
+class MergeRequestTransition(StrEnum):
     """Merging is no change of this table: it is the accept rule, which moves branches too."""
 
     CLOSE = "close"
     REOPEN = "reopen"
 
 
-MERGE_REQUEST: dict[tuple[MergeRequestState, MergeRequestEvent], MergeRequestState] = {
-    (MergeRequestState.OPENED, MergeRequestEvent.CLOSE): MergeRequestState.CLOSED,
-    (MergeRequestState.REOPENED, MergeRequestEvent.CLOSE): MergeRequestState.CLOSED,
-    (MergeRequestState.CLOSED, MergeRequestEvent.REOPEN): MergeRequestState.REOPENED,
+MERGE_REQUEST_TRANSITIONS: dict[tuple[MergeRequestState, MergeRequestTransition], MergeRequestState] = {
+    (MergeRequestState.OPENED, MergeRequestTransition.CLOSE): MergeRequestState.CLOSED,
+    (MergeRequestState.REOPENED, MergeRequestTransition.CLOSE): MergeRequestState.CLOSED,
+    (MergeRequestState.CLOSED, MergeRequestTransition.REOPEN): MergeRequestState.REOPENED,
 }
 
 
-class MilestoneEvent(StrEnum):
+class MilestoneTransition(StrEnum):
     CLOSE = "close"
     ACTIVATE = "activate"
 
 
-MILESTONE: dict[tuple[MilestoneState, MilestoneEvent], MilestoneState] = {
-    (MilestoneState.ACTIVE, MilestoneEvent.CLOSE): MilestoneState.CLOSED,
-    (MilestoneState.CLOSED, MilestoneEvent.ACTIVATE): MilestoneState.ACTIVE,
+MILESTONE_TRANSITIONS: dict[tuple[MilestoneState, MilestoneTransition], MilestoneState] = {
+    (MilestoneState.ACTIVE, MilestoneTransition.CLOSE): MilestoneState.CLOSED,
+    (MilestoneState.CLOSED, MilestoneTransition.ACTIVATE): MilestoneState.ACTIVE,
 }
 
 
-class UserEvent(StrEnum):
+class UserTransition(StrEnum):
     BLOCK = "block"
     UNBLOCK = "unblock"
 
 
-USER: dict[tuple[UserState, UserEvent], UserState] = {
-    (UserState.ACTIVE, UserEvent.BLOCK): UserState.BLOCKED,
-    (UserState.BLOCKED, UserEvent.UNBLOCK): UserState.ACTIVE,
+USER_TRANSITIONS: dict[tuple[UserState, UserTransition], UserState] = {
+    (UserState.ACTIVE, UserTransition.BLOCK): UserState.BLOCKED,
+    (UserState.BLOCKED, UserTransition.UNBLOCK): UserState.ACTIVE,
 }
 
 
-class BuildAction(StrEnum):
+class BuildTransition(StrEnum):
     """Erasing is no change of this table: it takes the trace and the artifact away, and the status stays."""
 
     RUN = "run"
@@ -63,28 +63,28 @@ class BuildAction(StrEnum):
     RETRY = "retry"
 
 
-BUILD: dict[tuple[CheckStatus, BuildAction], CheckStatus] = {
-    (CheckStatus.PENDING, BuildAction.RUN): CheckStatus.RUNNING,
-    (CheckStatus.PENDING, BuildAction.SUCCEED): CheckStatus.SUCCESS,
-    (CheckStatus.RUNNING, BuildAction.SUCCEED): CheckStatus.SUCCESS,
-    (CheckStatus.PENDING, BuildAction.FAIL): CheckStatus.FAILED,
-    (CheckStatus.RUNNING, BuildAction.FAIL): CheckStatus.FAILED,
-    (CheckStatus.PENDING, BuildAction.CANCEL): CheckStatus.CANCELED,
-    (CheckStatus.RUNNING, BuildAction.CANCEL): CheckStatus.CANCELED,
-    **{(status, BuildAction.RETRY): CheckStatus.PENDING for status in FINISHED},
+BUILD_TRANSITIONS: dict[tuple[CheckStatus, BuildTransition], CheckStatus] = {
+    (CheckStatus.PENDING, BuildTransition.RUN): CheckStatus.RUNNING,
+    (CheckStatus.PENDING, BuildTransition.SUCCEED): CheckStatus.SUCCESS,
+    (CheckStatus.RUNNING, BuildTransition.SUCCEED): CheckStatus.SUCCESS,
+    (CheckStatus.PENDING, BuildTransition.FAIL): CheckStatus.FAILED,
+    (CheckStatus.RUNNING, BuildTransition.FAIL): CheckStatus.FAILED,
+    (CheckStatus.PENDING, BuildTransition.CANCEL): CheckStatus.CANCELED,
+    (CheckStatus.RUNNING, BuildTransition.CANCEL): CheckStatus.CANCELED,
+    **{(status, BuildTransition.RETRY): CheckStatus.PENDING for status in FINISHED},
 }
 
-BECOMING: dict[CheckStatus, BuildAction] = {
-    CheckStatus.RUNNING: BuildAction.RUN,
-    CheckStatus.SUCCESS: BuildAction.SUCCEED,
-    CheckStatus.FAILED: BuildAction.FAIL,
-    CheckStatus.CANCELED: BuildAction.CANCEL,
-    CheckStatus.PENDING: BuildAction.RETRY,
+TRANSITION_TO_STATUS: dict[CheckStatus, BuildTransition] = {
+    CheckStatus.RUNNING: BuildTransition.RUN,
+    CheckStatus.SUCCESS: BuildTransition.SUCCEED,
+    CheckStatus.FAILED: BuildTransition.FAIL,
+    CheckStatus.CANCELED: BuildTransition.CANCEL,
+    CheckStatus.PENDING: BuildTransition.RETRY,
 }
 """By what a build comes to each status."""
 
 
-def in_progress(title: str) -> bool:
+def is_work_in_progress(title: str) -> bool:
     """Whether a merge request's title marks it as work in progress (wire facts 5.3)."""
     start = title[:5].upper().removeprefix("[")
     return start.startswith(("WIP:", "WIP ", "WIP]"))

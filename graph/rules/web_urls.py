@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 from graph.context import Context
-from graph.events.payloads import existing, full_path
+from graph.events.payloads import full_path, get_existing
 from storage import tables
 
 
-async def project_urls(context: Context, project_ids: Sequence[int]) -> list[str]:
+async def load_project_urls(context: Context, project_ids: Sequence[int]) -> list[str]:
     """The addresses of the projects' pages: two statements whatever their number."""
     rows = await context.rows_by_id(tables.Project).get_many(project_ids)
     await context.rows_by_id(tables.Namespace).get_many({row.namespace_id for row in rows.values() if row is not None})
-    return [await project_url(context, project_id) for project_id in project_ids]
+    return [await load_project_url(context, project_id) for project_id in project_ids]
 
 
-async def project_url(context: Context, project_id: int) -> str:
+async def load_project_url(context: Context, project_id: int) -> str:
     """The address of a project's page."""
-    return f"{context.services.external_url}/{await full_path(context, await existing(context, tables.Project, project_id))}"
+    return f"{context.services.external_url}/{await full_path(context, await get_existing(context, tables.Project, project_id))}"

@@ -7,25 +7,26 @@ import strawberry
 from sqlmodel import col
 from strawberry.scalars import JSON
 
-from graph.connections import Connection, Listing, Order
 from graph.context import Info
-from graph.declare import Node, column, connection_field, entity, narrowed, parse_global_id, to_many, to_one, window_of
 from graph.errors import NotFound
-from graph.mutations import mutation
-from graph.rules import finding, hooks
+from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.declarations import Node, column, connection_field, entity, filter_listing, make_window, parse_global_id, to_many, to_one
+from graph.fields.mutations import mutation
+from graph.rules import lookup
+from graph.rules.events import hooks
 from graph.rules.policy import Action, require
-from graph.types.inputs import given, sent, value_or
+from graph.types.inputs import get_or, is_set, optional
 from storage import tables
-from storage.database import Session
+from storage.database.engine import DatabaseSession
 from storage.tables import hooks as statements
 
-DeliveryState = strawberry.enum(tables.DeliveryState, description="How far a delivery has come.")
+DeliveryState = strawberry.enum(tables.DeliveryState, description="State of a delivery.")
 
 
-@strawberry.input(description="Which deliveries; every field given must match.")
+@strawberry.input(description="Filters deliveries; all specified fields must match.")
 class DeliveryFilter:
-    state: list[DeliveryState] | None = strawberry.field(description="In one of these states.", default=None)  # type: ignore[valid-type]
-    event: list[str] | None = strawberry.field(description="Of events of these names.", default=None)
+    state: list[DeliveryState] | None = strawberry.field(description="State is one of these.", default=None)  # type: ignore[valid-type]
+    event: list[str] | None = strawberry.field(description="Event name is one of these.", default=None)
 
     def conditions(self) -> list[Any]:
         found: list[Any] = []
@@ -36,50 +37,52 @@ class DeliveryFilter:
         return found
 
 
-@entity(tables.Delivery, description="An event on its way to a hook; kept for 30 days.", action=Action.ADMIN_HOOKS)
+@entity(tables.Delivery, description="Delivery of an event to a hook; deleted after 30 days.", action=Action.ADMIN_HOOKS)
 class Delivery(Node):
-    database_id: int = column(tables.Delivery.id, description="The id of the row.")
-    event: str = column(tables.Delivery.event_name, description="The name of the event, as `project_create`.")
-    webhook_id: str = column(description="The `webhook-id` header: the same at every attempt.")
-    state: DeliveryState = column(description="How far it has come.")  # type: ignore[valid-type]
-    attempts: int = column(description="How often it was tried; after ten failures it is given up.")
-    next_attempt_at: datetime | None = column(description="When it is tried next; null when nothing is to come.")
-    response_code: int | None = column(description="The status that the receiver answered last; null when it did not answer.")
-    error: str | None = column(description="Why the last attempt failed.")
-    created_at: datetime = column(description="When the event happened.")
-    delivered_at: datetime | None = column(description="When the receiver took it.")
-    hook: Annotated["Hook", strawberry.lazy("graph.types.hooks")] = to_one(tables.Delivery.hook_id, description="Where it goes.")
+    database_id: int = column(tables.Delivery.id, description="Database ID.")
+    event: str = column(tables.Delivery.event_name, description="Event name, such as `project_create`.")
+    webhook_id: str = column(description="Value of the `webhook-id` header; the same for all attempts.")
+    state: DeliveryState = column(description="State.")  # type: ignore[valid-type]
+    attempts: int = column(description="Number of attempts; the delivery fails after ten.")
+    next_attempt_at: datetime | None = column(description="When the next attempt is due; null if there is none.")
+    response_code: int | None = column(description="HTTP status of the last response; null if there was none.")
+    error: str | None = column(description="Error of the last attempt.")
+    created_at: datetime = column(description="When the event occurred.")
+    delivered_at: datetime | None = column(description="When the receiver accepted it.")
+    hook: Annotated["Hook", strawberry.lazy("graph.types.hooks")] = to_one(
+        tables.Delivery.hook_id, description="Hook the event is sent to."
+    )
 
-    @strawberry.field(description="The body that is sent.")
+    @strawberry.field(description="Request body.")
     async def payload(self, info: Info) -> JSON:
         row: Any = self
         event = await info.context.rows_by_id(tables.Event).get(row.event_id)
         return event.payload if event is not None else {}  # type: ignore[return-value]
 
 
-@entity(tables.Hook, description="An address that is told what happens on the instance.", action=Action.ADMIN_HOOKS)
+@entity(tables.Hook, description="A URL to which events of the instance are sent.", action=Action.ADMIN_HOOKS)
 class Hook(Node):
-    database_id: int = column(tables.Hook.id, description="The v3 id.")
-    url: str = column(description="Where events are sent, without the user name and password that may belong to it.")
-    push_events: bool = column(description="Whether it is told of pushes to branches.")
-    tag_push_events: bool = column(description="Whether it is told of pushed tags.")
-    issues_events: bool = column(description="Whether it is told of issues.")
-    merge_requests_events: bool = column(description="Whether it is told of merge requests.")
-    note_events: bool = column(description="Whether it is told of notes.")
-    enable_ssl_verification: bool = column(description="Whether the receiver's certificate must be good.")
-    created_at: datetime = column(description="When it was made.")
+    database_id: int = column(tables.Hook.id, description="ID in the v3 API.")
+    url: str = column(description="URL to which events are sent, without user name and password.")
+    push_events: bool = column(description="Whether push events for branches are sent.")
+    tag_push_events: bool = column(description="Whether push events for tags are sent.")
+    issues_events: bool = column(description="Whether issue events are sent.")
+    merge_requests_events: bool = column(description="Whether merge request events are sent.")
+    note_events: bool = column(description="Whether note events are sent.")
+    enable_ssl_verification: bool = column(description="Whether the TLS certificate of the receiver is verified.")
+    created_at: datetime = column(description="When it was created.")
     updated_at: datetime = column(description="When it was last changed.")
-    last_success_at: datetime | None = column(description="When the receiver last took something.")
-    failing_since: datetime | None = column(description="The first failure since the last success; null while all is well.")
+    last_success_at: datetime | None = column(description="When the receiver last accepted an event.")
+    failing_since: datetime | None = column(description="Time of the first failure since the last success; null if there is none.")
     disabled_at: datetime | None = column(
-        description="When it was disabled, after five days without a success or by a 410; null when it is not."
+        description="When it was disabled, after five days without success or a 410 response; null if enabled."
     )
-    disabled_reason: str | None = column(description="Why it was disabled.")
+    disabled_reason: str | None = column(description="Reason why it was disabled.")
     deliveries: Connection[Delivery] = to_many(
         tables.Delivery.hook_id,
         order_by=Order(tables.Delivery.id, descending=True),
         filter=DeliveryFilter,
-        description="What was sent to it, or is to be, newest first.",
+        description="Deliveries, including pending ones, newest first.",
     )
 
     @strawberry.field(description="Whether a user name and password are sent with each event.")
@@ -87,35 +90,35 @@ class Hook(Node):
         row: Any = self
         return row.sealed_credentials is not None
 
-    @strawberry.field(description="Whether each event is signed.")
+    @strawberry.field(description="Whether events are signed.")
     def has_secret(self) -> bool:
         row: Any = self
         return row.sealed_secret is not None
 
-    @strawberry.field(description="The path of the same thing in v3, where a GET sends a test.")
+    @strawberry.field(description="Path of the resource in the v3 API; GET sends a test event.")
     def rest_path(self) -> str:
         row: Any = self
         return f"/api/v3/hooks/{row.id}"
 
 
-async def _all_hooks(root: Any, info: Info, **arguments: Any) -> Any:
+async def _resolve_hooks(root: Any, info: Info, **arguments: Any) -> Any:
     context = info.context
     await require(context, Action.ADMIN_HOOKS)
-    listing = Listing(tables.Hook, Order(tables.Hook.id, descending=True))
-    return await narrowed(listing, arguments).page(context, window_of(arguments))
+    listing = KeysetListing(tables.Hook, Order(tables.Hook.id, descending=True))
+    return await filter_listing(listing, arguments).page(context, make_window(arguments))
 
 
 @strawberry.type
 class HookQueries:
-    hooks: Connection[Hook] = connection_field(_all_hooks, description="The system hooks, newest first; administrators only.")
+    hooks: Connection[Hook] = connection_field(_resolve_hooks, description="System hooks, newest first. Administrators only.")
 
-    @strawberry.field(description="A system hook by its v3 id; administrators only.")
-    async def hook(self, info: Info, database_id: Annotated[int, strawberry.argument(description="The v3 id.")]) -> Hook:
+    @strawberry.field(description="System hook by v3 ID. Administrators only.")
+    async def hook(self, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> Hook:
         await require(info.context, Action.ADMIN_HOOKS)
-        return await _hook(info.context.session, database_id)  # type: ignore[return-value]
+        return await _get_hook(info.context.session, database_id)  # type: ignore[return-value]
 
 
-async def _hook(session: Session, hook_id: int | None) -> tables.Hook:
+async def _get_hook(session: DatabaseSession, hook_id: int | None) -> tables.Hook:
     """Raises NotFound."""
     found: tables.Hook | None = await session.scalar(statements.by_id(hook_id or 0))
     if found is None:
@@ -123,58 +126,59 @@ async def _hook(session: Session, hook_id: int | None) -> tables.Hook:
     return found
 
 
-def _key(input: Any, table: str) -> int | None:
+def _parse_database_id(input: Any, type_name: str) -> int | None:
     """The database id that an input names, by whichever of its two ids was sent."""
-    if sent(input.id) and input.id is not None:
+    if is_set(input.id) and input.id is not None:
         name, key = parse_global_id(input.id) or ("", "")
-        return finding.as_id(key) if name == table else None
-    number: int | None = value_or(input.database_id, None)
+        return lookup.parse_id(key) if name == type_name else None
+    number: int | None = get_or(input.database_id, None)
     return number
 
 
-@strawberry.input(description="A new system hook. It gets every system event; the switches are for the others.")
+@strawberry.input(description="Input of `createHook`. System events are always sent; the flags enable others.")
 class CreateHookInput:
     url: str = strawberry.field(
-        description="http or https, at most 2000 characters, at a public address. A user name and password in it are kept apart, encrypted."
+        description="http or https URL of at most 2000 characters with a public host. A user name and password in it are stored"
+        " separately, encrypted."
     )
-    secret: str | None = given("The key of signatures (Standard Webhooks): `whsec_` and the base64 of 24 to 64 bytes. Never shown again.")
-    push_events: bool | None = given("Whether to tell it of pushes to branches; true unless said otherwise.")
-    tag_push_events: bool | None = given("Whether to tell it of pushed tags; false unless said otherwise.")
-    issues_events: bool | None = given("Whether to tell it of issues; false unless said otherwise.")
-    merge_requests_events: bool | None = given("Whether to tell it of merge requests; false unless said otherwise.")
-    note_events: bool | None = given("Whether to tell it of notes; false unless said otherwise.")
-    enable_ssl_verification: bool | None = given("Whether the receiver's certificate must be good; true unless said otherwise.")
+    secret: str | None = optional("Signing key (Standard Webhooks): `whsec_` followed by 24 to 64 bytes in base64. Never returned.")
+    push_events: bool | None = optional("Send push events for branches; default true.")
+    tag_push_events: bool | None = optional("Send push events for tags; default false.")
+    issues_events: bool | None = optional("Send issue events; default false.")
+    merge_requests_events: bool | None = optional("Send merge request events; default false.")
+    note_events: bool | None = optional("Send note events; default false.")
+    enable_ssl_verification: bool | None = optional("Verify the TLS certificate of the receiver; default true.")
 
 
-@strawberry.input(description="Names a system hook.")
+@strawberry.input(description="Identifies a system hook.")
 class HookInput:
-    id: strawberry.ID | None = given("The id of the hook.")
-    database_id: int | None = given("The v3 id of the hook, where no `id` is given.")
+    id: strawberry.ID | None = optional("ID of the hook.")
+    database_id: int | None = optional("v3 ID of the hook, if `id` is omitted.")
 
 
-@strawberry.input(description="Names a delivery.")
+@strawberry.input(description="Identifies a delivery.")
 class RedeliverHookInput:
-    id: strawberry.ID | None = given("The id of the delivery.")
-    database_id: int | None = given("The number of the delivery, where no `id` is given.")
+    id: strawberry.ID | None = optional("ID of the delivery.")
+    database_id: int | None = optional("Database ID of the delivery, if `id` is omitted.")
 
 
-@mutation(entity="hook", returns=Hook, entity_description="The new hook.", description="Makes a system hook; administrators only.")
+@mutation(entity="hook", returns=Hook, entity_description="The created hook.", description="Creates a system hook. Administrators only.")
 async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
     context = info.context
     await require(context, Action.ADMIN_HOOKS)
-    target = await hooks.address(context, input.url)
+    target = await hooks.validate_url(context, input.url)
     cipher, moment = context.services.cipher, context.now()
-    secret = value_or(input.secret, None)
+    secret = get_or(input.secret, None)
     hook = tables.Hook(
         url=target.url,
         sealed_credentials=cipher.encrypt(target.credentials) if target.credentials is not None else None,
-        sealed_secret=cipher.encrypt(hooks.secret(secret)) if secret is not None else None,
-        push_events=value_or(input.push_events, True),
-        tag_push_events=value_or(input.tag_push_events, False),
-        issues_events=value_or(input.issues_events, False),
-        merge_requests_events=value_or(input.merge_requests_events, False),
-        note_events=value_or(input.note_events, False),
-        enable_ssl_verification=value_or(input.enable_ssl_verification, True),
+        sealed_secret=cipher.encrypt(hooks.validate_secret(secret)) if secret is not None else None,
+        push_events=get_or(input.push_events, True),
+        tag_push_events=get_or(input.tag_push_events, False),
+        issues_events=get_or(input.issues_events, False),
+        merge_requests_events=get_or(input.merge_requests_events, False),
+        note_events=get_or(input.note_events, False),
+        enable_ssl_verification=get_or(input.enable_ssl_verification, True),
         created_at=moment,
         updated_at=moment,
     )
@@ -185,25 +189,24 @@ async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
 @mutation(
     entity="delivery",
     returns=Delivery,
-    entity_description="How it went: the sample event, and what the receiver said. It is not tried again.",
-    description="Sends a sample `project_create` to a hook and waits for the answer; administrators only. A success enables the hook.",
+    entity_description="Result of the test: the sample event and the response. It is not retried.",
+    description="Sends a sample `project_create` event to a hook and waits for the response; a success enables the hook. Administrators"
+    " only.",
 )
 async def test_hook(info: Info, input: HookInput) -> tables.Delivery:
     context = info.context
     await require(context, Action.ADMIN_HOOKS)
     # In a session of its own: the operation's transaction shall not begin before the receiver has answered.
     async with context.services.database.reading() as session:
-        hook = await _hook(session, _key(input, "Hook"))
+        hook = await _get_hook(session, _parse_database_id(input, "Hook"))
     return await hooks.send_test(context, hook)
 
 
-@mutation(
-    entity="hook", returns=Hook, entity_description="The hook that is gone.", description="Deletes a system hook; administrators only."
-)
+@mutation(entity="hook", returns=Hook, entity_description="The deleted hook.", description="Deletes a system hook. Administrators only.")
 async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
     context = info.context
     await require(context, Action.ADMIN_HOOKS)
-    hook = await _hook(context.session, _key(input, "Hook"))
+    hook = await _get_hook(context.session, _parse_database_id(input, "Hook"))
     if await context.value(statements.remove(hook.id)) is None:
         raise NotFound("Hook")
     context.loaders.clear()
@@ -213,16 +216,16 @@ async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
 @mutation(
     entity="delivery",
     returns=Delivery,
-    entity_description="The delivery, due now.",
-    description="Sends a delivery again, with ten attempts before it; to a disabled hook, once. Administrators only.",
+    entity_description="The delivery, due immediately.",
+    description="Sends a delivery again, with up to ten attempts; to a disabled hook, once. Administrators only.",
 )
 async def redeliver_hook(info: Info, input: RedeliverHookInput) -> tables.Delivery:
     context = info.context
     await require(context, Action.ADMIN_HOOKS)
-    delivery = await context.rows_by_id(tables.Delivery).get(_key(input, "Delivery") or 0)
+    delivery = await context.rows_by_id(tables.Delivery).get(_parse_database_id(input, "Delivery") or 0)
     if delivery is None:
         raise NotFound("Delivery")
-    hooks.send_again(context, delivery)
+    hooks.redeliver(context, delivery)
     return delivery
 
 

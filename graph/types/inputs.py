@@ -8,59 +8,62 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Context
-from graph.declare import ENTITIES, parse_global_id
 from graph.errors import NotFound
-from graph.rules import finding, machines, policy
+from graph.fields.declarations import ENTITIES, parse_global_id
+from graph.rules import lookup, policy
+from graph.rules.builds import runner_tokens
 from storage import tables
 from storage.tables.base import Row
 
 R = TypeVar("R", bound=Row)
 
 
-def given(description: str) -> Any:
+def optional(description: str) -> Any:
     """An input field that may be left out: UNSET then, which differs from null."""
     return strawberry.field(description=description, default=strawberry.UNSET)
 
 
-def sent(value: Any) -> bool:
+def is_set(value: Any) -> bool:
     return value is not strawberry.UNSET
 
 
-def value_or(value: Any, default: Any) -> Any:
+def get_or(value: Any, default: Any) -> Any:
     """The value that was sent, or the default for one that was not sent or is null."""
     return default if value is strawberry.UNSET or value is None else value
 
 
-@strawberry.input(description="A span of time, from one instant to before another.")
+@strawberry.input(description="A time range; the end is exclusive.")
 class DateTimeRange:
-    since: datetime | None = strawberry.field(description="From this instant on.", default=None)
-    until: datetime | None = strawberry.field(description="Before this instant.", default=None)
+    since: datetime | None = strawberry.field(description="Start of the range, inclusive.", default=None)
+    until: datetime | None = strawberry.field(description="End of the range, exclusive.", default=None)
 
-    def conditions(self, moment: Any) -> list[Any]:
+    def conditions(self, column: Any) -> list[Any]:
         """The SQL conditions that a column of instants lies in it."""
         found = []
         if self.since is not None:
-            found.append(col(moment) >= self.since)
+            found.append(col(column) >= self.since)
         if self.until is not None:
-            found.append(col(moment) < self.until)
+            found.append(col(column) < self.until)
         return found
 
 
 @strawberry.input
-class InProject:
+class ProjectResourceInput:
     """Names a thing of a project: by its `id` alone, or by `databaseId` or `iid` beside `projectPath`."""
 
-    id: strawberry.ID | None = given("The id of the thing; nothing else is needed then.")
-    project_path: str | None = given("The full path of its project, or the project's v3 id in digits.")
-    database_id: int | None = given("The v3 id of the thing, beside `projectPath`.")
+    id: strawberry.ID | None = optional("Global ID; sufficient on its own.")
+    project_path: str | None = optional("Full path of the project, or its v3 ID.")
+    database_id: int | None = optional("v3 ID, used with `projectPath`.")
 
 
 @strawberry.input
-class NumberedInProject(InProject):
-    iid: int | None = given("The number of the thing within its project, beside `projectPath`.")
+class NumberedResourceInput(ProjectResourceInput):
+    iid: int | None = optional("Number within the project, used with `projectPath`.")
 
 
-async def find(context: Context, table: type[R], input: InProject, *, action: policy.Action | None = None) -> tuple[tables.Project, R]:
+async def find_in_project(
+    context: Context, table: type[R], input: ProjectResourceInput, *, action: policy.Action | None = None
+) -> tuple[tables.Project, R]:
     """The project and the row that an input names. Raises NotFound for what is absent or may not be seen.
 
     For a runner it is a build that it has. Raises Conflict.
@@ -68,27 +71,27 @@ async def find(context: Context, table: type[R], input: InProject, *, action: po
     `action` is required of the viewer in the project before the row is looked for there. Raises Forbidden.
     """
     name = ENTITIES[table].name
-    if context.machine_or_none is not None and table is tables.Build:
-        build: Any = await machines.build_of(context, context.machine_or_none, build_id_of(input))
-        return await policy.project_of(context, build), build
-    if sent(input.id) and input.id is not None:
+    if context.runner_identity_or_none is not None and table is tables.Build:
+        build: Any = await runner_tokens.get_build(context, context.runner_identity_or_none, build_id_of(input))
+        return await policy.load_project_of(context, build), build
+    if is_set(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")
-        number = finding.as_id(key) if kind == name else None
+        number = lookup.parse_id(key) if kind == name else None
         row = await context.rows_by_id(table).get(number) if number is not None else None
         if row is None:
             raise NotFound(name)
-        project = await policy.project_of(context, row)
-        if not await policy.sees_project(context, project):
+        project = await policy.load_project_of(context, row)
+        if not await policy.can_see_project(context, project):
             raise NotFound(name)
         if action is not None:
             await policy.require(context, action, project)
         return project, row
-    project, found = await finding.project_with(
+    project, found = await lookup.get_project_with(
         context,
-        value_or(input.project_path, ""),
+        get_or(input.project_path, ""),
         table,
-        database_id=value_or(input.database_id, None),
-        iid=value_or(getattr(input, "iid", None), None),
+        database_id=get_or(input.database_id, None),
+        iid=get_or(getattr(input, "iid", None), None),
     )
     if action is not None:
         await policy.require(context, action, project)
@@ -97,76 +100,76 @@ async def find(context: Context, table: type[R], input: InProject, *, action: po
     return project, found
 
 
-def build_id_of(input: InProject) -> int | None:
+def build_id_of(input: ProjectResourceInput) -> int | None:
     """The v3 id of the build that an input names, wherever it is."""
-    if sent(input.id) and input.id is not None:
+    if is_set(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")
-        return finding.as_id(key) if kind == ENTITIES[tables.Build].name else None
-    return value_or(input.database_id, None)  # type: ignore[no-any-return]
+        return lookup.parse_id(key) if kind == ENTITIES[tables.Build].name else None
+    return get_or(input.database_id, None)  # type: ignore[no-any-return]
 
 
 @strawberry.input
 class UserInput:
     """Names a user: by its `id`, or by `databaseId`."""
 
-    id: strawberry.ID | None = given("The id of the user; nothing else is needed then.")
-    database_id: int | None = given("The v3 id of the user.")
+    id: strawberry.ID | None = optional("Global ID of the user; sufficient on its own.")
+    database_id: int | None = optional("v3 ID of the user.")
 
 
 def user_id_of(input: UserInput) -> int:
     """The v3 id of the user that an input names. Raises NotFound."""
-    if sent(input.id) and input.id is not None:
+    if is_set(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")
-        found = finding.as_id(key) if kind == ENTITIES[tables.User].name else None
+        found = lookup.parse_id(key) if kind == ENTITIES[tables.User].name else None
     else:
-        found = value_or(input.database_id, None)
+        found = get_or(input.database_id, None)
     if found is None:
         raise NotFound("User")
     return found
 
 
 @strawberry.input
-class OfUser:
+class UserResourceInput:
     """Names a thing of a user: by its `id` alone, or by `databaseId`, which is the viewer's own unless `userId` is given."""
 
-    id: strawberry.ID | None = given("The id of the thing; nothing else is needed then.")
-    database_id: int | None = given("The v3 id of the thing.")
-    user_id: int | None = given("The v3 id of the user whose it is, beside `databaseId`; administrators only. The viewer when not sent.")
+    id: strawberry.ID | None = optional("Global ID; sufficient on its own.")
+    database_id: int | None = optional("v3 ID.")
+    user_id: int | None = optional("v3 ID of the owner, used with `databaseId`; administrators only. Default: the viewer.")
 
 
-async def owner_id(context: Context, user_id: int | None) -> int:
+async def resolve_owner_id(context: Context, user_id: int | None) -> int:
     """Whose things an input is about: the viewer's, or those of a user whom only administrators may name. Raises Forbidden, NotFound.
 
     The user is looked up aside, so that no writer waits for what is checked after it.
     """
-    given_id = value_or(user_id, None)
-    if given_id is None:
+    requested_id = get_or(user_id, None)
+    if requested_id is None:
         return context.viewer.id
     await policy.require(context, policy.Action.ADMIN_USERS)
-    async with context.aside() as aside:
-        return (await finding.user(aside, given_id)).id
+    async with context.read_only() as reader:
+        return (await lookup.get_user(reader, requested_id)).id
 
 
-async def find_owned(context: Context, table: type[R], input: OfUser) -> R:
+async def find_owned(context: Context, table: type[R], input: UserResourceInput) -> R:
     """The row of a user that an input names. Raises NotFound, also for a row of another user; Forbidden as `owner_id`."""
     name = ENTITIES[table].name
-    if sent(input.id) and input.id is not None:
-        word, key = parse_global_id(input.id) or ("", "")
-        number = finding.as_id(key) if word == name else None
+    if is_set(input.id) and input.id is not None:
+        kind, key = parse_global_id(input.id) or ("", "")
+        number = lookup.parse_id(key) if kind == name else None
         row = await context.rows_by_id(table).get(number) if number is not None else None
-        if row is None or not policy.knows(context, row.user_id):  # type: ignore[attr-defined]
+        if row is None or not policy.can_read_account(context, row.user_id):  # type: ignore[attr-defined]
             raise NotFound(name)
         return row
-    owner = await owner_id(context, input.user_id)
-    return await finding.of_user(context, table, owner, value_or(input.database_id, 0))
+    owner = await resolve_owner_id(context, input.user_id)
+    return await lookup.get_of_user(context, table, owner, get_or(input.database_id, 0))
 
 
-def owned_nodes(table: type[R]) -> Callable[[Context, list[str]], Awaitable[dict[str, Any]]]:
+def owned_nodes_loader(table: type[R]) -> Callable[[Context, list[str]], Awaitable[dict[str, Any]]]:
     """What of a table of users' own things the viewer may be given as nodes."""
 
     async def nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-        numbers = {number: key for key in keys if (number := finding.as_id(key)) is not None}
+        numbers = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
         rows: dict[int, Any] = await context.rows_by_id(table).get_many(numbers)
-        return {numbers[key]: row for key, row in rows.items() if row is not None and policy.knows(context, row.user_id)}
+        return {numbers[key]: row for key, row in rows.items() if row is not None and policy.can_read_account(context, row.user_id)}
 
     return nodes

@@ -7,5 +7,5 @@ from storage import tables
 Visibility = strawberry.enum(
     tables.Visibility,
     name="Visibility",
-    description="Who may see a project, or a snippet of a project that they see, without being a member.",
+    description="Visibility of a project, or of a snippet among users who can see its project.",
 )

@@ -1,6 +1,6 @@
 """The row of the section Builds that is a file."""
 
-from rest_v3.params import integer, text
+from rest_v3.requests.params import integer, text
 from rest_v3.route import Route
 
 ARTIFACTS = (
@@ -8,9 +8,9 @@ ARTIFACTS = (
         call="GET /projects/:id/builds/:build_id/artifacts",
         params=(text("id", required=True), integer("build_id", required=True)),
         operation="BuildArtifact",
-        gives="project.artifact",
-        stream="stream",
-        missing="",
+        result_path="project.artifact",
+        file_key="stream",
+        not_found_noun="",
         section="Builds",
         summary="The artifacts file of a build",
     ),

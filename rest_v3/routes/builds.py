@@ -1,6 +1,6 @@
 """The section Builds of the interface document, but for the row that is a file."""
 
-from rest_v3.params import choices, integer, text
+from rest_v3.requests.params import choices, integer, text
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
@@ -8,8 +8,8 @@ BUILD = (PROJECT, integer("build_id", required=True))
 SCOPE = choices(
     "scope",
     *("pending", "running", "failed", "success", "canceled"),
-    wrong="Scope contains invalid value(s)",
-    about="Those of these states: one word or an array of them. All builds without it.",
+    invalid_message="Scope contains invalid value(s)",
+    description="Those of these states: one word or an array of them. All builds without it.",
 )
 
 BUILDS = (
@@ -17,7 +17,7 @@ BUILDS = (
         call="GET /projects/:id/builds",
         params=(PROJECT, SCOPE),
         operation="ProjectBuilds",
-        gives="project.builds",
+        result_path="project.builds",
         guard="MayReadBuilds",
         shape="Build",
         section="Builds",
@@ -25,9 +25,9 @@ BUILDS = (
     ),
     Route(
         call="GET /projects/:id/repository/commits/:sha/builds",
-        params=(PROJECT, text("sha", required=True, about="The id of a commit, or the name of a branch or tag."), SCOPE),
+        params=(PROJECT, text("sha", required=True, description="The id of a commit, or the name of a branch or tag."), SCOPE),
         operation="CommitBuilds",
-        gives="project.commit.builds",
+        result_path="project.commit.builds",
         guard="MayReadBuildsOfCommit",
         shape="Build",
         section="Builds",
@@ -37,22 +37,22 @@ BUILDS = (
         call="GET /projects/:id/builds/:build_id",
         params=BUILD,
         operation="ProjectBuild",
-        gives="project.build",
-        missing="",
+        result_path="project.build",
+        not_found_noun="",
         shape="Build",
         section="Builds",
         summary="One build",
     ),
 )
 
-BUILD_CHANGES = (
+BUILD_ACTIONS = (
     Route(
         call="POST /projects/:id/builds/:build_id/cancel",
         params=BUILD,
         operation="CancelBuild",
-        codes=("NOT_ALLOWED",),
-        gives="cancelBuild.build",
-        missing="",
+        error_codes=("NOT_ALLOWED",),
+        result_path="cancelBuild.build",
+        not_found_noun="",
         shape="Build",
         section="Builds",
         summary="Cancel a build; one that has ended stays as it is",
@@ -61,9 +61,9 @@ BUILD_CHANGES = (
         call="POST /projects/:id/builds/:build_id/retry",
         params=BUILD,
         operation="RetryBuild",
-        codes=("NOT_ALLOWED",),
-        gives="retryBuild.build",
-        missing="",
+        error_codes=("NOT_ALLOWED",),
+        result_path="retryBuild.build",
+        not_found_noun="",
         shape="Build",
         section="Builds",
         summary="Have a build that has ended run again",
@@ -72,9 +72,9 @@ BUILD_CHANGES = (
         call="POST /projects/:id/builds/:build_id/erase",
         params=BUILD,
         operation="EraseBuild",
-        codes=("NOT_ALLOWED",),
-        gives="eraseBuild.build",
-        missing="",
+        error_codes=("NOT_ALLOWED",),
+        result_path="eraseBuild.build",
+        not_found_noun="",
         shape="ErasedBuild",
         section="Builds",
         summary="Take the trace and the artifacts of a build that has ended away",

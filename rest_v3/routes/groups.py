@@ -4,21 +4,21 @@ What it does not show: a deletion and a transfer answer the record of the namesp
 members answer the Group member, the one who goes as they were.
 """
 
-from rest_v3.params import boolean, choice, integer, text
-from rest_v3.reshape import merged, with_keys
+from rest_v3.requests.params import boolean, choice, integer, text
+from rest_v3.reshape import add_keys, merge_child
 from rest_v3.route import Route
 
 GROUP = text("id", required=True)
 MEMBER = (GROUP, integer("user_id", required=True))
-LEVEL = integer("access_level", required=True, among=(10, 20, 30, 40, 50), wrong="Wrong access level")
-NO_SUCH_MEMBER = "User can not be found"
+LEVEL = integer("access_level", required=True, allowed=(10, 20, 30, 40, 50), invalid_message="Wrong access level")
+MEMBER_NOT_FOUND = "User can not be found"
 
 GROUPS = (
     Route(
         call="GET /groups",
         params=(text("search"),),
         operation="Groups",
-        gives="groups",
+        result_path="groups",
         shape="Group",
         section="Groups",
         summary="The caller's groups; all for administrators",
@@ -27,7 +27,7 @@ GROUPS = (
         call="GET /groups/:id",
         params=(GROUP,),
         operation="Group",
-        gives="group",
+        result_path="group",
         shape="GroupDetails",
         section="Groups",
         summary="One group, with its newest 100 projects",
@@ -36,7 +36,7 @@ GROUPS = (
         call="POST /groups",
         params=(text("name", required=True), text("path", required=True), text("description")),
         operation="CreateGroup",
-        gives="createGroup.group",
+        result_path="createGroup.group",
         guard="MayCreateGroup",
         shape="Group",
         section="Groups",
@@ -46,8 +46,8 @@ GROUPS = (
         call="DELETE /groups/:id",
         params=(GROUP,),
         operation="DeleteGroup",
-        gives="deleteGroup.group",
-        reshape=with_keys(owner_id=None),
+        result_path="deleteGroup.group",
+        reshape=add_keys(owner_id=None),
         shape="ProjectNamespace",
         section="Groups",
         summary="Remove a group with all projects in it",
@@ -64,7 +64,7 @@ GROUPS = (
             boolean("ci_enabled_first"),
         ),
         operation="GroupProjects",
-        gives="group.projects",
+        result_path="group.projects",
         shape="ProjectOfGroup",
         section="Groups",
         summary="The projects of a group that the caller may see",
@@ -73,9 +73,9 @@ GROUPS = (
         call="POST /groups/:id/projects/:project_id",
         params=(GROUP, text("project_id", required=True)),
         operation="TransferProject",
-        gives="transferProject.project.namespace",
+        result_path="transferProject.project.namespace",
         guard="MayAdministrate",
-        fields={"groupPath": "new_namespace", "path": "new_namespace"},
+        error_field_names={"groupPath": "new_namespace", "path": "new_namespace"},
         shape="ProjectNamespace",
         section="Groups",
         summary="Move a project into a group; administrators only",
@@ -84,8 +84,8 @@ GROUPS = (
         call="GET /groups/:id/members",
         params=(GROUP,),
         operation="GroupMembers",
-        gives="group.members",
-        reshape=merged("user"),
+        result_path="group.members",
+        reshape=merge_child("user"),
         shape="GroupMember",
         section="Groups",
         summary="The members of a group",
@@ -94,10 +94,10 @@ GROUPS = (
         call="POST /groups/:id/members",
         params=(GROUP, integer("user_id", required=True), LEVEL),
         operation="AddGroupMember",
-        gives="addGroupMember.member",
+        result_path="addGroupMember.member",
         guard="MayAdminGroupMembers",
-        missing={"User": "User"},
-        reshape=merged("user"),
+        not_found_noun={"User": "User"},
+        reshape=merge_child("user"),
         shape="GroupMember",
         section="Groups",
         summary="Make a user a member of a group",
@@ -106,10 +106,10 @@ GROUPS = (
         call="PUT /groups/:id/members/:user_id",
         params=(*MEMBER, LEVEL),
         operation="UpdateGroupMember",
-        gives="updateGroupMember.member",
+        result_path="updateGroupMember.member",
         guard="MayUpdateGroupMember",
-        missing={"User": NO_SUCH_MEMBER, "GroupMember": NO_SUCH_MEMBER},
-        reshape=merged("user"),
+        not_found_noun={"User": MEMBER_NOT_FOUND, "GroupMember": MEMBER_NOT_FOUND},
+        reshape=merge_child("user"),
         shape="GroupMember",
         section="Groups",
         summary="Give a member of a group another level",
@@ -118,9 +118,9 @@ GROUPS = (
         call="DELETE /groups/:id/members/:user_id",
         params=MEMBER,
         operation="RemoveGroupMember",
-        gives="removeGroupMember.member",
-        missing={"User": "User"},
-        reshape=merged("user"),
+        result_path="removeGroupMember.member",
+        not_found_noun={"User": "User"},
+        reshape=merge_child("user"),
         shape="GroupMember",
         section="Groups",
         summary="End a membership in a group",

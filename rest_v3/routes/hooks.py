@@ -1,7 +1,7 @@
 """The section System hooks of the interface document."""
 
-from rest_v3.params import integer, text
-from rest_v3.reshape import in_a_list, with_keys
+from rest_v3.requests.params import integer, text
+from rest_v3.reshape import add_keys, wrap_in_list
 from rest_v3.route import Route
 
 HOOK = (integer("id", required=True),)
@@ -10,7 +10,7 @@ HOOKS = (
     Route(
         call="GET /hooks",
         operation="Hooks",
-        gives="hooks",
+        result_path="hooks",
         shape="Hook",
         section="System hooks",
         summary="The system hooks",
@@ -19,10 +19,10 @@ HOOKS = (
         call="POST /hooks",
         params=(text("url", required=True),),
         operation="CreateHook",
-        gives="createHook.hook",
+        result_path="createHook.hook",
         guard="MaySeeHooks",
         errors={"INVALID": (404, "404 Not Found")},
-        reshape=in_a_list,
+        reshape=wrap_in_list,
         shape="Hook",
         section="System hooks",
         summary="Make a system hook",
@@ -31,7 +31,7 @@ HOOKS = (
         call="GET /hooks/:id",
         params=HOOK,
         operation="TestHook",
-        gives="testHook.delivery.payload",
+        result_path="testHook.delivery.payload",
         guard="MaySeeHooks",
         shape="HookTest",
         section="System hooks",
@@ -41,10 +41,10 @@ HOOKS = (
         call="DELETE /hooks/:id",
         params=HOOK,
         operation="DeleteHook",
-        gives="deleteHook.hook",
+        result_path="deleteHook.hook",
         guard="MaySeeHooks",
         errors={"NOT_FOUND": 200},
-        reshape=with_keys(project_id=None, service_id=None),
+        reshape=add_keys(project_id=None, service_id=None),
         shape="DeletedHook",
         section="System hooks",
         summary="Delete a system hook, if it is there",

@@ -1,7 +1,7 @@
 """The section Issues of the interface document."""
 
 from rest_v3.operations import VIEWER
-from rest_v3.params import choice, integer, integers, names, text
+from rest_v3.requests.params import choice, integer, integers, names, text
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
@@ -9,16 +9,16 @@ ISSUE = (PROJECT, integer("issue_id", required=True))
 
 FILTERS = (
     choice("state", "opened", "closed", lenient=True),
-    names("labels", clears=True),
+    names("labels", blank_clears=True),
     choice("order_by", "created_at", "updated_at", lenient=True),
     choice("sort", "asc", "desc", lenient=True),
 )
 
 CONTENT = (
     text("description"),
-    integer("assignee_id", clears=True),
-    integer("milestone_id", clears=True),
-    names("labels", clears=True),
+    integer("assignee_id", blank_clears=True),
+    integer("milestone_id", blank_clears=True),
+    names("labels", blank_clears=True),
 )
 
 ISSUES = (
@@ -26,7 +26,7 @@ ISSUES = (
         call="GET /issues",
         params=FILTERS,
         operation="Issues",
-        gives="issues",
+        result_path="issues",
         shape="Issue",
         section="Issues",
         summary="The issues that the caller wrote",
@@ -35,7 +35,7 @@ ISSUES = (
         call="GET /projects/:id/issues",
         params=(PROJECT, integers("iid"), text("milestone"), *FILTERS),
         operation="ProjectIssues",
-        gives="project.issues",
+        result_path="project.issues",
         shape="Issue",
         section="Issues",
         summary="The issues of a project",
@@ -44,7 +44,7 @@ ISSUES = (
         call="GET /projects/:id/issues/:issue_id",
         params=ISSUE,
         operation="ProjectIssue",
-        gives="project.issue",
+        result_path="project.issue",
         shape="Issue",
         section="Issues",
         summary="One issue",
@@ -53,7 +53,7 @@ ISSUES = (
         call="POST /projects/:id/issues",
         params=(PROJECT, text("title", required=True), *CONTENT),
         operation="CreateIssue",
-        gives="createIssue.issue",
+        result_path="createIssue.issue",
         guard="MayCreateIssue",
         status=200,
         shape="Issue",
@@ -64,7 +64,7 @@ ISSUES = (
         call="PUT /projects/:id/issues/:issue_id",
         params=(*ISSUE, text("title"), *CONTENT, choice("state_event", "close", "reopen")),
         operation="UpdateIssue",
-        gives="updateIssue.issue",
+        result_path="updateIssue.issue",
         guard="MayUpdateIssue",
         shape="Issue",
         section="Issues",
@@ -75,7 +75,7 @@ ISSUES = (
         params=ISSUE,
         operation=VIEWER,
         name="DeleteIssue",
-        refuses=405,
+        rejection_status=405,
         section="Issues",
         summary="Refused since ever: close the issue instead",
     ),

@@ -1,6 +1,6 @@
 """The section Labels of the interface document."""
 
-from rest_v3.params import text
+from rest_v3.requests.params import text
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
@@ -11,7 +11,7 @@ LABELS = (
         call="GET /projects/:id/labels",
         params=(PROJECT,),
         operation="ProjectLabels",
-        gives="project.labels",
+        result_path="project.labels",
         shape="Label",
         section="Labels",
         summary="The labels of a project",
@@ -20,9 +20,9 @@ LABELS = (
         call="POST /projects/:id/labels",
         params=(*LABEL, text("color", required=True)),
         operation="CreateLabel",
-        gives="createLabel.label",
+        result_path="createLabel.label",
         guard="MayAdminLabels",
-        fields={"name": "title"},
+        error_field_names={"name": "title"},
         status=200,
         shape="Label",
         section="Labels",
@@ -32,9 +32,9 @@ LABELS = (
         call="DELETE /projects/:id/labels",
         params=LABEL,
         operation="DeleteLabel",
-        gives="deleteLabel.label",
+        result_path="deleteLabel.label",
         guard="MayAdminLabels",
-        missing="Label",
+        not_found_noun="Label",
         shape="DeletedLabel",
         section="Labels",
         summary="Delete a label",
@@ -43,10 +43,10 @@ LABELS = (
         call="PUT /projects/:id/labels",
         params=(*LABEL, text("new_name"), text("color")),
         operation="UpdateLabel",
-        gives="updateLabel.label",
+        result_path="updateLabel.label",
         guard="MayAdminLabel",
-        missing="Label not found",
-        fields={"newName": "title"},
+        not_found_noun="Label not found",
+        error_field_names={"newName": "title"},
         needs_one_of=("new_name", "color"),
         shape="Label",
         section="Labels",

@@ -2,25 +2,25 @@
 
 from dataclasses import replace
 
-from rest_v3.params import boolean, choice, integer, integers, names, text
+from rest_v3.requests.params import boolean, choice, integer, integers, names, text
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
 MERGE_REQUEST = (PROJECT, integer("merge_request_id", required=True))
 
 CONTENT = (
-    text("description", clears=True),
-    integer("assignee_id", clears=True),
-    integer("milestone_id", clears=True),
-    names("labels", clears=True),
+    text("description", blank_clears=True),
+    integer("assignee_id", blank_clears=True),
+    integer("milestone_id", blank_clears=True),
+    names("labels", blank_clears=True),
 )
 
 CANCEL = Route(
     call="PUT /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds",
     params=MERGE_REQUEST,
     operation="CancelMergeWhenBuildSucceeds",
-    codes=("NOT_ALLOWED", "NOT_SET"),
-    gives="cancelMergeWhenBuildSucceeds.mergeRequest",
+    error_codes=("NOT_ALLOWED", "NOT_SET"),
+    result_path="cancelMergeWhenBuildSucceeds.mergeRequest",
     errors={"FORBIDDEN": (401, "401 Unauthorized")},
     shape="MergeRequest",
     section="Merge requests",
@@ -38,7 +38,7 @@ MERGE_REQUESTS = (
             choice("sort", "asc", "desc", lenient=True),
         ),
         operation="ProjectMergeRequests",
-        gives="project.mergeRequests",
+        result_path="project.mergeRequests",
         shape="MergeRequest",
         section="Merge requests",
         summary="The merge requests of a project",
@@ -47,7 +47,7 @@ MERGE_REQUESTS = (
         call="GET /projects/:id/merge_requests/:merge_request_id",
         params=MERGE_REQUEST,
         operation="ProjectMergeRequest",
-        gives="project.mergeRequest",
+        result_path="project.mergeRequest",
         shape="MergeRequest",
         section="Merge requests",
         summary="One merge request",
@@ -56,7 +56,7 @@ MERGE_REQUESTS = (
         call="GET /projects/:id/merge_requests/:merge_request_id/commits",
         params=MERGE_REQUEST,
         operation="MergeRequestCommits",
-        gives="project.mergeRequest.commits",
+        result_path="project.mergeRequest.commits",
         shape="CommitOfMergeRequest",
         section="Merge requests",
         summary="The commits that a merge request brings",
@@ -65,7 +65,7 @@ MERGE_REQUESTS = (
         call="GET /projects/:id/merge_requests/:merge_request_id/changes",
         params=MERGE_REQUEST,
         operation="MergeRequestChanges",
-        gives="project.mergeRequest",
+        result_path="project.mergeRequest",
         shape="MergeRequestWithChanges",
         section="Merge requests",
         summary="A merge request with what it changes",
@@ -81,7 +81,7 @@ MERGE_REQUESTS = (
             integer("target_project_id"),
         ),
         operation="CreateMergeRequest",
-        gives="createMergeRequest.mergeRequest",
+        result_path="createMergeRequest.mergeRequest",
         guard="MayCreateMergeRequest",
         status=200,
         errors={"NOT_ALLOWED": (422, "{message}")},
@@ -97,12 +97,12 @@ MERGE_REQUESTS = (
             text("title"),
             *CONTENT,
             choice("state_event", "close", "reopen", "merge"),
-            text("source_branch", about="Cannot be changed: answers 400 for another one than it has."),
+            text("source_branch", description="Cannot be changed: answers 400 for another one than it has."),
         ),
         operation="UpdateMergeRequest",
         name="UpdateMergeRequest",
-        codes=("NOT_ALLOWED", "NOT_MERGEABLE"),
-        gives="updateMergeRequest.mergeRequest",
+        error_codes=("NOT_ALLOWED", "NOT_MERGEABLE"),
+        result_path="updateMergeRequest.mergeRequest",
         guard="MayUpdateMergeRequest",
         shape="MergeRequest",
         section="Merge requests",
@@ -114,11 +114,11 @@ MERGE_REQUESTS = (
             *MERGE_REQUEST,
             text("merge_commit_message"),
             boolean("should_remove_source_branch"),
-            boolean("merged_when_build_succeeds", also=("merge_when_build_succeeds",)),
+            boolean("merged_when_build_succeeds", aliases=("merge_when_build_succeeds",)),
         ),
         operation="AcceptMergeRequest",
-        codes=("NOT_ALLOWED", "NOT_MERGEABLE"),
-        gives="acceptMergeRequest.mergeRequest",
+        error_codes=("NOT_ALLOWED", "NOT_MERGEABLE"),
+        result_path="acceptMergeRequest.mergeRequest",
         guard="MayAcceptMergeRequest",
         errors={"FORBIDDEN": (401, "401 Unauthorized")},
         shape="MergeRequest",
@@ -130,7 +130,7 @@ MERGE_REQUESTS = (
         call="GET /projects/:id/merge_requests/:merge_request_id/closes_issues",
         params=MERGE_REQUEST,
         operation="MergeRequestClosesIssues",
-        gives="project.mergeRequest.closesIssues",
+        result_path="project.mergeRequest.closesIssues",
         shape="Issue",
         section="Merge requests",
         summary="The issues that merging would close",

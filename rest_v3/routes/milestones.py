@@ -1,6 +1,6 @@
 """The section Milestones of the interface document."""
 
-from rest_v3.params import choice, date, integer, integers, text
+from rest_v3.requests.params import choice, date, integer, integers, text
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
@@ -12,7 +12,7 @@ MILESTONES = (
         call="GET /projects/:id/milestones",
         params=(PROJECT, integers("iid")),
         operation="ProjectMilestones",
-        gives="project.milestones",
+        result_path="project.milestones",
         shape="Milestone",
         section="Milestones",
         summary="The milestones of a project",
@@ -21,7 +21,7 @@ MILESTONES = (
         call="GET /projects/:id/milestones/:milestone_id",
         params=MILESTONE,
         operation="ProjectMilestone",
-        gives="project.milestone",
+        result_path="project.milestone",
         shape="Milestone",
         section="Milestones",
         summary="One milestone",
@@ -30,7 +30,7 @@ MILESTONES = (
         call="POST /projects/:id/milestones",
         params=(PROJECT, text("title", required=True), *CONTENT),
         operation="CreateMilestone",
-        gives="createMilestone.milestone",
+        result_path="createMilestone.milestone",
         guard="MayAdminMilestones",
         shape="Milestone",
         section="Milestones",
@@ -40,7 +40,7 @@ MILESTONES = (
         call="PUT /projects/:id/milestones/:milestone_id",
         params=(*MILESTONE, text("title"), *CONTENT, choice("state_event", "close", "activate")),
         operation="UpdateMilestone",
-        gives="updateMilestone.milestone",
+        result_path="updateMilestone.milestone",
         guard="MayUpdateMilestone",
         shape="Milestone",
         section="Milestones",
@@ -50,7 +50,7 @@ MILESTONES = (
         call="GET /projects/:id/milestones/:milestone_id/issues",
         params=MILESTONE,
         operation="MilestoneIssues",
-        gives="project.milestone.issues",
+        result_path="project.milestone.issues",
         shape="Issue",
         section="Milestones",
         summary="The issues that count to a milestone",

@@ -1,16 +1,16 @@
 """Files attached to notes, which the interface document does not show (wire-facts 14)."""
 
-from rest_v3.params import file, text
+from rest_v3.requests.params import file, text
 from rest_v3.route import Route
 
 UPLOADS = (
     Route(
         call="POST /projects/:id/uploads",
-        params=(text("id", required=True), file("file", about="The file, with its name; other fields stand before it.")),
+        params=(text("id", required=True), file("file", description="The file, with its name; other fields stand before it.")),
         operation="CreateUpload",
-        gives="createUpload.upload",
+        result_path="createUpload.upload",
         guard="MayUpload",
-        limit="project.uploadLimit",
+        upload_limit_path="project.uploadLimit",
         shape="Upload",
         section="Notes",
         summary="Upload a file, to link to it from a note",

@@ -1,7 +1,7 @@
 """The section Users of the interface document, and signing in, which it does not show."""
 
-from rest_v3.params import boolean, integer, text
-from rest_v3.reshape import for_administrators, yes
+from rest_v3.requests.params import boolean, integer, text
+from rest_v3.reshape import return_true, show_keys_to_admins
 from rest_v3.route import Route
 
 USER = integer("id", required=True)
@@ -10,9 +10,9 @@ KEY = (text("title", required=True), text("key", required=True))
 EMAIL = text("email", required=True)
 
 PROFILE = (
-    text("messenger", also=("skype",)),
-    text("professional_profile", also=("linkedin",)),
-    text("microblog", also=("twitter",)),
+    text("messenger", aliases=("skype",)),
+    text("professional_profile", aliases=("linkedin",)),
+    text("microblog", aliases=("twitter",)),
     text("website_url"),
     text("extern_uid"),
     text("provider"),
@@ -34,12 +34,12 @@ ADMIN_KEYS = (
     "current_sign_in_at",
     "two_factor_enabled",
 )
-ABOUT = ("created_at", "is_admin", "bio", "messenger", "professional_profile", "microblog", "website_url")
+PUBLIC_PROFILE_KEYS = ("created_at", "is_admin", "bio", "messenger", "professional_profile", "microblog", "website_url")
 
-ANY_FAILURE = {"INVALID": 404, "REQUIRED": 404, "TAKEN": 404, "CONFLICT": 404, "NOT_ALLOWED": 404, "TOO_LARGE": 404}
+ALL_ERRORS_AS_404 = {"INVALID": 404, "REQUIRED": 404, "TAKEN": 404, "CONFLICT": 404, "NOT_ALLOWED": 404, "TOO_LARGE": 404}
 """The document knows no other failure than 404 for these rows; the reasons stand in the message."""
 
-ANY_INVALID = {code: status for code, status in ANY_FAILURE.items() if code != "REQUIRED"}
+INVALID_AS_404 = {code: status for code, status in ALL_ERRORS_AS_404.items() if code != "REQUIRED"}
 """The same for keys and addresses of others, but a parameter that is missing is 400 there (DECISIONS 40)."""
 
 USERS = (
@@ -47,8 +47,8 @@ USERS = (
         call="GET /users",
         params=(text("search"), text("username"), boolean("active")),
         operation="Users",
-        gives="users",
-        reshape=for_administrators(*ADMIN_KEYS, *ABOUT),
+        result_path="users",
+        reshape=show_keys_to_admins(*ADMIN_KEYS, *PUBLIC_PROFILE_KEYS),
         shape="UserInList",
         section="Users",
         summary="The users of the instance",
@@ -57,8 +57,8 @@ USERS = (
         call="GET /users/:id",
         params=(USER,),
         operation="User",
-        gives="user",
-        reshape=for_administrators(*ADMIN_KEYS),
+        result_path="user",
+        reshape=show_keys_to_admins(*ADMIN_KEYS),
         shape="User",
         section="Users",
         summary="One user",
@@ -74,7 +74,7 @@ USERS = (
             boolean("confirm"),
         ),
         operation="CreateUser",
-        gives="createUser.user",
+        result_path="createUser.user",
         guard="MayAdministrate",
         errors={"TAKEN": (409, "{Field} {message}")},
         shape="UserForAdmin",
@@ -85,9 +85,9 @@ USERS = (
         call="PUT /users/:id",
         params=(USER, text("email"), text("password"), text("name"), text("username"), *PROFILE),
         operation="UpdateUser",
-        gives="updateUser.user",
+        result_path="updateUser.user",
         guard="MayAdministrate",
-        errors=ANY_FAILURE,
+        errors=ALL_ERRORS_AS_404,
         shape="UserForAdmin",
         section="Users",
         summary="Change an account; administrators only",
@@ -96,7 +96,7 @@ USERS = (
         call="DELETE /users/:id",
         params=(USER,),
         operation="DeleteUser",
-        gives="deleteUser.user",
+        result_path="deleteUser.user",
         errors={"NOT_FOUND": 200},
         shape="UserForAdmin",
         section="Users",
@@ -105,7 +105,7 @@ USERS = (
     Route(
         call="GET /user",
         operation="CurrentUser",
-        gives="viewer",
+        result_path="viewer",
         no_store=True,
         shape="CurrentUser",
         section="Users",
@@ -114,7 +114,7 @@ USERS = (
     Route(
         call="GET /user/keys",
         operation="OwnKeys",
-        gives="viewer.sshKeys",
+        result_path="viewer.sshKeys",
         shape="SSHKey",
         section="Users",
         summary="The caller's SSH keys",
@@ -123,8 +123,8 @@ USERS = (
         call="GET /users/:uid/keys",
         params=(OWNER,),
         operation="UserKeys",
-        gives="sshKeys",
-        missing="User",
+        result_path="sshKeys",
+        not_found_noun="User",
         shape="SSHKey",
         section="Users",
         summary="The SSH keys of a user; administrators only",
@@ -133,7 +133,7 @@ USERS = (
         call="GET /user/keys/:id",
         params=(USER,),
         operation="OwnKey",
-        gives="viewer.sshKey",
+        result_path="viewer.sshKey",
         shape="SSHKey",
         section="Users",
         summary="One of the caller's SSH keys",
@@ -142,7 +142,7 @@ USERS = (
         call="POST /user/keys",
         params=KEY,
         operation="AddOwnKey",
-        gives="addSshKey.sshKey",
+        result_path="addSshKey.sshKey",
         shape="SSHKey",
         section="Users",
         summary="Add an SSH key",
@@ -151,9 +151,9 @@ USERS = (
         call="POST /users/:id/keys",
         params=(USER, *KEY),
         operation="AddUserKey",
-        gives="addSshKey.sshKey",
+        result_path="addSshKey.sshKey",
         guard="MayAddToUser",
-        errors=ANY_INVALID,
+        errors=INVALID_AS_404,
         shape="SSHKey",
         section="Users",
         summary="Add an SSH key to a user; administrators only",
@@ -162,7 +162,7 @@ USERS = (
         call="DELETE /user/keys/:id",
         params=(USER,),
         operation="DeleteOwnKey",
-        gives="deleteSshKey.sshKey",
+        result_path="deleteSshKey.sshKey",
         errors={"NOT_FOUND": 200},
         shape="SSHKey",
         section="Users",
@@ -172,8 +172,8 @@ USERS = (
         call="DELETE /users/:uid/keys/:id",
         params=(OWNER, USER),
         operation="DeleteUserKey",
-        gives="deleteSshKey.sshKey",
-        missing={"User": "User", "SshKey": "Key"},
+        result_path="deleteSshKey.sshKey",
+        not_found_noun={"User": "User", "SshKey": "Key"},
         shape="SSHKey",
         section="Users",
         summary="Take an SSH key away from a user; administrators only",
@@ -181,7 +181,7 @@ USERS = (
     Route(
         call="GET /user/emails",
         operation="OwnEmails",
-        gives="viewer.emails",
+        result_path="viewer.emails",
         shape="Email",
         section="Users",
         summary="The caller's addresses beside the primary one",
@@ -190,8 +190,8 @@ USERS = (
         call="GET /users/:uid/emails",
         params=(OWNER,),
         operation="UserEmails",
-        gives="emails",
-        missing="User",
+        result_path="emails",
+        not_found_noun="User",
         shape="Email",
         section="Users",
         summary="A user's addresses beside the primary one; administrators only",
@@ -200,7 +200,7 @@ USERS = (
         call="GET /user/emails/:id",
         params=(USER,),
         operation="OwnEmail",
-        gives="viewer.secondaryEmail",
+        result_path="viewer.secondaryEmail",
         shape="Email",
         section="Users",
         summary="One of the caller's addresses",
@@ -209,7 +209,7 @@ USERS = (
         call="POST /user/emails",
         params=(EMAIL,),
         operation="AddOwnEmail",
-        gives="addEmail.email",
+        result_path="addEmail.email",
         shape="Email",
         section="Users",
         summary="Add an address",
@@ -218,9 +218,9 @@ USERS = (
         call="POST /users/:id/emails",
         params=(USER, EMAIL),
         operation="AddUserEmail",
-        gives="addEmail.email",
+        result_path="addEmail.email",
         guard="MayAddToUser",
-        errors=ANY_INVALID,
+        errors=INVALID_AS_404,
         shape="Email",
         section="Users",
         summary="Add an address to a user; administrators only",
@@ -238,7 +238,7 @@ USERS = (
         params=(OWNER, USER),
         operation="DeleteUserEmail",
         errors={"NOT_ALLOWED": (404, "404 Email Not Found")},
-        missing={"User": "User", "Email": "Email"},
+        not_found_noun={"User": "User", "Email": "Email"},
         section="Users",
         summary="Take an address away from a user; administrators only",
     ),
@@ -246,10 +246,10 @@ USERS = (
         call="PUT /users/:uid/block",
         params=(OWNER,),
         operation="BlockUser",
-        gives="blockUser.user",
+        result_path="blockUser.user",
         errors={"CONFLICT": 403},
-        missing="User",
-        reshape=yes,
+        not_found_noun="User",
+        reshape=return_true,
         shape="True",
         section="Users",
         summary="Keep a user out; administrators only",
@@ -258,10 +258,10 @@ USERS = (
         call="PUT /users/:uid/unblock",
         params=(OWNER,),
         operation="UnblockUser",
-        gives="unblockUser.user",
+        result_path="unblockUser.user",
         errors={"CONFLICT": (200, False)},
-        missing="User",
-        reshape=yes,
+        not_found_noun="User",
+        reshape=return_true,
         shape="True",
         section="Users",
         summary="Let a user in again; administrators only",
@@ -270,10 +270,10 @@ USERS = (
 
 SESSION = Route(
     call="POST /session",
-    params=(text("email", also=("login",), default=""), text("password", default="")),
+    params=(text("email", aliases=("login",), default=""), text("password", default="")),
     operation="SignIn",
-    gives="signIn.user",
-    anonymous=True,
+    result_path="signIn.user",
+    allows_anonymous=True,
     no_store=True,
     errors={"UNAUTHENTICATED": 401},
     shape="CurrentUser",

@@ -1,13 +1,13 @@
 """Who wrote a history."""
 
-from storage.git import program
 from storage.git.repository import Repository
+from storage.git.subprocesses import git_command
 
-LONGEST = 600.0
+TIMEOUT_SECONDS = 600.0
 """Seconds; a million commits take about ten."""
 
 
-def authors(repository: Repository) -> list[tuple[str, str, int]]:
+def list_authors(repository: Repository) -> list[tuple[str, str, int]]:
     """(name, e-mail, number of commits) of every author whom a branch, a tag or HEAD reaches, in the order of their first commits.
 
     Names and addresses are as the commits have them, in any spelling and possibly empty. Raises GitFailed.
@@ -18,9 +18,9 @@ def authors(repository: Repository) -> list[tuple[str, str, int]]:
     if not starts:
         return []
     settings = ("--stdin", "--reverse", "-z", "--format=%an%n%ae")
-    said = program.run(repository.path, "log", *settings, stdin="\n".join(starts).encode() + b"\n", seconds=LONGEST)
+    output = git_command.run(repository.path, "log", *settings, stdin="\n".join(starts).encode() + b"\n", seconds=TIMEOUT_SECONDS)
     counts: dict[tuple[str, str], int] = {}
-    for entry in said.decode("utf-8", "replace").split("\0"):
+    for entry in output.decode("utf-8", "replace").split("\0"):
         name, _, email = entry.partition("\n")
         if entry:
             counts[name, email] = counts.get((name, email), 0) + 1

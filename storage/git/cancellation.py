@@ -27,7 +27,7 @@ class Cancellation:
             raise WorkCancelled
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
+    def activate(self) -> Iterator[None]:
         """The block is the work, in its thread."""
         _LOCAL.cancellation = self
         try:

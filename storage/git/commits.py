@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
-MESSAGE_LIMIT = 1_000_000
+MAX_MESSAGE_CHARACTERS = 1_000_000
 """Characters of a message that are kept; the rest is dropped, so that a page of commits stays small."""
 
 _TREE_LINE = len("tree ") + 40 + 1
@@ -19,7 +19,7 @@ _LEGACY_CHARSET = re.compile(r"iso8859-\d+|cp\d+|koi8-[rut]|mac-\w+|euc_\w+|shif
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class GitCommit:
     """One commit. `oid` and `parents` are 40 lower-case hex digits; both times carry the offset that the commit records."""
 
     oid: str
@@ -46,39 +46,39 @@ class Commit:
         return self.oid[:8]
 
 
-def parse_links(raw: bytes) -> tuple[int, tuple[str, ...]]:
+def parse_time_and_parents(raw: bytes) -> tuple[int, tuple[str, ...]]:
     """The commit time (seconds since 1970; 0 when unreadable, as in git) and the recorded parents of a raw commit.
 
     Only `parent` lines straight after the `tree` line count, which is how git reads them.
     """
-    at = _TREE_LINE
+    offset = _TREE_LINE
     parents = []
-    while raw.startswith(b"parent ", at):
-        parents.append(raw[at + 7 : at + 47].decode("ascii", "replace"))
-        at += _PARENT_LINE
-    line_start = raw.find(b"\n", at) + 1
-    if not (raw.startswith(b"author", at) and line_start and raw.startswith(b"committer", line_start)):
+    while raw.startswith(b"parent ", offset):
+        parents.append(raw[offset + 7 : offset + 47].decode("ascii", "replace"))
+        offset += _PARENT_LINE
+    line_start = raw.find(b"\n", offset) + 1
+    if not (raw.startswith(b"author", offset) and line_start and raw.startswith(b"committer", line_start)):
         return 0, tuple(parents)
     line_end = raw.find(b"\n", line_start)
-    return _seconds(raw[line_start : line_end if line_end >= 0 else len(raw)]), tuple(parents)
+    return _parse_seconds(raw[line_start : line_end if line_end >= 0 else len(raw)]), tuple(parents)
 
 
-def parse_commit(oid: str, raw: bytes, parents: tuple[str, ...]) -> Commit:
+def parse_commit(oid: str, raw: bytes, parents: tuple[str, ...]) -> GitCommit:
     """The commit in `raw`; its parents are given, because a shallow repository cuts some off."""
     head, _, body = raw.partition(b"\n\n")
     fields: dict[bytes, bytes] = {}
     for line in head.split(b"\n"):
         key, _, value = line.partition(b" ")
         fields.setdefault(key, value)
-    charset = _charset(fields.get(b"encoding", b""))
-    author_name, author_email, authored_at = _signature(fields.get(b"author", b""), charset)
-    committer_name, committer_email, committed_at = _signature(fields.get(b"committer", b""), charset)
+    charset = _find_codec(fields.get(b"encoding", b""))
+    author_name, author_email, authored_at = _parse_signature(fields.get(b"author", b""), charset)
+    committer_name, committer_email, committed_at = _parse_signature(fields.get(b"committer", b""), charset)
     # git ends a message at the first NUL, and PostgreSQL stores none.
     message = body.partition(b"\0")[0].lstrip(b"\n")
-    return Commit(
+    return GitCommit(
         oid=oid,
         parents=parents,
-        message=message.decode(charset, "replace")[:MESSAGE_LIMIT],
+        message=message.decode(charset, "replace")[:MAX_MESSAGE_CHARACTERS],
         author_name=author_name,
         author_email=author_email,
         authored_at=authored_at,
@@ -88,7 +88,7 @@ def parse_commit(oid: str, raw: bytes, parents: tuple[str, ...]) -> Commit:
     )
 
 
-def _charset(label: bytes) -> str:
+def _find_codec(label: bytes) -> str:
     """A codec for the commit's `encoding` header: UTF-8 unless it names a legacy text encoding.
 
     A list of what is allowed, because Python's registry also holds codecs that are no charsets (`idna`, `unicode_escape`).
@@ -100,23 +100,23 @@ def _charset(label: bytes) -> str:
     return name if _LEGACY_CHARSET.fullmatch(name) else "utf-8"
 
 
-def _signature(line: bytes, charset: str) -> tuple[str, str, datetime]:
+def _parse_signature(line: bytes, charset: str) -> tuple[str, str, datetime]:
     """`b"A U Thor <a@example.org> 1700000000 +0130"` gives name, e-mail and time; whatever is missing is empty or 1970."""
     name, _, rest = line.partition(b"<")
     email = rest.partition(b">")[0]
-    return _text(name, charset), _text(email, charset), _time(line)
+    return _decode(name, charset), _decode(email, charset), _parse_time(line)
 
 
-def _text(raw: bytes, charset: str) -> str:
+def _decode(raw: bytes, charset: str) -> str:
     return raw.strip().decode(charset, "replace").replace("\0", "�")
 
 
-def _seconds(line: bytes) -> int:
+def _parse_seconds(line: bytes) -> int:
     date = line.rpartition(b">")[2].split()
     return int(date[0][:20]) if date and date[0].isdigit() else 0
 
 
-def _time(line: bytes) -> datetime:
+def _parse_time(line: bytes) -> datetime:
     date = line.rpartition(b">")[2].split()
     zone = UTC
     if len(date) > 1 and _ZONE.fullmatch(date[1]):
@@ -125,6 +125,6 @@ def _time(line: bytes) -> datetime:
         if hours * 60 + minutes < 24 * 60:
             zone = timezone(sign * timedelta(hours=hours, minutes=minutes))
     try:
-        return datetime.fromtimestamp(_seconds(line), zone)
+        return datetime.fromtimestamp(_parse_seconds(line), zone)
     except (OverflowError, ValueError, OSError):
         return datetime.fromtimestamp(0, UTC)  # git, too, shows a date that it cannot hold as 1970

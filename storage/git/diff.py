@@ -12,46 +12,46 @@ from time import monotonic
 import pygit2
 from pygit2.enums import DeltaStatus, DiffFind, DiffOption, FileMode
 
-from storage.git import program
 from storage.git.repository import DamagedRepository, Repository
+from storage.git.subprocesses import git_command
 
-TOTAL_LIMIT = 5_000_000
+MAX_DIFF_BYTES = 5_000_000
 """Bytes of UTF-8 that the entries of one diff may hold in all, paths and fields counted."""
 
-FILE_LIMIT = 5_000_000
+MAX_FILE_BYTES = 5_000_000
 """A file larger than this, in bytes, before or after, is not read."""
 
-READ_LIMIT = 64_000_000
+MAX_READ_BYTES = 64_000_000
 """Bytes of file contents that are read for one diff."""
 
-SECONDS_LIMIT = 8.0
+MAX_DIFF_SECONDS = 8.0
 """After this time the remaining files of a diff are listed without their text."""
 
-MARK = "\\ Diff cut: "
+CUT_MARK = "\\ Diff cut: "
 """Starts the line that stands where text is left out. Like git's `\\ No newline at end of file`, it belongs to no file."""
 
-TOO_MUCH = f"{MARK}the changes are larger than 5 MB in all\n"
-TOO_LARGE_FILE = f"{MARK}the file is larger than 5 MB\n"
-TOO_SLOW = f"{MARK}comparing the files takes too long\n"
+DIFF_TOO_LARGE = f"{CUT_MARK}the changes are larger than 5 MB in all\n"
+FILE_TOO_LARGE = f"{CUT_MARK}the file is larger than 5 MB\n"
+DIFF_TOO_SLOW = f"{CUT_MARK}comparing the files takes too long\n"
 
-_ENTRY_COST = 250  # bytes of an entry's field names, modes, flags and mark
-_SLOW_PAIR = 256 * 1024  # a pair of files this large (both sides together) is compared outside the interpreter
-_PAIR_OUTPUT = 3 * FILE_LIMIT
-_RENAME_PAIRS = 40_000
-_RENAME_BYTES = 8_000_000
-_RENAME_SOURCES = 2_000
-_FEW_FILES = 100
-_FEW_BYTES = 1_000_000
-_LARGE_TREE = 256 * 1024
+_ENTRY_BYTES = 250  # bytes of an entry's field names, modes, flags and mark
+_MAX_INLINE_PAIR_BYTES = 256 * 1024  # a pair of files this large (both sides together) is compared outside the interpreter
+_MAX_PAIR_OUTPUT_BYTES = 3 * MAX_FILE_BYTES
+_MAX_RENAME_PAIRS = 40_000
+_MAX_RENAME_BYTES = 8_000_000
+_MAX_RENAME_SOURCES = 2_000
+_MAX_INLINE_FILES = 100
+_MAX_INLINE_BYTES = 1_000_000
+_MAX_INLINE_TREE_BYTES = 256 * 1024
 _PROCESS_SECONDS = 30.0
 _TREE_ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
-_TEXT_START = re.compile(rb"^(?:--- |Binary files )", re.MULTILINE)
+_PATCH_START = re.compile(rb"^(?:--- |Binary files )", re.MULTILINE)
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 
 
 @dataclass(frozen=True, slots=True)
-class DiffEntry:
+class FileDiff:
     """One changed file (api-v3.md, Diff entry; wire-facts 7).
 
     `diff` begins with its `--- ` line, or is `Binary files a/… and b/… differ`, or is empty (a pure rename, a change of
@@ -73,17 +73,17 @@ class DiffEntry:
     too_large: bool = False
 
 
-def diff_of_commit(repository: Repository, oid: str) -> list[DiffEntry]:
+def diff_of_commit(repository: Repository, oid: str) -> list[FileDiff]:
     """The changes of the commit `oid` (a full id) against its first parent, or the empty tree for a root commit.
 
     Renames are found (50 % alike, as in git; only identical files among very many or large ones). Everything is bounded: see the
     LIMITs of this module. Raises UnknownCommit, DamagedRepository.
     """
-    _, parents = repository.links(oid)
+    _, parents = repository.time_and_parents(oid)
     return diff_between(repository, parents[0] if parents else None, oid)
 
 
-def diff_between(repository: Repository, old: str | None, oid: str) -> list[DiffEntry]:
+def diff_between(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:
     """What changed from the commit `old` (a full id; None: the empty tree) to the commit `oid`, bounded as `diff_of_commit`.
 
     libgit2 holds the interpreter's lock while it compares trees and files, so what is not small is compared in a process of its own,
@@ -91,10 +91,10 @@ def diff_between(repository: Repository, old: str | None, oid: str) -> list[Diff
     """
     if is_small(repository, old, oid):
         return read_diff(repository, old, oid)
-    return _outside(repository, old, oid)
+    return _diff_in_process(repository, old, oid)
 
 
-def read_diff(repository: Repository, old: str | None, oid: str) -> list[DiffEntry]:
+def read_diff(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:
     """As `diff_between`, in this process whatever the size."""
     try:
         tree = _tree(repository, oid)
@@ -103,7 +103,7 @@ def read_diff(repository: Repository, old: str | None, oid: str) -> list[DiffEnt
         else:
             diff = tree.diff_to_tree(flags=DiffOption.INDENT_HEURISTIC, swap=True)
         _find_renames(repository, diff)
-        return _Reader(repository, diff).entries()
+        return _DiffReader(repository, diff).entries()
     except (pygit2.GitError, LookupError, ValueError, OSError) as error:
         raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {error}") from error
 
@@ -113,57 +113,57 @@ def is_small(repository: Repository, old: str | None, oid: str) -> bool:
     handle = repository.handle
     header = handle.odb.read_header
     try:
-        waiting: list[tuple[str | None, str | None]] = [(_tree_id(repository, old) if old else None, _tree_id(repository, oid))]
-        files, left = 0, _FEW_BYTES
-        while waiting:
-            pair = waiting.pop()
+        pending: list[tuple[str | None, str | None]] = [(_tree_id(repository, old) if old else None, _tree_id(repository, oid))]
+        files, bytes_left = 0, _MAX_INLINE_BYTES
+        while pending:
+            pair = pending.pop()
             # Before either is read: to unpack and split a large one holds the interpreter for seconds.
-            if any(each is not None and header(each)[1] > _LARGE_TREE for each in pair):
+            if any(each is not None and header(each)[1] > _MAX_INLINE_TREE_BYTES for each in pair):
                 return False
-            sides = [dict(_named(handle[each].read_raw())) if each is not None else {} for each in pair]
+            sides = [dict(_tree_entries(handle[each].read_raw())) if each is not None else {} for each in pair]
             for name in {name for name, _ in sides[0].items() ^ sides[1].items()}:
                 found = [side.get(name, (b"", "")) for side in sides]
                 folders = [each if mode == b"40000" else None for mode, each in found]
                 if any(folders):
-                    waiting.append((folders[0], folders[1]))
-                left -= sum(header(each)[1] for mode, each in found if mode not in (b"", b"40000", b"160000"))
+                    pending.append((folders[0], folders[1]))
+                bytes_left -= sum(header(each)[1] for mode, each in found if mode not in (b"", b"40000", b"160000"))
                 files += None in folders
-                if files + len(waiting) > _FEW_FILES or left < 0:
+                if files + len(pending) > _MAX_INLINE_FILES or bytes_left < 0:
                     return False
         return True
     except (pygit2.GitError, LookupError, ValueError, OSError) as error:
         raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {error}") from error
 
 
-def _named(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
+def _tree_entries(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
     """(name, (mode, id)) of each entry of a tree object."""
     for mode, name, oid in _TREE_ENTRY.findall(raw):
         yield name, (mode, oid.hex())
 
 
-def _outside(repository: Repository, old: str | None, oid: str) -> list[DiffEntry]:
-    """The diff as `python -m storage.git.differ` reads it: killed when it takes far longer than it may. Raises DamagedRepository."""
-    with program.start(
-        [sys.executable, "-s", "-m", "storage.git.differ", str(repository.path.absolute()), oid, *filter(None, (old,))],
-        {**program.environment(), "PYTHONPATH": str(Path(__file__).parents[2])},
+def _diff_in_process(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:
+    """The diff as `python -m storage.git.diff_process` reads it: killed when it takes far longer than it may. Raises DamagedRepository."""
+    with git_command.start_process(
+        [sys.executable, "-s", "-m", "storage.git.diff_process", str(repository.path.absolute()), oid, *filter(None, (old,))],
+        {**git_command.environment(), "PYTHONPATH": str(Path(__file__).parents[2])},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        forks=True,
+        may_fork=True,
     ) as process:
         try:
-            printed, said = process.communicate(timeout=_PROCESS_SECONDS)
+            stdout, stderr = process.communicate(timeout=_PROCESS_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise DamagedRepository(f"{repository.path}: the diff of {oid} took more than {_PROCESS_SECONDS:.0f} s") from error
         finally:
             process.kill()
     if process.returncode:
-        text = said.decode("utf-8", "replace").strip()[-1000:]
-        raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {text}")
-    return [DiffEntry(*fields) for fields in marshal.loads(printed)]  # noqa: S302 - written by our own process
+        message = stderr.decode("utf-8", "replace").strip()[-1000:]
+        raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {message}")
+    return [FileDiff(*fields) for fields in marshal.loads(stdout)]  # noqa: S302 - written by our own process
 
 
-def find_line(entries: Iterable[DiffEntry], path: str, line: int, line_type: str) -> bool:
+def has_line(entries: Iterable[FileDiff], path: str, line: int, line_type: str) -> bool:
     """Whether a comment can stand at `line` of the file `path` (wire-facts 7).
 
     The file is the entry whose new path is `path`. `line` is the position in the *new* file, for `line_type` "new" (an added
@@ -172,12 +172,12 @@ def find_line(entries: Iterable[DiffEntry], path: str, line: int, line_type: str
     sign = {"new": "+", "old": "-"}.get(line_type)
     if sign is None:
         return False
-    return any(_has_line(entry.diff, line, sign) for entry in entries if entry.new_path == path)
+    return any(_patch_has_line(entry.diff, line, sign) for entry in entries if entry.new_path == path)
 
 
-def _has_line(text: str, line: int, sign: str) -> bool:
+def _patch_has_line(patch: str, line: int, sign: str) -> bool:
     position: int | None = None
-    for row in text.split("\n"):
+    for row in patch.split("\n"):
         if hunk := _HUNK.match(row):
             position = int(hunk[1])
         elif position is not None:
@@ -188,60 +188,60 @@ def _has_line(text: str, line: int, sign: str) -> bool:
     return False
 
 
-class _Reader:
+class _DiffReader:
     """Reads the texts of one diff within its bounds."""
 
     def __init__(self, repository: Repository, diff: pygit2.Diff) -> None:
         self._repository = repository
         self._diff = diff
-        self._deadline = monotonic() + SECONDS_LIMIT
-        self._to_read = READ_LIMIT
-        self._to_show = TOTAL_LIMIT
+        self._deadline = monotonic() + MAX_DIFF_SECONDS
+        self._read_bytes_left = MAX_READ_BYTES
+        self._output_bytes_left = MAX_DIFF_BYTES
 
-    def entries(self) -> list[DiffEntry]:
+    def entries(self) -> list[FileDiff]:
         listed = []
         count = len(self._diff)
         for index, delta in enumerate(self._diff.deltas):
-            entry = _entry(delta)
-            cost = _ENTRY_COST + _size(entry.old_path) + _size(entry.new_path)
-            if cost > self._to_show:
+            entry = _empty_diff(delta)
+            cost = _ENTRY_BYTES + _utf8_size(entry.old_path) + _utf8_size(entry.new_path)
+            if cost > self._output_bytes_left:
                 break
-            self._to_show -= cost
+            self._output_bytes_left -= cost
             listed.append((index, entry, delta.old_file, delta.new_file))
         # libgit2 leaves open which half of a change of type (a file becomes a link) comes first; git deletes first.
         listed.sort(key=lambda row: (row[3].raw_path, row[1].new_file))
-        found = [self._fill(*row) for row in listed]
+        found = [self._read_patch(*row) for row in listed]
         if found and len(found) < count:
-            mark = f"{MARK}{count - len(found)} more files have changed\n"
+            mark = f"{CUT_MARK}{count - len(found)} more files have changed\n"
             found[-1] = replace(found[-1], diff=mark, too_large=True)
         return found
 
-    def _fill(self, index: int, entry: DiffEntry, old: pygit2.DiffFile, new: pygit2.DiffFile) -> DiffEntry:
+    def _read_patch(self, index: int, entry: FileDiff, old: pygit2.DiffFile, new: pygit2.DiffFile) -> FileDiff:
         if old.id == new.id:
             return entry
         sizes = [self._blob_size(side) for side in (old, new)]
-        if max(sizes) > FILE_LIMIT:
-            return replace(entry, diff=TOO_LARGE_FILE, too_large=True)
-        self._to_read -= sum(sizes)
-        if self._to_read < 0 or self._to_show <= 0:
-            return replace(entry, diff=TOO_MUCH, too_large=True)
+        if max(sizes) > MAX_FILE_BYTES:
+            return replace(entry, diff=FILE_TOO_LARGE, too_large=True)
+        self._read_bytes_left -= sum(sizes)
+        if self._read_bytes_left < 0 or self._output_bytes_left <= 0:
+            return replace(entry, diff=DIFF_TOO_LARGE, too_large=True)
         if monotonic() > self._deadline:
-            return replace(entry, diff=TOO_SLOW, too_large=True)
-        if min(sizes) and sum(sizes) > _SLOW_PAIR:
-            raw = self._compare_outside(entry, old, new)
+            return replace(entry, diff=DIFF_TOO_SLOW, too_large=True)
+        if min(sizes) and sum(sizes) > _MAX_INLINE_PAIR_BYTES:
+            raw = self._diff_with_git(entry, old, new)
             if raw is None:
-                return replace(entry, diff=TOO_SLOW, too_large=True)
+                return replace(entry, diff=DIFF_TOO_SLOW, too_large=True)
             body = raw.partition(b"\n@@ ")[2]
             additions, deletions = body.count(b"\n+"), body.count(b"\n-")
         else:
             patch = self._diff[index]
             assert patch is not None  # noqa: S101 - only an unchanged file has none
-            start = _TEXT_START.search(patch.data)
+            start = _PATCH_START.search(patch.data)
             raw = patch.data[start.start() :] if start else b""
             if raw.startswith(b"---") and b"\n@@ " not in raw:  # an empty file, which git gives no text
                 raw = b""
             _, additions, deletions = patch.line_stats
-        text, cut = self._take(raw.decode("utf-8", "replace"))
+        text, cut = self._truncate(raw.decode("utf-8", "replace"))
         return replace(entry, diff=text, too_large=cut, additions=additions, deletions=deletions)
 
     def _blob_size(self, side: pygit2.DiffFile) -> int:
@@ -249,39 +249,39 @@ class _Reader:
             return 0
         return int(self._repository.handle.odb.read_header(side.id)[1])
 
-    def _compare_outside(self, entry: DiffEntry, old: pygit2.DiffFile, new: pygit2.DiffFile) -> bytes | None:
+    def _diff_with_git(self, entry: FileDiff, old: pygit2.DiffFile, new: pygit2.DiffFile) -> bytes | None:
         """The text of two large files, made by the git program.
 
         libgit2 holds the interpreter's lock while it compares, for seconds with hostile contents of a few megabytes.
         """
-        output = program.read_some(
+        output = git_command.read_output(
             self._repository.path,
             *("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--unified=3"),
             *("--end-of-options", str(old.id), str(new.id)),
-            limit=_PAIR_OUTPUT,
+            limit=_MAX_PAIR_OUTPUT_BYTES,
             seconds=max(self._deadline - monotonic(), 0.1),
         )
         if output is None:
             return None
-        old_name, new_name = _quoted("a/", old.raw_path), _quoted("b/", new.raw_path)
+        old_name, new_name = _quote_path("a/", old.raw_path), _quote_path("b/", new.raw_path)
         hunks = output.find(b"\n@@ ")
         if hunks < 0:
             return f"Binary files {old_name} and {new_name} differ\n".encode()
         return f"--- {old_name}\n+++ {new_name}".encode() + output[hunks:]
 
-    def _take(self, text: str) -> tuple[str, bool]:
+    def _truncate(self, text: str) -> tuple[str, bool]:
         """As many whole lines of `text` as may still be shown, and whether that is less than all."""
-        size = _size(text)
-        if size <= self._to_show:
-            self._to_show -= size
+        size = _utf8_size(text)
+        if size <= self._output_bytes_left:
+            self._output_bytes_left -= size
             return text, False
-        shown = text.encode()[: self._to_show].decode("utf-8", "ignore")
-        self._to_show = 0
-        return shown[: shown.rfind("\n") + 1] + TOO_MUCH, True
+        kept_text = text.encode()[: self._output_bytes_left].decode("utf-8", "ignore")
+        self._output_bytes_left = 0
+        return kept_text[: kept_text.rfind("\n") + 1] + DIFF_TOO_LARGE, True
 
 
-def _entry(delta: pygit2.DiffDelta) -> DiffEntry:
-    return DiffEntry(
+def _empty_diff(delta: pygit2.DiffDelta) -> FileDiff:
+    return FileDiff(
         diff="",
         old_path=delta.old_file.raw_path.decode("utf-8", "replace"),
         new_path=delta.new_file.raw_path.decode("utf-8", "replace"),
@@ -311,21 +311,21 @@ def _find_renames(repository: Repository, diff: pygit2.Diff) -> None:
     are few and small.
     """
     header = repository.handle.odb.read_header
-    pairs = {DeltaStatus.DELETED: 0, DeltaStatus.ADDED: 0}
+    counts = {DeltaStatus.DELETED: 0, DeltaStatus.ADDED: 0}
     size = 0
     for delta in diff.deltas:
         side = {DeltaStatus.DELETED: delta.old_file, DeltaStatus.ADDED: delta.new_file}.get(delta.status)
         if side is not None and side.mode != FileMode.COMMIT:
-            pairs[delta.status] += 1
-            if size <= _RENAME_BYTES:
+            counts[delta.status] += 1
+            if size <= _MAX_RENAME_BYTES:
                 size += header(side.id)[1]
-    many = pairs[DeltaStatus.DELETED] * pairs[DeltaStatus.ADDED] > _RENAME_PAIRS or size > _RENAME_BYTES
-    if all(pairs.values()):
-        exact = DiffFind.FIND_EXACT_MATCH_ONLY if many else DiffFind.FIND_BY_CONFIG
-        diff.find_similar(DiffFind.FIND_RENAMES | exact, rename_limit=_RENAME_SOURCES)
+    is_exact_only = counts[DeltaStatus.DELETED] * counts[DeltaStatus.ADDED] > _MAX_RENAME_PAIRS or size > _MAX_RENAME_BYTES
+    if all(counts.values()):
+        exact = DiffFind.FIND_EXACT_MATCH_ONLY if is_exact_only else DiffFind.FIND_BY_CONFIG
+        diff.find_similar(DiffFind.FIND_RENAMES | exact, rename_limit=_MAX_RENAME_SOURCES)
 
 
-def _quoted(prefix: str, path: bytes) -> str:
+def _quote_path(prefix: str, path: bytes) -> str:
     """The name of a file as a diff writes it: `b"na\\xc3\\xafve"` gives `"a/na\\303\\257ve"`, in quotation marks."""
     if all(32 <= byte < 127 and byte not in (34, 92) for byte in path):
         return prefix + path.decode()
@@ -333,5 +333,5 @@ def _quoted(prefix: str, path: bytes) -> str:
     return f'"{prefix}{inner}"'
 
 
-def _size(text: str) -> int:
+def _utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())

@@ -6,22 +6,22 @@ from heapq import heappop, heappush
 from itertools import islice
 from time import monotonic
 
-from storage.git.repository import Commit, DamagedRepository, Repository, UnknownCommit
-from storage.git.trees import Followed
+from storage.git.repository import DamagedRepository, GitCommit, Repository, UnknownCommit
+from storage.git.trees import PathTracker
 
-SECONDS_LIMIT = 8.0
+MAX_WALK_SECONDS = 8.0
 """The longest that one page may walk. Half a million commits can be skipped in that time."""
 
-PART_SECONDS = 3.0
-LOOKED_AT = 2_000
+MAX_PAGE_SECONDS = 3.0
+MAX_EXAMINED_COMMITS = 2_000
 """Commits that one page looks at where not all are shown, and for how long at most; the page after goes on from there."""
 
 
-class TooDeep(Exception):
+class HistoryTooDeep(Exception):
     """The page lies so deep in the history that reaching it takes longer than SECONDS_LIMIT."""
 
 
-def history(repository: Repository, start: str, *, skip: int, limit: int) -> list[Commit]:
+def list_history(repository: Repository, start: str, *, skip: int, limit: int) -> list[GitCommit]:
     """At most `limit` commits reachable from the commit `start` (a full id), after leaving out the first `skip`.
 
     The order is `git log`'s default: the newest commit date first among the commits whose child was already shown; of equal
@@ -30,18 +30,18 @@ def history(repository: Repository, start: str, *, skip: int, limit: int) -> lis
 
     Raises UnknownCommit for `start`, DamagedRepository when a parent is missing, TooDeep.
     """
-    deadline = monotonic() + SECONDS_LIMIT
-    wanted = max(skip, 0) + max(limit, 0)
-    shown: list[str] = []
-    for step in islice(walk(repository, start), wanted):
-        shown.append(step.oid)
-        if len(shown) < wanted and monotonic() > deadline:
-            raise TooDeep(f"{repository.path}: {len(shown)} of {wanted} commits from {start} were reached in time")
-    return [repository.commit(oid) for oid in shown[max(skip, 0) :]]
+    deadline = monotonic() + MAX_WALK_SECONDS
+    count = max(skip, 0) + max(limit, 0)
+    oids: list[str] = []
+    for step in islice(walk(repository, start), count):
+        oids.append(step.oid)
+        if len(oids) < count and monotonic() > deadline:
+            raise HistoryTooDeep(f"{repository.path}: {len(oids)} of {count} commits from {start} were reached in time")
+    return [repository.commit(oid) for oid in oids[max(skip, 0) :]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class HistoryStep:
     """A commit on a walk; `time` is when it was committed, in seconds since 1970."""
 
     oid: str
@@ -49,29 +49,29 @@ class Step:
     parents: tuple[str, ...]
 
 
-def walk(repository: Repository, start: str, *, first_parent: bool = False) -> Iterator[Step]:
+def walk(repository: Repository, start: str, *, first_parent: bool = False) -> Iterator[HistoryStep]:
     """The commits reachable from `start`, in the order of `history`, as far as they are asked for; or along first parents alone.
 
     Raises as `history`, but for TooDeep.
     """
     seen = {start}
-    time, parents = repository.links(start)
-    edge = [(-time, 0, start, parents)]
-    while edge:
-        earlier, _, oid, parents = heappop(edge)
-        yield Step(oid, -earlier, parents)
+    time, parents = repository.time_and_parents(start)
+    heap = [(-time, 0, start, parents)]
+    while heap:
+        negative_time, _, oid, parents = heappop(heap)
+        yield HistoryStep(oid, -negative_time, parents)
         for parent in parents[:1] if first_parent else parents:
             if parent not in seen:
                 seen.add(parent)
                 try:
-                    time, grandparents = repository.links(parent)
+                    time, grandparents = repository.time_and_parents(parent)
                 except UnknownCommit as error:
                     raise DamagedRepository(f"{repository.path}: parent {parent} of {oid} is missing") from error
-                heappush(edge, (-time, len(seen), parent, grandparents))
+                heappush(heap, (-time, len(seen), parent, grandparents))
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class CommitFilter:
     """Which commits of a walk are meant. `path`: those where what lies there differs from what each parent has there. From `since` on
     and before `until`: when they were committed, in seconds since 1970."""
 
@@ -79,42 +79,44 @@ class Narrowing:
     since: float | None = None
     until: float | None = None
 
-    def has_time(self, time: float) -> bool:
+    def includes_time(self, time: float) -> bool:
         return (self.since is None or time >= self.since) and (self.until is None or time < self.until)
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class FilteredCommits:
     """Places on the walk with the commits there. `last` is the last that was looked at, where the walk did not get to its end."""
 
-    found: list[tuple[int, str]]
+    commits: list[tuple[int, str]]
     last: tuple[int, str] | None
 
 
-def narrowed(repository: Repository, start: str, narrowing: Narrowing, *, first_parent: bool, skip: int, limit: int) -> Narrowed:
+def filter_history(
+    repository: Repository, start: str, commit_filter: CommitFilter, *, first_parent: bool, skip: int, limit: int
+) -> FilteredCommits:
     """At most `limit` of those commits, after leaving out the first `skip` of the walk; at most LOOKED_AT more are looked at, and no
     longer than PART_SECONDS. Of a walk along first parents each commit is compared with its first parent alone. Raises as `history`."""
-    deadline = monotonic() + SECONDS_LIMIT
-    until = monotonic() + PART_SECONDS
-    followed = Followed(repository, narrowing.path) if narrowing.path else None
+    deadline = monotonic() + MAX_WALK_SECONDS
+    page_deadline = monotonic() + MAX_PAGE_SECONDS
+    tracker = PathTracker(repository, commit_filter.path) if commit_filter.path else None
     found: list[tuple[int, str]] = []
     last: tuple[int, str] | None = None
-    for place, step in enumerate(walk(repository, start, first_parent=first_parent)):
-        if place < skip:
+    for position, step in enumerate(walk(repository, start, first_parent=first_parent)):
+        if position < skip:
             if monotonic() > deadline:
-                raise TooDeep(f"{repository.path}: {place} of {skip} commits from {start} were left out in time")
+                raise HistoryTooDeep(f"{repository.path}: {position} of {skip} commits from {start} were left out in time")
             continue
-        if last is not None and (place >= skip + LOOKED_AT or monotonic() > until):
-            return Narrowed(found, last)
-        last = place, step.oid
+        if last is not None and (position >= skip + MAX_EXAMINED_COMMITS or monotonic() > page_deadline):
+            return FilteredCommits(found, last)
+        last = position, step.oid
         parents = step.parents[:1] if first_parent else step.parents
-        if narrowing.has_time(step.time) and (followed is None or _changes(followed, step.oid, parents)):
+        if commit_filter.includes_time(step.time) and (tracker is None or _changes_path(tracker, step.oid, parents)):
             found.append(last)
             if len(found) == limit:
-                return Narrowed(found, last)
-    return Narrowed(found, None)
+                return FilteredCommits(found, last)
+    return FilteredCommits(found, None)
 
 
-def _changes(followed: Followed, oid: str, parents: tuple[str, ...]) -> bool:
-    there = followed.at(oid)
-    return all(followed.at(parent) != there for parent in parents) if parents else there is not None
+def _changes_path(tracker: PathTracker, oid: str, parents: tuple[str, ...]) -> bool:
+    entry = tracker.entry_at(oid)
+    return all(tracker.entry_at(parent) != entry for parent in parents) if parents else entry is not None

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from storage.git.cancellation import Cancellation
-from storage.git.importing import Progress, import_history
-from storage.git.repository import Repository, put
+from storage.git.repository import Repository, move_into_place
+from storage.git.repository_import import ProgressCallback, import_repository
 
 T = TypeVar("T")
 
-_LOCKS = ("HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock")
+_LOCK_FILES = ("HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock")
 
 
 class Repositories:
@@ -37,12 +37,12 @@ class Repositories:
         """An empty repository, on disk when this returns. Raises FileExistsError."""
         return Repository.create(self.path_of(project_id), default_branch)
 
-    def adopt(self, project_id: int, source: Path, progress: Progress | None = None) -> Repository:
+    def import_copy(self, project_id: int, source: Path, progress: ProgressCallback | None = None) -> Repository:
         """A copy of the local repository `source`, on disk when this returns. Raises as `import_history`."""
-        import_history(source, self.path_of(project_id), progress)
+        import_repository(source, self.path_of(project_id), progress)
         return Repository.open(self.path_of(project_id))
 
-    def stage(self, source: Path | None, default_branch: str = "master", progress: Progress | None = None) -> Path:
+    def stage(self, source: Path | None, default_branch: str = "master", progress: ProgressCallback | None = None) -> Path:
         """A whole repository that no project has yet: a copy of `source`, or an empty one. Ends in `settle` or `discard`.
 
         The folder that a kill leaves is taken by `sweep`. Raises as `import_history`.
@@ -51,16 +51,16 @@ class Repositories:
         if source is None:
             Repository.create(staged, default_branch)
         else:
-            import_history(source, staged, progress)
+            import_repository(source, staged, progress)
         return staged
 
-    def settle(self, project_id: int, staged: Path) -> None:
+    def promote(self, project_id: int, staged: Path) -> None:
         """Gives a staged repository to the project, on disk when this returns.
 
         What stands in its place belongs to no project: it was left by a creation that was never kept, and is removed.
         """
         self.remove(project_id)
-        put(staged, self.path_of(project_id))
+        move_into_place(staged, self.path_of(project_id))
 
     def discard(self, staged: Path) -> None:
         """Removes a staged repository, if it is still staged."""
@@ -69,12 +69,12 @@ class Repositories:
     def remove(self, project_id: int) -> None:
         """Deletes the repository: gone at once for readers, its files after that. Nothing happens when it is not there."""
         path = self.path_of(project_id)
-        aside = self.root / f".removed-{path.name}-{secrets.token_hex(4)}"
+        trash = self.root / f".removed-{path.name}-{secrets.token_hex(4)}"
         try:
-            path.rename(aside)
+            path.rename(trash)
         except FileNotFoundError:
             return
-        shutil.rmtree(aside)
+        shutil.rmtree(trash)
 
     def sweep(self) -> None:
         """Removes what a killed process left: half-made and half-deleted repositories, half-taken pushes, and the locks of refs.
@@ -87,7 +87,7 @@ class Repositories:
             if folder.name.startswith((".incoming-", ".removed-")):
                 shutil.rmtree(folder)
             elif folder.suffix == ".git":
-                for lock in (*(folder / name for name in _LOCKS), *(folder / "refs").rglob("*.lock")):
+                for lock in (*(folder / name for name in _LOCK_FILES), *(folder / "refs").rglob("*.lock")):
                     lock.unlink(missing_ok=True)
                 for quarantine in (folder / "objects").glob("tmp_objdir-*"):
                     shutil.rmtree(quarantine, ignore_errors=True)
@@ -100,10 +100,10 @@ class Repositories:
         """
         loop = asyncio.get_running_loop()
         if not cancellable:
-            return await loop.run_in_executor(self._pool, self._work, project_id, work)
+            return await loop.run_in_executor(self._pool, self._run, project_id, work)
         cancellation = Cancellation()
         try:
-            return await loop.run_in_executor(self._pool, self._cancellable, project_id, work, cancellation)
+            return await loop.run_in_executor(self._pool, self._run_cancellable, project_id, work, cancellation)
         except asyncio.CancelledError:
             cancellation.cancel()
             raise
@@ -112,10 +112,10 @@ class Repositories:
         """Ends the threads after their present work."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _cancellable(self, project_id: int, work: Callable[[Repository], T], cancellation: Cancellation) -> T:
-        with cancellation.applied():
-            return self._work(project_id, work)
+    def _run_cancellable(self, project_id: int, work: Callable[[Repository], T], cancellation: Cancellation) -> T:
+        with cancellation.activate():
+            return self._run(project_id, work)
 
-    def _work(self, project_id: int, work: Callable[[Repository], T]) -> T:
+    def _run(self, project_id: int, work: Callable[[Repository], T]) -> T:
         # Opening costs 0.05 ms; a handle kept open would have to be shared between threads and dropped on removal.
         return work(Repository.open(self.path_of(project_id)))

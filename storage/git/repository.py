@@ -17,29 +17,29 @@ from typing import Self
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
-from storage.git import program
 from storage.git.cancellation import check_cancelled
-from storage.git.commits import Commit, parse_commit, parse_links
+from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
+from storage.git.subprocesses import git_command
 
 __all__ = [
-    "Commit",
     "DamagedRepository",
+    "GitCommit",
     "NotARepository",
     "Ref",
     "RefMoved",
     "Repository",
     "UnknownCommit",
-    "arriving",
+    "create_atomically",
 ]
 
 _BRANCHES = "refs/heads/"
 _TAGS = "refs/tags/"
-_NO_OBJECT = "0" * 40
+_ZERO_OID = "0" * 40
 _FULL_ID = re.compile(r"[0-9a-fA-F]{40}")
 _SHORT_ID = re.compile(r"[0-9a-fA-F]{7,39}")
-_LONGEST_NAME = 1024
-_LARGEST_OBJECT = 16 * 1024 * 1024
-_DEEPEST_TAG = 32
+_MAX_NAME_LENGTH = 1024
+_MAX_OBJECT_BYTES = 16 * 1024 * 1024
+_MAX_TAG_DEPTH = 32
 
 # libgit2's settings belong to the process. Reading runs no hook and no filter, so a data folder that another user owns
 # (a mounted volume) is read as it is; the machine's own git configuration must not change what a diff looks like.
@@ -84,7 +84,7 @@ class Repository:
             shallow = (self.path / "shallow").read_text("ascii", "replace")
         except FileNotFoundError:
             shallow = ""
-        self._cut = frozenset(shallow.split())
+        self._shallow_commits = frozenset(shallow.split())
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -97,12 +97,12 @@ class Repository:
     @classmethod
     def create(cls, path: Path, default_branch: str = "master") -> Self:
         """A new bare repository at `path`, which appears there whole or not at all. Raises FileExistsError."""
-        with arriving(path) as folder:
-            cls.lay_out(folder, default_branch)
+        with create_atomically(path) as folder:
+            cls.initialize(folder, default_branch)
         return cls.open(path)
 
     @staticmethod
-    def lay_out(folder: Path, default_branch: str) -> None:
+    def initialize(folder: Path, default_branch: str) -> None:
         """Makes `folder` an empty bare repository whose git writes all reach the disk."""
         handle = pygit2.init_repository(str(folder), bare=True, initial_head=default_branch)
         handle.config["core.fsync"] = "all"
@@ -118,9 +118,9 @@ class Repository:
 
     def default_branch(self) -> str | None:
         """The branch that HEAD names; failing that main, master or the first one; None when there is no branch."""
-        with self._reading():
+        with self._translate_errors():
             head = self.handle.lookup_reference("HEAD").target
-            if isinstance(head, str) and head.startswith(_BRANCHES) and self.find(head):
+            if isinstance(head, str) and head.startswith(_BRANCHES) and self.find_ref(head):
                 return head.removeprefix(_BRANCHES)
         names = [branch.name for branch in self.branches()]
         return next((name for name in ("main", "master", *names) if name in names), None)
@@ -135,33 +135,33 @@ class Repository:
         In that order; None for everything else. `HEAD~1`, `@{-1}`, `:/text` and the like are names that no branch can have.
         Raises DamagedRepository when a branch or tag is there and its commit is not.
         """
-        if not name or len(name) > _LONGEST_NAME:
+        if not name or len(name) > _MAX_NAME_LENGTH:
             return None
-        with self._reading():
-            if _FULL_ID.fullmatch(name) and self._kind(name.lower()) == ObjectType.COMMIT:
+        with self._translate_errors():
+            if _FULL_ID.fullmatch(name) and self._object_type(name.lower()) == ObjectType.COMMIT:
                 return name.lower()
             for folder in (_BRANCHES, _TAGS):
-                if target := self.find(folder + name):
+                if target := self.find_ref(folder + name):
                     return self._peel(target)
             if _SHORT_ID.fullmatch(name):
                 try:
                     full = str(self.handle.expand_id(name.lower()))
                 except (pygit2.GitError, KeyError, ValueError):  # none, or more than one
                     return None
-                return full if self._kind(full) == ObjectType.COMMIT else None
+                return full if self._object_type(full) == ObjectType.COMMIT else None
         return None
 
-    def commit_behind(self, oid: str) -> str | None:
+    def peel_to_commit(self, oid: str) -> str | None:
         """The commit that an object is, or that a tag leads to; None for another object. Raises DamagedRepository."""
-        with self._reading():
+        with self._translate_errors():
             return self._peel(oid)
 
-    def commit(self, oid: str) -> Commit:
+    def commit(self, oid: str) -> GitCommit:
         """The commit with the full id `oid`. Raises UnknownCommit, DamagedRepository."""
         raw = self.raw_commit(oid)
-        return parse_commit(oid, raw, self._parents(oid, parse_links(raw)[1]))
+        return parse_commit(oid, raw, self._parents(oid, parse_time_and_parents(raw)[1]))
 
-    def commits(self, oids: Iterable[str]) -> list[Commit]:
+    def commits(self, oids: Iterable[str]) -> list[GitCommit]:
         """The commits with these full ids, in the order given; ids that are not in the repository are left out."""
         found = []
         for oid in oids:
@@ -171,9 +171,9 @@ class Repository:
                 continue
         return found
 
-    def links(self, oid: str) -> tuple[int, tuple[str, ...]]:
+    def time_and_parents(self, oid: str) -> tuple[int, tuple[str, ...]]:
         """Commit time (seconds since 1970) and parents of a commit, all that a walk needs. Raises as `commit`."""
-        time, parents = parse_links(self.raw_commit(oid))
+        time, parents = parse_time_and_parents(self.raw_commit(oid))
         return time, self._parents(oid, parents)
 
     def raw_commit(self, oid: str) -> bytes:
@@ -181,8 +181,8 @@ class Repository:
         if not _FULL_ID.fullmatch(oid):
             raise UnknownCommit(oid)
         check_cancelled()
-        with self._reading():
-            if self._kind(oid) != ObjectType.COMMIT:
+        with self._translate_errors():
+            if self._object_type(oid) != ObjectType.COMMIT:
                 raise UnknownCommit(oid)
             return self._read(oid)
 
@@ -190,7 +190,7 @@ class Repository:
         """Points HEAD at the branch, which need not be there yet. Raises ValueError for a name that no branch can have."""
         if not is_branch_name(name):
             raise ValueError(f"{name!r} is no name of a branch")
-        with self._reading():
+        with self._translate_errors():
             self.handle.set_head(_BRANCHES + name)
 
     def move_ref(self, name: str, new: str | None, old: str | None) -> None:
@@ -200,7 +200,7 @@ class Repository:
         `old`; ValueError for a name or id that cannot be one; GitFailed when git refuses (`new` is no commit here, a branch
         `a` stands in the way of `a/b`, another writer holds the lock for 2 s); OSError (ENOSPC) when the disk is full.
         """
-        if not name.startswith((_BRANCHES, _TAGS)) or not _valid_ref(name):
+        if not name.startswith((_BRANCHES, _TAGS)) or not _is_valid_ref(name):
             raise ValueError(f"{name!r} is no name of a branch or tag")
         for oid in (new, old):
             if oid is not None and not _FULL_ID.fullmatch(oid):
@@ -208,39 +208,39 @@ class Repository:
         if new == old:
             raise ValueError("the old and the new value are the same")
         # The name goes in on standard input between NULs, where no option or expression exists.
-        change = f"update {name}\0{new or _NO_OBJECT}\0{old or _NO_OBJECT}\0"
+        change = f"update {name}\0{new or _ZERO_OID}\0{old or _ZERO_OID}\0"
         try:
-            program.run(self.path, "update-ref", "--stdin", "-z", stdin=change.encode())
-        except program.GitFailed:
-            with self._reading():
-                if self.find(name) != (old and old.lower()):
+            git_command.run(self.path, "update-ref", "--stdin", "-z", stdin=change.encode())
+        except git_command.GitCommandError:
+            with self._translate_errors():
+                if self.find_ref(name) != (old and old.lower()):
                     raise RefMoved(name) from None
             raise
 
     def _refs(self, folder: str) -> list[Ref]:
-        with self._reading():
+        with self._translate_errors():
             found = {}
             for ref in self.handle.references.iterator():
                 name = ref.raw_name
-                if name.startswith(folder.encode()) and (oid := self._peel(_target(ref))):
+                if name.startswith(folder.encode()) and (oid := self._peel(_target_oid(ref))):
                     found[name[len(folder) :]] = oid
             return [Ref(name.decode("utf-8", "replace"), oid) for name, oid in sorted(found.items())]
 
-    def find(self, full_name: str) -> str | None:
+    def find_ref(self, full_name: str) -> str | None:
         """The object id that the ref with this whole name holds, symbolic refs followed; None when there is none."""
-        if not _valid_ref(full_name):
+        if not _is_valid_ref(full_name):
             return None
         try:
-            return _target(self.handle.lookup_reference(full_name))
+            return _target_oid(self.handle.lookup_reference(full_name))
         except (KeyError, ValueError, OSError):  # absent, or a name that the file system or libgit2 cannot hold
             return None
 
     def _peel(self, oid: str | None) -> str | None:
         """The commit behind `oid`, tags followed; None when it is a tree or a blob, or there is no `oid`."""
-        for _ in range(_DEEPEST_TAG):
+        for _ in range(_MAX_TAG_DEPTH):
             if oid is None:
                 break
-            kind = self._kind(oid)
+            kind = self._object_type(oid)
             if kind == ObjectType.COMMIT:
                 return oid
             if kind is None:
@@ -250,7 +250,7 @@ class Repository:
             oid = self._read(oid)[len("object ") :][:40].decode("ascii", "replace")
         return None
 
-    def _kind(self, oid: str) -> int | None:
+    def _object_type(self, oid: str) -> int | None:
         try:
             return int(self._objects.read_header(oid)[0])
         except KeyError:
@@ -260,15 +260,15 @@ class Repository:
 
     def _read(self, oid: str) -> bytes:
         size = self._objects.read_header(oid)[1]
-        if size > _LARGEST_OBJECT:
+        if size > _MAX_OBJECT_BYTES:
             raise DamagedRepository(f"{self.path}: object {oid} has {size} bytes")
         return self._objects.read(oid)[1]
 
     def _parents(self, oid: str, recorded: tuple[str, ...]) -> tuple[str, ...]:
-        return () if oid in self._cut else recorded
+        return () if oid in self._shallow_commits else recorded
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Says what libgit2 could not read in this module's words."""
         try:
             yield
@@ -277,7 +277,7 @@ class Repository:
 
 
 @contextmanager
-def arriving(path: Path) -> Iterator[Path]:
+def create_atomically(path: Path) -> Iterator[Path]:
     """An empty folder beside `path` to build in; at the end it is synced to disk and renamed to `path`.
 
     Raises FileExistsError when `path` is there. After an error, or a kill, there is no `path`; what a kill leaves is a
@@ -292,9 +292,9 @@ def arriving(path: Path) -> Iterator[Path]:
         yield folder
         for parent, _, files in os.walk(folder, topdown=False):
             for name in files:
-                _sync(Path(parent, name))
-            _sync(Path(parent))
-        put(folder, path)
+                _fsync(Path(parent, name))
+            _fsync(Path(parent))
+        move_into_place(folder, path)
     except OSError as error:
         if path.exists() and folder.exists():
             raise FileExistsError(f"{path} exists") from error
@@ -304,20 +304,20 @@ def arriving(path: Path) -> Iterator[Path]:
             shutil.rmtree(folder)
 
 
-def put(folder: Path, path: Path) -> None:
+def move_into_place(folder: Path, path: Path) -> None:
     """Renames a whole folder to its place, on disk when this returns."""
     folder.rename(path)
-    _sync(path.parent)
+    _fsync(path.parent)
 
 
-def _target(ref: pygit2.Reference) -> str | None:
+def _target_oid(ref: pygit2.Reference) -> str | None:
     try:
         return str(ref.resolve().target)
     except KeyError:  # a symbolic ref to a branch that is not there
         return None
 
 
-def _sync(path: Path) -> None:
+def _fsync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -327,15 +327,15 @@ def _sync(path: Path) -> None:
 
 def is_branch_name(name: str) -> bool:
     """Whether a branch may have this name (git check-ref-format), one that no command takes for an option."""
-    return not name.startswith("-") and name != "HEAD" and _valid_ref(_BRANCHES + name)
+    return not name.startswith("-") and name != "HEAD" and _is_valid_ref(_BRANCHES + name)
 
 
 def is_ref_name(full_name: str) -> bool:
     """Whether this may be the whole name of a branch or tag (git check-ref-format)."""
-    return full_name.startswith((_BRANCHES, _TAGS)) and _valid_ref(full_name)
+    return full_name.startswith((_BRANCHES, _TAGS)) and _is_valid_ref(full_name)
 
 
-def _valid_ref(full_name: str) -> bool:
+def _is_valid_ref(full_name: str) -> bool:
     # libgit2 reads a C string: past a NUL it would answer for another name.
     try:
         return "\0" not in full_name and pygit2.reference_is_valid_name(full_name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import URL, Connection, NullPool, create_engine, event, inspect, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from storage.database import driver_url
+from storage.database.engine import driver_url
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -30,7 +30,7 @@ CONNECT_SECONDS = 10.0
 T = TypeVar("T")
 
 
-class TooNew(Exception):
+class DatabaseTooNew(Exception):
     """The database is at a revision that this version of the program does not know."""
 
 
@@ -47,29 +47,29 @@ def upgrade(database_url: str) -> list[str]:
     applied: list[str] = []
 
     def work(connection: Connection) -> None:
-        if _is_at(connection, newest()):
+        if _is_at(connection, newest_revision()):
             # As at most starts. Alembic would take 9 MB, which nothing gives back.
-            _complete(connection)
+            _insert_settings(connection)
             return
         from alembic import command
 
         config = configuration(connection)
         found = _revision(connection)
-        if found is not None and found not in _known(config):
-            raise TooNew(f"the database is at revision {found}, newer than this program, which knows up to {head()}")
+        if found is not None and found not in _known_revisions(config):
+            raise DatabaseTooNew(f"the database is at revision {found}, newer than this program, which knows up to {head_revision()}")
         config.attributes["on_version_apply"] = lambda *, step, **_: applied.append(step.up_revision_id)
         command.upgrade(config, "head")
-        _complete(connection)
+        _insert_settings(connection)
 
-    _alone(database_url, work)
+    _run_exclusively(database_url, work)
     return applied
 
 
-def current(database_url: str) -> str | None:
+def current_revision(database_url: str) -> str | None:
     """The revision that the database is at; None when it is empty or, on SQLite, has no file yet. To be called in a thread."""
     url = driver_url(database_url)
     if url.get_backend_name() == "postgresql":
-        return asyncio.run(_in_postgresql(url, _revision))
+        return asyncio.run(_run_on_postgresql(url, _revision))
     path = Path(url.database or "")
     if not path.is_file():
         return None
@@ -78,12 +78,12 @@ def current(database_url: str) -> str | None:
         return _revision(connection)
 
 
-def newest() -> str:
+def newest_revision() -> str:
     """The same as `head()`, by the names of the files, which begin with the numbers of the revisions."""
     return max((path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*_*.py")), default="")
 
 
-def head() -> str:
+def head_revision() -> str:
     """The newest revision of this program."""
     from alembic.script import ScriptDirectory
 
@@ -108,7 +108,7 @@ def configuration(connection: Connection | None = None) -> "Config":
     return config
 
 
-def _complete(connection: Connection) -> None:
+def _insert_settings(connection: Connection) -> None:
     """Writes the row that every reader counts on. Here and not in a revision, so that it has the defaults of the tables as they are now."""
     from storage.tables import settings
 
@@ -116,7 +116,7 @@ def _complete(connection: Connection) -> None:
         connection.execute(settings.create_if_missing(connection.dialect.name))
 
 
-def _known(config: "Config") -> set[str]:
+def _known_revisions(config: "Config") -> set[str]:
     from alembic.script import ScriptDirectory
 
     return {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
@@ -134,19 +134,19 @@ def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _alone(database_url: str, work: Callable[[Connection], T]) -> T:
+def _run_exclusively(database_url: str, work: Callable[[Connection], T]) -> T:
     """Runs `work` in one transaction while no other upgrade touches this database."""
     url = driver_url(database_url)
     if url.get_backend_name() == "postgresql":
-        return asyncio.run(_in_postgresql(url, work, lock=True))
+        return asyncio.run(_run_on_postgresql(url, work, lock=True))
     if not url.database or url.database == ":memory:":
         raise ValueError("migrations need a database in a file")
     path = Path(url.database)
     with _file_lock(path.with_name(f"{path.name}.lock")):
-        return _in_sqlite(url, work)
+        return _run_on_sqlite(url, work)
 
 
-async def _in_postgresql(url: URL, work: Callable[[Connection], T], *, lock: bool = False) -> T:
+async def _run_on_postgresql(url: URL, work: Callable[[Connection], T], *, lock: bool = False) -> T:
     """One transaction; its lock ends with it, also when this process is killed."""
     settings = {"timeout": CONNECT_SECONDS, "server_settings": {"statement_timeout": "0", "lock_timeout": "0"}}
     engine = create_async_engine(url, poolclass=NullPool, connect_args=settings)
@@ -156,7 +156,7 @@ async def _in_postgresql(url: URL, work: Callable[[Connection], T], *, lock: boo
         return await connection.run_sync(work)
 
 
-def _in_sqlite(url: URL, work: Callable[[Connection], T]) -> T:
+def _run_on_sqlite(url: URL, work: Callable[[Connection], T]) -> T:
     """One transaction, DDL included, in WAL mode: turning that on takes the whole file, so it is done here, alone.
 
     Foreign keys are off meanwhile, as <https://sqlite.org/lang_altertable.html#otheralter> demands: an alteration copies

@@ -15,10 +15,10 @@ from sqlalchemy import create_engine
 from storage import migrations
 
 
-def write(message: str) -> Path | None:
+def write_revision(message: str) -> Path | None:
     """Compares the tables with an empty SQLite database brought to the head; the new file, or None when nothing differs."""
 
-    def drop_empty(context: MigrationContext, revision: object, scripts: list[MigrationScript]) -> None:
+    def skip_empty(context: MigrationContext, revision: object, scripts: list[MigrationScript]) -> None:
         if all(script.upgrade_ops is not None and script.upgrade_ops.is_empty() for script in scripts):
             scripts.clear()
 
@@ -27,14 +27,14 @@ def write(message: str) -> Path | None:
         url = f"sqlite:///{folder}/forge.db"
         migrations.upgrade(url)
         with create_engine(url).connect() as connection:
-            written = command.revision(
+            revisions = command.revision(
                 migrations.configuration(connection),
                 message,
                 autogenerate=True,
                 rev_id=f"{number:04d}",
-                process_revision_directives=drop_empty,
+                process_revision_directives=skip_empty,
             )
-    scripts = [script for script in (written if isinstance(written, Iterable) else [written]) if script is not None]
+    scripts = [script for script in (revisions if isinstance(revisions, Iterable) else [revisions]) if script is not None]
     if not scripts:
         return None
     path = Path(scripts[0].path)
@@ -52,7 +52,7 @@ def main() -> None:
         " equals storage/tables. Read what it wrote; moving data is yours to add. Then run: scripts/test tests/storage",
     )
     parser.add_argument("message", help='what changes, as a sentence without its full stop: "Milestones have a start date"')
-    path = write(parser.parse_args().message)
+    path = write_revision(parser.parse_args().message)
     print(f"wrote {path}" if path else "the tables have not changed since the last revision; nothing written")
 
 

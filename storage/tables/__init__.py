@@ -1,9 +1,8 @@
 """The tables: a file a noun, with its enumerations and the statements asked of it."""
 
-from storage.database import metadata
+from storage.database.engine import metadata
 from storage.tables.artifacts import Artifact, TracePart
 from storage.tables.base import all_rows, any_row, lock
-from storage.tables.branch_looks import BranchLook
 from storage.tables.branch_moves import BranchMove
 from storage.tables.branches import Branch
 from storage.tables.builds import Build, RunWhen
@@ -16,6 +15,7 @@ from storage.tables.counters import Counter, CounterKind
 from storage.tables.deliveries import Delivery, DeliveryState
 from storage.tables.emails import Email
 from storage.tables.events import Event
+from storage.tables.health_checks_due import HealthCheckDue
 from storage.tables.hooks import Hook
 from storage.tables.issues import Issue, IssueState
 from storage.tables.labels import IssueLabel, Label, MergeRequestLabel
@@ -40,7 +40,6 @@ __all__ = [
     "AccessLevel",
     "Artifact",
     "Branch",
-    "BranchLook",
     "BranchMove",
     "BranchProtection",
     "Build",
@@ -58,6 +57,7 @@ __all__ = [
     "Email",
     "Event",
     "GroupMember",
+    "HealthCheckDue",
     "Hook",
     "ImportState",
     "Issue",

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, delete, select, text, union_all
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now
-from storage.tables.base import Row, refers
+from storage.database.engine import Timestamp, now
+from storage.tables.base import Row, foreign_key
 from storage.tables.builds import Build
 from storage.tables.commit_statuses import FINISHED
 
@@ -20,7 +20,7 @@ class Artifact(Row, table=True):
     __tablename__ = "artifacts"
     __table_args__: Any = {"sqlite_autoincrement": True}
 
-    project_id: int = refers("projects.id", index=True)
+    project_id: int = foreign_key("projects.id", index=True)
     build_id: int = Field(foreign_key="builds.id", ondelete="CASCADE", unique=True)
     filename: str = Field(max_length=255)
     size: int = Field(sa_type=BigInteger)
@@ -38,7 +38,7 @@ class TracePart(Row, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    build_id: int = refers("builds.id")
+    build_id: int = foreign_key("builds.id")
     start: int = Field(sa_type=BigInteger)
     size: int = Field(sa_type=BigInteger)
     key: str = Field(max_length=64, unique=True)
@@ -54,12 +54,14 @@ def of_build(project_id: int, build_id: int) -> Select[Artifact]:
     return select(Artifact).where(col(Artifact.build_id) == build_id, col(Artifact.project_id) == project_id)
 
 
-def ends_of_traces(build_ids: list[int], size: int) -> Select[TracePart]:
+def trace_tails(build_ids: list[int], size: int) -> Select[TracePart]:
     """The parts that hold the last `size` bytes of each trace, in order."""
     part = TracePart
     ends = col(part.start) + col(part.size) > col(Build.trace_size) - size
-    wanted: Select[TracePart] = select(part).join(Build, col(Build.id) == col(part.build_id)).where(col(part.build_id).in_(build_ids), ends)
-    return wanted.order_by(col(part.build_id), col(part.start))
+    statement: Select[TracePart] = (
+        select(part).join(Build, col(Build.id) == col(part.build_id)).where(col(part.build_id).in_(build_ids), ends)
+    )
+    return statement.order_by(col(part.build_id), col(part.start))
 
 
 def parts_of_trace(build_id: int) -> Select[TracePart]:
@@ -74,12 +76,12 @@ def traces_to_join(before: datetime, limit: int) -> Select[int]:
     return select(col(Build.id)).join(several, several.c.build_id == col(Build.id)).where(*ended).limit(limit)
 
 
-def forget_later_parts(build_id: int) -> Delete:
+def delete_later_parts(build_id: int) -> Delete:
     """Leaves only the first part of a trace, which is to hold all of it."""
     return delete(TracePart).where(col(TracePart.build_id) == build_id, col(TracePart.start) > 0)
 
 
-def known(keys: list[str]) -> Any:
+def existing_keys(keys: list[str]) -> Any:
     """Which of these objects a row names."""
     return union_all(*(select(col(table.key)).where(col(table.key).in_(keys)) for table in (Artifact, TracePart)))
 

@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, ForeignKey, Integer, Select, Text, bindpar
 from sqlalchemy.inspection import inspect
 from sqlmodel import Field, SQLModel, col
 
-from storage.database import Timestamp, now
-from storage.reading import constant
+from storage.database.engine import Timestamp, now
+from storage.database.statement_cache import mark_constant
 
 R = TypeVar("R", bound="Row")
 
@@ -28,13 +28,13 @@ class Row(SQLModel):
         costs ten times as much.
         """
         kind = type(self)
-        names, values, makers = _columns(kind)
+        names, values, factories = _columns(kind)
         if not columns.keys() <= names:
             raise TypeError(f"{kind.__name__} has no {', '.join(sorted(columns.keys() - names))}")
         object.__setattr__(self, "__pydantic_fields_set__", set(columns))
-        for name, make in makers:
+        for name, factory in factories:
             if name not in columns:
-                columns[name] = make()
+                columns[name] = factory()
         own = self.__dict__
         own.update(values)
         own.update(columns)
@@ -42,13 +42,13 @@ class Row(SQLModel):
     @classmethod
     def new(cls, **columns: Any) -> Self:
         """As the class itself, without what the mapping does besides, which costs more than the row. Raises TypeError."""
-        row: Self = _empty(cls)()
+        row: Self = _row_constructor(cls)()
         Row.__init__(row, **columns)
         return row
 
 
 @cache
-def _empty(table: type[Row]) -> Any:
+def _row_constructor(table: type[Row]) -> Any:
     return inspect(table).class_manager.new_instance
 
 
@@ -56,21 +56,21 @@ def _empty(table: type[Row]) -> Any:
 def _columns(table: type[Row]) -> tuple[frozenset[str], dict[str, Any], list[tuple[str, Any]]]:
     """The names of a table's columns, and their defaults: values, and what makes one."""
     values: dict[str, Any] = {}
-    makers: list[tuple[str, Any]] = []
+    factories: list[tuple[str, Any]] = []
     for name, field in table.model_fields.items():
         if field.default_factory is not None:
-            makers.append((name, field.default_factory))
+            factories.append((name, field.default_factory))
         elif not field.is_required():
             values[name] = field.default
-    return frozenset(table.model_fields), values, makers
+    return frozenset(table.model_fields), values, factories
 
 
-class Dated(Row):
+class TimestampedRow(Row):
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
     updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 
-def refers(target: str, *, on_delete: str = "CASCADE", optional: bool = False, index: bool = False) -> Any:
+def foreign_key(target: str, *, on_delete: str = "CASCADE", optional: bool = False, index: bool = False) -> Any:
     """A foreign key, as `refers("users.id")`."""
     settings: dict[str, Any] = {"default": None} if optional else {}
     return Field(**settings, sa_type=Integer, sa_column_args=[ForeignKey(target, ondelete=on_delete)], nullable=optional, index=index)
@@ -98,7 +98,7 @@ def all_rows(table: type[R], *conditions: ColumnElement[bool]) -> Select[R]:
 
 @cache
 def _rows_of_ids(table: type[Row]) -> Select[Any]:
-    return constant(select(table).where(col(table.id).in_(bindparam("ids", expanding=True))))
+    return mark_constant(select(table).where(col(table.id).in_(bindparam("ids", expanding=True))))
 
 
 def rows_of_ids(table: type[R], ids: list[int]) -> tuple[Select[R], dict[str, Any]]:
@@ -107,10 +107,10 @@ def rows_of_ids(table: type[R], ids: list[int]) -> tuple[Select[R], dict[str, An
 
 
 @cache
-def _row_within(table: Any, key: str) -> Select[Any]:
-    return constant(select(table).where(col(table.project_id) == bindparam("project_id"), getattr(table, key) == bindparam("value")))
+def _row_in_project(table: Any, key: str) -> Select[Any]:
+    return mark_constant(select(table).where(col(table.project_id) == bindparam("project_id"), getattr(table, key) == bindparam("value")))
 
 
-def row_within(table: type[R], project_id: int, key: str, value: int) -> tuple[Select[R], dict[str, Any]]:
+def row_in_project(table: type[R], project_id: int, key: str, value: int) -> tuple[Select[R], dict[str, Any]]:
     """The statement for the row of a project that is named by its `id` or its `iid`, and the values of its parameters."""
-    return _row_within(table, key), {"project_id": project_id, "value": value}
+    return _row_in_project(table, key), {"project_id": project_id, "value": value}

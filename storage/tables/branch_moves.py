@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Index, Insert, Select, and_, func, insert, or_, select, tuple_
 from sqlmodel import Field
 
-from storage.database import Timestamp, now
-from storage.tables.base import Row, refers
+from storage.database.engine import Timestamp, now
+from storage.tables.base import Row, foreign_key
 
 
 class BranchMove(Row, table=True):
@@ -20,13 +20,13 @@ class BranchMove(Row, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     name: str = Field(max_length=255)
     oid: str | None = Field(default=None, max_length=64)
     moved_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 
-def record() -> Insert:
+def insert_moves() -> Insert:
     """The statement that writes rows, run with the rows."""
     return insert(BranchMove)
 

@@ -8,9 +8,9 @@ from sqlalchemy import Delete, Index, Select, String, UniqueConstraint, bindpara
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now
-from storage.reading import constant
-from storage.tables.base import Row, refers
+from storage.database.engine import Timestamp, now
+from storage.database.statement_cache import mark_constant
+from storage.tables.base import Row, foreign_key
 
 
 class Branch(Row, table=True):
@@ -26,7 +26,7 @@ class Branch(Row, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     name: str = Field(max_length=255)
     oid: str = Field(max_length=64)
     updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
@@ -39,43 +39,43 @@ def heads(project_id: int) -> Select[str, str]:
     return select(col(Branch.name), col(Branch.oid)).where(col(Branch.project_id) == project_id)
 
 
-def among(project_id: int, names: Collection[str]) -> Select[str, str]:
+def heads_named(project_id: int, names: Collection[str]) -> Select[str, str]:
     """(name, oid) of those branches of the project that have one of these names."""
     return heads(project_id).where(col(Branch.name).in_(names))
 
 
-def of_names(branches: Collection[tuple[int, str]]) -> Select[int, str, str]:
+def heads_of(branches: Collection[tuple[int, str]]) -> Select[int, str, str]:
     """(project, name, oid) of these branches, given as (project, name)."""
     key = tuple_(col(Branch.project_id), col(Branch.name))
     return select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(key.in_(list(branches)))
 
 
-def among_ids(ids: Collection[int]) -> Select[int, int]:
+def existing_ids(ids: Collection[int]) -> Select[int, int]:
     """(id, project) of those of these branches that are there."""
     return select(col(Branch.id), col(Branch.project_id)).where(col(Branch.id).in_(ids))
 
 
-def held(ids: Collection[int]) -> Select[Branch]:
+def for_update(ids: Collection[int]) -> Select[Branch]:
     """These branches as they are now, but for those that somebody else holds, held until the transaction ends."""
     statement: Select[Branch] = select(Branch).where(col(Branch.id).in_(ids)).order_by(col(Branch.id))
     return statement.with_for_update(skip_locked=True, key_share=True)
 
 
-def _some_and_count() -> Select[Any]:
+def _named_heads_and_counts() -> Select[Any]:
     in_projects = col(Branch.project_id).in_(bindparam("project_ids", expanding=True))
     named = col(Branch.name).in_(bindparam("names", expanding=True))
     some = select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(in_projects, named)
     counts = select(col(Branch.project_id), null(), cast(func.count(), String(64))).where(in_projects).group_by(col(Branch.project_id))
     found: Select[Any] = select(*union_all(some, counts).subquery().c)
-    return constant(found)
+    return mark_constant(found)
 
 
-SOME_AND_COUNT = _some_and_count()
+NAMED_HEADS_AND_COUNTS = _named_heads_and_counts()
 """(project, name, oid) of the branches of these `names`, and for each project of `project_ids` that has branches (project, None, their
 number). Made once, as every field of a branch asks it."""
 
 
-def move(dialect: str, rows: list[dict[str, Any]]) -> Any:
+def upsert_heads(dialect: str, rows: list[dict[str, Any]]) -> Any:
     """The statement that writes heads: new branches, and new places of those that are there."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     statement = insert(Branch).values(rows)
@@ -83,5 +83,5 @@ def move(dialect: str, rows: list[dict[str, Any]]) -> Any:
     return statement.on_conflict_do_update(index_elements=["project_id", "name"], set_=moved)
 
 
-def forget(project_id: int, names: list[str]) -> Delete:
+def delete_branches(project_id: int, names: list[str]) -> Delete:
     return delete(Branch).where(col(Branch.project_id) == project_id, col(Branch.name).in_(names))

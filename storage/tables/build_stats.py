@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Select, Subquery, case, cast, func, literal, null, select
 from sqlmodel import col
 
-from storage import dialects
+from storage.database import dialects
 from storage.tables import quantiles
 from storage.tables.buckets import Buckets
 from storage.tables.builds import Build
@@ -30,7 +30,7 @@ class BuildDimension(StrEnum):
     STATUS = "status"
 
 
-class Measure(StrEnum):
+class BuildMeasure(StrEnum):
     """What is measured of builds, in millionths: of seconds, and of a per cent for the coverage."""
 
     DURATION = "duration"
@@ -38,7 +38,7 @@ class Measure(StrEnum):
     COVERAGE = "coverage"
 
 
-KEYS: dict[BuildDimension, Any] = {
+GROUP_KEYS: dict[BuildDimension, Any] = {
     BuildDimension.PROJECT: col(Build.project_id),
     BuildDimension.NAME: dialects.by_code_point(col(Build.name)),
     BuildDimension.STAGE: dialects.by_code_point(col(Build.stage)),
@@ -49,11 +49,11 @@ KEYS: dict[BuildDimension, Any] = {
 }
 """What tells the groups apart; of projects and users what they are called is looked up once the groups are made."""
 
-COUNTED = (CheckStatus.PENDING, CheckStatus.RUNNING, CheckStatus.FAILED, CheckStatus.SUCCESS, CheckStatus.CANCELED)
+COUNTED_STATUSES = (CheckStatus.PENDING, CheckStatus.RUNNING, CheckStatus.FAILED, CheckStatus.SUCCESS, CheckStatus.CANCELED)
 
 
 @dataclass(frozen=True)
-class Grouping:
+class BuildGrouping:
     """How builds are grouped. `moment` is the column by which they are put into `buckets`.
 
     `superseded`: attempts that a retry superseded are among the builds, and are counted as what was retried; else the attempts before
@@ -61,14 +61,14 @@ class Grouping:
     """
 
     dimensions: Sequence[BuildDimension]
-    measures: Sequence[Measure]
+    measures: Sequence[BuildMeasure]
     buckets: Buckets | None
     moment: Any
-    superseded: bool
+    includes_superseded: bool
     limit: int
 
 
-def groups(conditions: Collection[Any], grouping: Grouping, now: datetime, owner: Any = None) -> Select[Any]:
+def groups(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, owner: Any = None) -> Select[Any]:
     """(owner, key of the bucket, what each dimension is, in the order of the grouping; all builds, those of each of COUNTED, how many
     were retried; `quantiles.columns` of each measure) of the first groups, by bucket and then by the dimensions, what is null first.
 
@@ -77,30 +77,30 @@ def groups(conditions: Collection[Any], grouping: Grouping, now: datetime, owner
     """
     rows = _rows(conditions, grouping, now, owner)
     keys = [*(("owner",) if owner is not None else ()), *(("bucket",) if grouping.buckets is not None else ()), *grouping.dimensions]
-    placed = quantiles.placed(rows, keys, grouping.measures)
+    ranked = quantiles.rank_rows(rows, keys, grouping.measures)
     columns = [
         func.count().label("total"),
-        *(func.count(case((placed.c.state == status, 1), else_=null())).label(f"count_{status}") for status in COUNTED),
-        func.coalesce(func.sum(placed.c.retried), 0).label("retried"),
+        *(func.count(case((ranked.c.state == status, 1), else_=null())).label(f"count_{status}") for status in COUNTED_STATUSES),
+        func.coalesce(func.sum(ranked.c.retried), 0).label("retried"),
     ]
     for measure in grouping.measures:
-        columns += [column.label(f"{measure}_{place}") for place, column in enumerate(quantiles.columns(placed, measure))]
-    grouped = select(*(placed.c[key] for key in keys), *columns).select_from(placed).group_by(*(placed.c[key] for key in keys)).subquery()
-    return _first(grouped, grouping, [column.name for column in columns], owner is not None)
+        columns += [column.label(f"{measure}_{position}") for position, column in enumerate(quantiles.quantile_columns(ranked, measure))]
+    grouped = select(*(ranked.c[key] for key in keys), *columns).select_from(ranked).group_by(*(ranked.c[key] for key in keys)).subquery()
+    return _first_groups(grouped, grouping, [column.name for column in columns], owner is not None)
 
 
-def _rows(conditions: Collection[Any], grouping: Grouping, now: datetime, owner: Any) -> Subquery:
+def _rows(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, owner: Any) -> Subquery:
     row = Build
-    moment = dialects.instant(now)
+    moment = dialects.timestamp_literal(now)
     ended = func.coalesce(col(row.finished_at), moment)
     measured = {
-        Measure.DURATION: _not_negative(dialects.microseconds(col(row.started_at), ended)),
-        Measure.QUEUED: _not_negative(dialects.microseconds(col(row.created_at), func.coalesce(col(row.started_at), ended))),
-        Measure.COVERAGE: dialects.millionths(col(row.coverage)),
+        BuildMeasure.DURATION: _clamp_negative(dialects.microseconds_between(col(row.started_at), ended)),
+        BuildMeasure.QUEUED: _clamp_negative(dialects.microseconds_between(col(row.created_at), func.coalesce(col(row.started_at), ended))),
+        BuildMeasure.COVERAGE: dialects.millionths(col(row.coverage)),
     }
-    again = case((col(row.current_id).is_not(None), 1), else_=0) if grouping.superseded else col(row.attempt) - 1
-    columns = [again.label("retried"), col(row.status).label("state")]
-    columns += [KEYS[each].label(each) for each in grouping.dimensions]
+    retried = case((col(row.current_id).is_not(None), 1), else_=0) if grouping.includes_superseded else col(row.attempt) - 1
+    columns = [retried.label("retried"), col(row.status).label("state")]
+    columns += [GROUP_KEYS[each].label(each) for each in grouping.dimensions]
     columns += [measured[each].label(each) for each in grouping.measures]
     if grouping.buckets is not None:
         columns.append(grouping.buckets.key(grouping.moment).label("bucket"))
@@ -111,7 +111,7 @@ def _rows(conditions: Collection[Any], grouping: Grouping, now: datetime, owner:
     return (statement.offset(0) if grouping.measures else statement).subquery()
 
 
-def _first(grouped: Subquery, grouping: Grouping, columns: Sequence[str], owned: bool) -> Select[Any]:
+def _first_groups(grouped: Subquery, grouping: BuildGrouping, columns: Sequence[str], has_owner: bool) -> Select[Any]:
     shown = {each: grouped.c[each] for each in grouping.dimensions}
     tables: Any = grouped
     if BuildDimension.PROJECT in shown:
@@ -124,20 +124,20 @@ def _first(grouped: Subquery, grouping: Grouping, columns: Sequence[str], owned:
     bucket = [] if grouping.buckets is None else [grouped.c.bucket]
     order = [key.asc().nulls_first() for key in (*bucket, *shown.values())]
     values = [
-        (grouped.c.owner if owned else null()).label("owner"),
+        (grouped.c.owner if has_owner else null()).label("owner"),
         (bucket[0] if bucket else null()).label("bucket"),
         *(key.label(each) for each, key in shown.items()),
         *(grouped.c[column] for column in columns),
     ]
     statement: Select[Any] = select(*values).select_from(tables)
-    if not owned:
+    if not has_owner:
         return statement.order_by(*order).limit(grouping.limit)
-    place = func.row_number().over(partition_by=grouped.c.owner, order_by=order or None).label("place")
-    inner = statement.add_columns(place).subquery()
-    wanted = select(*(column for column in inner.c if column.name != "place"))
-    return wanted.where(inner.c.place <= grouping.limit).order_by(inner.c.owner, inner.c.place)
+    position = func.row_number().over(partition_by=grouped.c.owner, order_by=order or None).label("place")
+    inner = statement.add_columns(position).subquery()
+    numbered = select(*(column for column in inner.c if column.name != "place"))
+    return numbered.where(inner.c.place <= grouping.limit).order_by(inner.c.owner, inner.c.place)
 
 
-def _not_negative(number: Any) -> Any:
+def _clamp_negative(number: Any) -> Any:
     """A clock that was set back makes no negative time."""
     return case((number < 0, cast(literal(0), BigInteger)), else_=number)

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Index, Select, func, or_, select, text
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now, words
-from storage.tables.base import Row, long_text, refers
+from storage.database.engine import Timestamp, enum_type, now
+from storage.tables.base import Row, foreign_key, long_text
 from storage.tables.commit_statuses import CheckStatus
 from storage.tables.projects import Project
 
@@ -26,7 +26,7 @@ _WAITING = "status = 'pending' AND queue IS NOT NULL"
 _CURRENT = "current_id IS NULL"
 
 
-def _where(condition: str) -> dict[str, Any]:
+def _partial_index(condition: str) -> dict[str, Any]:
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
@@ -37,28 +37,28 @@ class Build(Row, table=True):
     `queue` are the tags that a runner needs, sorted and joined by commas, for builds that runners may take; null for those of outside
     systems. While a runner has the build, `token_digest` is the SHA-256 of what it calls with, and `lease_until` when it is given up.
     `sealed_token` is that token encrypted, so that it can be masked in the trace, and `sealed_trace_end` the end of the trace that may be
-    the beginning of a secret (`graph/rules/trace_masking.py`): `trace_size` counts it, the stored parts do not have it yet.
+    the beginning of a secret (`graph/rules/builds/trace_masking.py`): `trace_size` counts it, the stored parts do not have it yet.
     `trace_size` is in bytes. `coverage` is in per cent.
     """
 
     __tablename__ = "builds"
     __table_args__: Any = (
-        Index("ix_builds_project_id_id", "project_id", "id", **_where(_CURRENT)),
-        Index("ix_builds_project_id_status_id", "project_id", "status", "id", **_where(_CURRENT)),
+        Index("ix_builds_project_id_id", "project_id", "id", **_partial_index(_CURRENT)),
+        Index("ix_builds_project_id_status_id", "project_id", "status", "id", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
-        Index("ix_builds_project_id_created_at", "project_id", "created_at", **_where(_CURRENT)),
+        Index("ix_builds_project_id_created_at", "project_id", "created_at", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_finished_at", "project_id", "finished_at"),
         # With the rows that are current in it, SQLite takes it for them all before any other.
-        Index("ix_builds_current_id", "current_id", "attempt", **_where("current_id IS NOT NULL")),
-        Index("ix_builds_queue_id", "queue", "id", **_where(_WAITING)),
-        Index("ix_builds_project_id_queue_id", "project_id", "queue", "id", **_where(_WAITING)),
-        Index("ix_builds_lease_until", "lease_until", **_where("status = 'running' AND lease_until IS NOT NULL")),
+        Index("ix_builds_current_id", "current_id", "attempt", **_partial_index("current_id IS NOT NULL")),
+        Index("ix_builds_queue_id", "queue", "id", **_partial_index(_WAITING)),
+        Index("ix_builds_project_id_queue_id", "project_id", "queue", "id", **_partial_index(_WAITING)),
+        Index("ix_builds_lease_until", "lease_until", **_partial_index("status = 'running' AND lease_until IS NOT NULL")),
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
-    pipeline_id: int | None = refers("pipelines.id", on_delete="SET NULL", optional=True, index=True)
-    current_id: int | None = refers("builds.id", optional=True)
+    project_id: int = foreign_key("projects.id")
+    pipeline_id: int | None = foreign_key("pipelines.id", on_delete="SET NULL", optional=True, index=True)
+    current_id: int | None = foreign_key("builds.id", optional=True)
     attempt: int = 1
     sha: str = Field(max_length=64)
     ref: str = Field(max_length=255)
@@ -66,11 +66,11 @@ class Build(Row, table=True):
     name: str = Field(max_length=255)
     stage: str = Field(default="test", max_length=255)
     stage_index: int = 0
-    status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=words(CheckStatus))
+    status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=enum_type(CheckStatus))
     allow_failure: bool = False
-    run_when: RunWhen = Field(default=RunWhen.ON_SUCCESS, sa_type=words(RunWhen))
-    user_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
-    runner_id: int | None = refers("runners.id", on_delete="SET NULL", optional=True, index=True)
+    run_when: RunWhen = Field(default=RunWhen.ON_SUCCESS, sa_type=enum_type(RunWhen))
+    user_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
+    runner_id: int | None = foreign_key("runners.id", on_delete="SET NULL", optional=True, index=True)
     commands: str | None = long_text(optional=True)
     options: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, nullable=False)
     tags: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
@@ -88,7 +88,7 @@ class Build(Row, table=True):
     started_at: datetime | None = Field(default=None, sa_type=Timestamp)
     finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
     erased_at: datetime | None = Field(default=None, sa_type=Timestamp)
-    erased_by_id: int | None = refers("users.id", on_delete="SET NULL", optional=True)
+    erased_by_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
 
 
 def is_current() -> Any:
@@ -106,7 +106,7 @@ def has_ref(names: Sequence[str | None]) -> Any:
     return or_(named, is_default) if any(name is not None for name in names) else is_default
 
 
-def held(build_id: int) -> Select[Build]:
+def for_update(build_id: int) -> Select[Build]:
     """The build as it is now; others who hold it wait for this transaction's end, and what hangs on it may be written meanwhile."""
     statement: Select[Build] = select(Build).where(col(Build.id) == build_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
@@ -116,18 +116,18 @@ def attempts(ids: list[int], conditions: Sequence[Any], order: Sequence[Any], sk
     """Of each build, which is named by its current row, at most so many attempts that meet the conditions, in this order; the first
     `skipped` are left out."""
     row = Build
-    kept = func.coalesce(col(row.current_id), col(row.id))
-    place = func.row_number().over(partition_by=kept, order_by=order).label("place")
-    inner = select(col(row.id).label("id"), place).where(_attempts(ids), *conditions).subquery()
-    wanted: Select[Build] = select(row).join(inner, inner.c.id == col(row.id))
-    return wanted.where(inner.c.place > skipped, inner.c.place <= skipped + limit).order_by(inner.c.place)
+    build_id = func.coalesce(col(row.current_id), col(row.id))
+    position = func.row_number().over(partition_by=build_id, order_by=order).label("place")
+    inner = select(col(row.id).label("id"), position).where(_is_attempt_of(ids), *conditions).subquery()
+    statement: Select[Build] = select(row).join(inner, inner.c.id == col(row.id))
+    return statement.where(inner.c.place > skipped, inner.c.place <= skipped + limit).order_by(inner.c.place)
 
 
 def count_attempts(ids: list[int]) -> Select[int, int]:
     """(build, how many attempts there are of it)."""
-    kept = func.coalesce(col(Build.current_id), col(Build.id))
-    return select(kept, func.count()).where(_attempts(ids)).group_by(kept)
+    build_id = func.coalesce(col(Build.current_id), col(Build.id))
+    return select(build_id, func.count()).where(_is_attempt_of(ids)).group_by(build_id)
 
 
-def _attempts(ids: list[int]) -> Any:
+def _is_attempt_of(ids: list[int]) -> Any:
     return or_(col(Build.id).in_(ids), col(Build.current_id).in_(ids))

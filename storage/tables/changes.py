@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Index, Select, func, select, text
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now, words
-from storage.tables.base import Row, refers
+from storage.database.engine import Timestamp, enum_type, now
+from storage.tables.base import Row, foreign_key
 from storage.tables.projects import Project
 
 
@@ -36,17 +36,17 @@ class Change(Row, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    kind: ChangeKind = Field(sa_type=words(ChangeKind))
-    project_id: int = refers("projects.id")
-    build_id: int | None = refers("builds.id", optional=True)
-    merge_request_id: int | None = refers("merge_requests.id", optional=True, index=True)
+    kind: ChangeKind = Field(sa_type=enum_type(ChangeKind))
+    project_id: int = foreign_key("projects.id")
+    build_id: int | None = foreign_key("builds.id", optional=True)
+    merge_request_id: int | None = foreign_key("merge_requests.id", optional=True, index=True)
     ref: str = Field(max_length=255)
     was: str | None = Field(default=None, max_length=32)
     became: str = Field(max_length=32)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 
-WRITERS = text(
+OPEN_WRITERS = text(
     "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = 'changes'::regclass"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     " AND mode = 'RowExclusiveLock' AND granted"
@@ -57,14 +57,14 @@ An INSERT takes this lock before it takes an id, keeps it to the end of its tran
 """
 
 
-def newest() -> Select[int]:
+def newest_id() -> Select[int]:
     """The largest sequence number that can be seen; null where there is none."""
     return select(func.max(col(Change.id)))
 
 
 def after(
     number: int,
-    most: int,
+    limit: int,
     *,
     until: int | None = None,
     kind: ChangeKind | None = None,
@@ -83,10 +83,10 @@ def after(
         found = found.where(row.kind == kind)
     if project_ids is not None:
         found = found.where(row.project_id.in_(sorted(project_ids)))
-    return found.order_by(row.id).limit(most)
+    return found.order_by(row.id).limit(limit)
 
 
-def of_build(build_id: int, most: int) -> Select[str | None, str]:
+def of_build(build_id: int, limit: int) -> Select[str | None, str]:
     """(what it was, what it became) of the last changes of a build, the newest first."""
     row: Any = Change
-    return select(row.was, row.became).where(row.build_id == build_id).order_by(row.id.desc()).limit(most)
+    return select(row.was, row.became).where(row.build_id == build_id).order_by(row.id.desc()).limit(limit)

@@ -6,79 +6,81 @@ from typing import Any
 from sqlalchemy import Integer, Select, and_, bindparam, func, literal, select, union_all
 from sqlmodel import col
 
-from storage.reading import constant
+from storage.database.statement_cache import mark_constant
 from storage.tables.builds import Build
 from storage.tables.commit_statuses import CommitStatus
-from storage.tables.commits import FACTS, Commit, Keys, among, keys_of
+from storage.tables.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_parameters, matches_keys
 
-Asked = tuple[Select[Any], dict[str, Any]]
+ParameterizedStatement = tuple[Select[Any], dict[str, Any]]
 """A statement, and the values of its parameters: statements are made once, since making one costs more than running it."""
 
-RUN = ("project_id", "sha", "name", "ref", "status", "allow_failure", "created_at", "started_at", "finished_at")
+RUN_COLUMNS = ("project_id", "sha", "name", "ref", "status", "allow_failure", "created_at", "started_at", "finished_at")
 
 
-def newest(commits: Keys) -> Asked:
+def newest_checks(commits: CommitKeys) -> ParameterizedStatement:
     """(build, None) or (None, commit status) for the newest of each name and ref of each commit, in no order."""
-    values = keys_of(commits)
+    values = key_parameters(commits)
     return _newest("project_id" in values), values
 
 
-def newest_and_facts(commits: Keys) -> Asked:
+def newest_and_summaries(commits: CommitKeys) -> ParameterizedStatement:
     """The same, with the FACTS of those of these commits that the index has: (FACTS, build, commit status), of which one is there."""
-    values = keys_of(commits)
-    return _newest_and_facts("project_id" in values), values
+    values = key_parameters(commits)
+    return _newest_and_summaries("project_id" in values), values
 
 
-def runs(commits: Keys, most: int) -> Asked:
+def runs(commits: CommitKeys, limit: int) -> ParameterizedStatement:
     """(RUN, the id under which a build's attempts are one check, attempt, 0 of a build and 1 of a commit status) for every attempt of
     every build and for every commit status of these commits; at most so many, of whichever."""
-    values = keys_of(commits)
-    return _runs("project_id" in values), {**values, "most": most}
+    values = key_parameters(commits)
+    return _runs("project_id" in values), {**values, "most": limit}
 
 
 @cache
-def _newest(in_one: bool) -> Select[Any]:
-    found = union_all(*_newest_ids(in_one)).subquery()
-    return constant(_joined(select(Build, CommitStatus).select_from(found), found))
+def _newest(is_single_project: bool) -> Select[Any]:
+    found = union_all(*_newest_ids(is_single_project)).subquery()
+    return mark_constant(_join_checks(select(Build, CommitStatus).select_from(found), found))
 
 
 @cache
-def _newest_and_facts(in_one: bool) -> Select[Any]:
-    there: Any = select(literal(2).label("kind"), col(Commit.id).label("id")).where(among(Commit.project_id, Commit.oid, in_one))
-    found = union_all(there, *_newest_ids(in_one)).subquery()
-    statement: Any = select(*map(col, FACTS), Build, CommitStatus).select_from(found)
-    return constant(_joined(statement.outerjoin(Commit, and_(found.c.kind == 2, col(Commit.id) == found.c.id)), found))
+def _newest_and_summaries(is_single_project: bool) -> Select[Any]:
+    indexed: Any = select(literal(2).label("kind"), col(Commit.id).label("id")).where(
+        matches_keys(Commit.project_id, Commit.oid, is_single_project)
+    )
+    found = union_all(indexed, *_newest_ids(is_single_project)).subquery()
+    statement: Any = select(*map(col, SUMMARY_COLUMNS), Build, CommitStatus).select_from(found)
+    return mark_constant(_join_checks(statement.outerjoin(Commit, and_(found.c.kind == 2, col(Commit.id) == found.c.id)), found))
 
 
-def _newest_ids(in_one: bool) -> list[Any]:
+def _newest_ids(is_single_project: bool) -> list[Any]:
     """(0 of a build and 1 of a commit status, its id)."""
     tables: list[tuple[Any, Any]] = [(Build, [col(Build.current_id).is_(None)]), (CommitStatus, [])]
     return [
         select(literal(kind).label("kind"), func.max(col(table.id)).label("id"))
-        .where(among(table.project_id, table.sha, in_one), *conditions)
+        .where(matches_keys(table.project_id, table.sha, is_single_project), *conditions)
         .group_by(col(table.project_id), col(table.sha), col(table.name), col(table.ref))
         for kind, (table, conditions) in enumerate(tables)
     ]
 
 
-def _joined(statement: Any, found: Any) -> Any:
+def _join_checks(statement: Any, found: Any) -> Any:
     statement = statement.outerjoin(Build, and_(found.c.kind == 0, col(Build.id) == found.c.id))
     return statement.outerjoin(CommitStatus, and_(found.c.kind == 1, col(CommitStatus.id) == found.c.id))
 
 
 @cache
-def _runs(in_one: bool) -> Select[Any]:
-    kept = func.coalesce(col(Build.current_id), col(Build.id))
-    tables: list[tuple[Any, Any, Any]] = [(Build, kept, col(Build.attempt)), (CommitStatus, col(CommitStatus.id), literal(1))]
+def _runs(is_single_project: bool) -> Select[Any]:
+    build_id = func.coalesce(col(Build.current_id), col(Build.id))
+    tables: list[tuple[Any, Any, Any]] = [(Build, build_id, col(Build.attempt)), (CommitStatus, col(CommitStatus.id), literal(1))]
     found = union_all(
         *(
             select(
-                *(col(getattr(table, name)).label(name) for name in RUN),
+                *(col(getattr(table, name)).label(name) for name in RUN_COLUMNS),
                 kept.label("kept"),
                 attempt.label("attempt"),
                 literal(kind).label("kind"),
-            ).where(among(table.project_id, table.sha, in_one))
+            ).where(matches_keys(table.project_id, table.sha, is_single_project))
             for kind, (table, kept, attempt) in enumerate(tables)
         )
     ).subquery()
-    return constant(select(*found.c).limit(bindparam("most", type_=Integer)))
+    return mark_constant(select(*found.c).limit(bindparam("most", type_=Integer)))

@@ -32,15 +32,15 @@ def of_merge_request(merge_request_id: int) -> Select[bool, int, int]:
     return statement.where(col(Closing.merge_request_id) == merge_request_id)
 
 
-def forget(merge_request_id: int, described: list[bool]) -> Delete:
+def delete_closings(merge_request_id: int, described: list[bool]) -> Delete:
     return delete(Closing).where(col(Closing.merge_request_id) == merge_request_id, col(Closing.described).in_(described))
 
 
-def write(dialect: str, merge_request_id: int, named: Collection[tuple[bool, int, int]]) -> Any:
+def insert_closings(dialect: str, merge_request_id: int, mentions: Collection[tuple[bool, int, int]]) -> Any:
     """The statement that keeps these (described, project id, number)."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     keys = ("described", "project_id", "iid")
-    rows = [{"merge_request_id": merge_request_id, **dict(zip(keys, values, strict=True))} for values in sorted(named)]
+    rows = [{"merge_request_id": merge_request_id, **dict(zip(keys, values, strict=True))} for values in sorted(mentions)]
     return insert(Closing).values(rows).on_conflict_do_nothing()
 
 
@@ -53,7 +53,7 @@ def issues_of(merge_request_ids: Collection[int], *seen: Any) -> Select[int, Iss
     target = aliased(Project)
     statement = (
         select(col(Closing.merge_request_id), Issue)
-        .join(Issue, _same())
+        .join(Issue, _is_named_issue())
         .join(MergeRequest, col(MergeRequest.id) == col(Closing.merge_request_id))
         .join(target, col(target.id) == col(MergeRequest.project_id))
         .where(
@@ -66,14 +66,14 @@ def issues_of(merge_request_ids: Collection[int], *seen: Any) -> Select[int, Iss
     return statement.join(Project, col(Project.id) == col(Issue.project_id)).where(*seen) if seen else statement
 
 
-def merge_requests_of(issue_ids: Collection[int], most: int, *seen: Any) -> Select[int, MergeRequest]:
+def merge_requests_of(issue_ids: Collection[int], limit: int, *seen: Any) -> Select[int, MergeRequest]:
     """(issue id, merge request) for the open ones that would close an open issue, and the merged ones that name it; for each issue the
     newest `most`. As `issues_of`, and `seen` are conditions on the project of the merge request."""
     named = (
         select(col(Issue.id).label("issue_id"), col(MergeRequest.id).label("id"))
         .distinct()
         .select_from(Closing)
-        .join(Issue, _same())
+        .join(Issue, _is_named_issue())
         .join(MergeRequest, col(MergeRequest.id) == col(Closing.merge_request_id))
         .join(Project, col(Project.id) == col(MergeRequest.project_id))
         .where(
@@ -87,15 +87,15 @@ def merge_requests_of(issue_ids: Collection[int], most: int, *seen: Any) -> Sele
         )
         .subquery()
     )
-    place = over(func.row_number(), partition_by=named.c.issue_id, order_by=named.c.id.desc()).label("place")
-    newest = select(named.c.issue_id, named.c.id, place).subquery()
+    position = over(func.row_number(), partition_by=named.c.issue_id, order_by=named.c.id.desc()).label("place")
+    newest = select(named.c.issue_id, named.c.id, position).subquery()
     return (
         select(newest.c.issue_id, MergeRequest)
         .join(MergeRequest, col(MergeRequest.id) == newest.c.id)
-        .where(newest.c.place <= most)
+        .where(newest.c.place <= limit)
         .order_by(newest.c.issue_id, newest.c.id.desc())
     )
 
 
-def _same() -> Any:
+def _is_named_issue() -> Any:
     return and_(col(Issue.project_id) == col(Closing.project_id), col(Issue.iid) == col(Closing.iid))

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import Index, Select, func, select
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now, words
-from storage.tables.base import Row, long_text, refers
-from storage.tables.commits import Commits, of_commits
+from storage.database.engine import Timestamp, enum_type, now
+from storage.tables.base import Row, foreign_key, long_text
+from storage.tables.commits import CommitsByProject, of_commits
 
 
 class CheckStatus(StrEnum):
@@ -34,16 +34,16 @@ class CommitStatus(Row, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     sha: str = Field(max_length=64)
     ref: str | None = Field(default=None, max_length=255)
     name: str = Field(default="default", max_length=255)
     stage: str = Field(default="external", max_length=255)
-    status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=words(CheckStatus))
+    status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=enum_type(CheckStatus))
     allow_failure: bool = False
     description: str | None = long_text(optional=True)
     target_url: str | None = long_text(optional=True)
-    author_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    author_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
     started_at: datetime | None = Field(default=None, sa_type=Timestamp)
     finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
@@ -53,7 +53,7 @@ FINISHED = (CheckStatus.SUCCESS, CheckStatus.FAILED, CheckStatus.CANCELED)
 """Whoever says something after one of these speaks of another run."""
 
 
-def newest_ids(commits: Commits) -> Select[int]:
+def newest_ids(commits: CommitsByProject) -> Select[int]:
     """The id of the newest status of each name and ref of each commit."""
     return (
         select(func.max(col(CommitStatus.id)))

@@ -27,13 +27,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, metadata
-from storage.reading import constant
-from storage.tables.base import Row, long_text, refers
+from storage.database.engine import Timestamp, metadata
+from storage.database.statement_cache import mark_constant
+from storage.tables.base import Row, foreign_key, long_text
 
-Commits = Mapping[int, Collection[str]]
+CommitsByProject = Mapping[int, Collection[str]]
 """Full ids of commits, by the id of their project. The same commit in a fork is another one."""
-Keys = Collection[tuple[int, str]]
+CommitKeys = Collection[tuple[int, str]]
 """The same as (project, full id)."""
 
 
@@ -47,7 +47,7 @@ class Commit(Row, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     oid: str = Field(max_length=64)
     first_parent: str | None = Field(default=None, max_length=64)
     parents: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
@@ -62,12 +62,12 @@ class Commit(Row, table=True):
     title: str = long_text()
 
 
-def of_commits(table: Any, commits: Commits) -> ColumnElement[bool]:
+def of_commits(table: Any, commits: CommitsByProject) -> ColumnElement[bool]:
     """The condition that a row's `project_id` and `sha` name one of these commits."""
     return or_(*(and_(col(table.project_id) == project_id, col(table.sha).in_(shas)) for project_id, shas in commits.items()))
 
 
-FACTS: tuple[Any, ...] = (
+SUMMARY_COLUMNS: tuple[Any, ...] = (
     Commit.project_id,
     Commit.oid,
     Commit.title,
@@ -83,7 +83,7 @@ FACTS: tuple[Any, ...] = (
 """The columns that tell of a commit what a list shows."""
 
 
-def keys_of(commits: Keys) -> dict[str, Any]:
+def key_parameters(commits: CommitKeys) -> dict[str, Any]:
     """The values of the parameters of `among`: there is a `project_id` where all are of one project."""
     project_ids, oids = {project_id for project_id, _ in commits}, list({oid for _, oid in commits})
     if len(project_ids) == 1:
@@ -91,45 +91,45 @@ def keys_of(commits: Keys) -> dict[str, Any]:
     return {"project_ids": list(project_ids), "oids": oids, "commits": list(commits)}
 
 
-def among(project_id: Any, oid: Any, in_one: bool) -> ColumnElement[bool]:
+def matches_keys(project_id: Any, oid: Any, is_single_project: bool) -> ColumnElement[bool]:
     """The condition that these columns name one of the commits whose `keys_of` are the statement's parameters."""
-    those = col(oid).in_(bindparam("oids", expanding=True))
-    if in_one:
-        return and_(col(project_id) == bindparam("project_id", type_=Integer), those)
+    has_oid = col(oid).in_(bindparam("oids", expanding=True))
+    if is_single_project:
+        return and_(col(project_id) == bindparam("project_id", type_=Integer), has_oid)
     # What the pairs imply is said of each column too, so that SQLite takes it as the range of an index.
     implied = col(project_id).in_(bindparam("project_ids", expanding=True))
-    return and_(implied, those, tuple_(col(project_id), col(oid)).in_(bindparam("commits", expanding=True)))
+    return and_(implied, has_oid, tuple_(col(project_id), col(oid)).in_(bindparam("commits", expanding=True)))
 
 
-def facts(commits: Keys) -> tuple[Select[Any], dict[str, Any]]:
+def summaries(commits: CommitKeys) -> tuple[Select[Any], dict[str, Any]]:
     """FACTS of those of these commits that the index has: the statement, which is made once, and the values of its parameters."""
-    values = keys_of(commits)
-    return _facts("project_id" in values), values
+    values = key_parameters(commits)
+    return _summaries("project_id" in values), values
 
 
 @cache
-def _facts(in_one: bool) -> Select[Any]:
-    columns: list[Any] = [col(each) for each in FACTS]
-    found: Select[Any] = select(*columns).where(among(Commit.project_id, Commit.oid, in_one))
-    return constant(found)
+def _summaries(is_single_project: bool) -> Select[Any]:
+    columns: list[Any] = [col(each) for each in SUMMARY_COLUMNS]
+    found: Select[Any] = select(*columns).where(matches_keys(Commit.project_id, Commit.oid, is_single_project))
+    return mark_constant(found)
 
 
-def known(project_id: int, oids: Collection[str]) -> Select[str]:
+def existing_oids(project_id: int, oids: Collection[str]) -> Select[str]:
     """Those of these ids that the index of the project has."""
     return select(col(Commit.oid)).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
 
 
-def after(project_id: int, id: int, limit: int) -> Select[int, str]:
+def rows_after(project_id: int, id: int, limit: int) -> Select[int, str]:
     """(row, commit) of the first so many rows of the project behind this one, by row."""
     statement = select(col(Commit.id), col(Commit.oid)).where(col(Commit.project_id) == project_id, col(Commit.id) > id)
     return statement.order_by(col(Commit.id)).limit(limit)
 
 
-def forget(project_id: int, oids: Collection[str]) -> Delete:
+def delete_commits(project_id: int, oids: Collection[str]) -> Delete:
     return delete(Commit).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
 
 
-def index(dialect: str) -> Any:
+def insert_missing(dialect: str) -> Any:
     """The statement that writes rows of the index, run with the rows; one that is there already stays."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     # Of the table, not of the class: the ORM writes row by row where it must leave some out.

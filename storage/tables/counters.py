@@ -7,7 +7,7 @@ from sqlalchemy import case
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel, col
 
-from storage.database import words
+from storage.database.engine import enum_type
 
 
 class CounterKind(StrEnum):
@@ -22,7 +22,7 @@ class Counter(SQLModel, table=True):
     __tablename__ = "counters"
 
     project_id: int = Field(primary_key=True, foreign_key="projects.id", ondelete="CASCADE")
-    kind: CounterKind = Field(primary_key=True, sa_type=words(CounterKind))
+    kind: CounterKind = Field(primary_key=True, sa_type=enum_type(CounterKind))
     value: int = 0
 
 
@@ -37,7 +37,7 @@ def advance(dialect: str, project_id: int, kind: CounterKind, by: int = 1) -> An
     )
 
 
-def at_least(dialect: str, project_id: int, kind: CounterKind, value: int) -> Any:
+def raise_to(dialect: str, project_id: int, kind: CounterKind, value: int) -> Any:
     """The statement that raises a counter to a number that was given otherwise; it never falls."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     raised = case((col(Counter.value) < value, value), else_=col(Counter.value))

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Index, Update, bindparam, func, or_, selec
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, words
-from storage.tables.base import Row, refers
+from storage.database.engine import Timestamp, enum_type
+from storage.tables.base import Row, foreign_key
 from storage.tables.hooks import Hook
 
 
@@ -34,11 +34,11 @@ class Delivery(Row, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    event_id: int = refers("events.id", index=True)
-    hook_id: int = refers("hooks.id")
+    event_id: int = foreign_key("events.id", index=True)
+    hook_id: int = foreign_key("hooks.id")
     webhook_id: str = Field(max_length=64)
     event_name: str = Field(max_length=64)
-    state: DeliveryState = Field(default=DeliveryState.PENDING, sa_type=words(DeliveryState))
+    state: DeliveryState = Field(default=DeliveryState.PENDING, sa_type=enum_type(DeliveryState))
     attempts: int = 0
     next_attempt_at: datetime | None = Field(default=None, sa_type=Timestamp)
     claimed_by: str | None = Field(default=None, max_length=64, index=True)
@@ -49,7 +49,7 @@ class Delivery(Row, table=True):
     delivered_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
-def _unclaimed(moment: datetime) -> ColumnElement[bool]:
+def _is_unclaimed(moment: datetime) -> ColumnElement[bool]:
     return or_(col(Delivery.claimed_until).is_(None), col(Delivery.claimed_until) <= moment)
 
 
@@ -57,14 +57,14 @@ def next_by_hook(moment: datetime) -> Any:
     """(hook, the moment of the next attempt that nobody is at; null without one): an index is asked once for each hook."""
     following = (
         select(func.min(col(Delivery.next_attempt_at)))
-        .where(col(Delivery.hook_id) == col(Hook.id), col(Delivery.state) == DeliveryState.PENDING, _unclaimed(moment))
+        .where(col(Delivery.hook_id) == col(Hook.id), col(Delivery.state) == DeliveryState.PENDING, _is_unclaimed(moment))
         .correlate(Hook)
         .scalar_subquery()
     )
     return select(Hook, following)
 
 
-def count_waiting() -> Any:
+def count_pending() -> Any:
     """(how many deliveries wait, since when the oldest does). An index is asked for each hook, so that those of the past are not read."""
     delivery = aliased(Delivery)
     return (
@@ -74,20 +74,20 @@ def count_waiting() -> Any:
     )
 
 
-def due(wanted: Mapping[int, int], moment: datetime) -> Any:
+def due(limits: Mapping[int, int], moment: datetime) -> Any:
     """The ids of the first deliveries that are due, at most so many for each hook as `wanted` says."""
     parts = []
-    for hook_id, most in wanted.items():
+    for hook_id, limit in limits.items():
         first = (
             select(col(Delivery.id))
             .where(
                 col(Delivery.hook_id) == hook_id,
                 col(Delivery.state) == DeliveryState.PENDING,
                 col(Delivery.next_attempt_at) <= moment,
-                _unclaimed(moment),
+                _is_unclaimed(moment),
             )
             .order_by(col(Delivery.next_attempt_at), col(Delivery.id))
-            .limit(most)
+            .limit(limit)
             .subquery()
         )
         parts.append(select(first.c.id))
@@ -102,7 +102,7 @@ def claim(ids: list[int], by: str, until: datetime, moment: datetime) -> Any:
             col(Delivery.id).in_(ids),
             col(Delivery.state) == DeliveryState.PENDING,
             col(Delivery.next_attempt_at) <= moment,
-            _unclaimed(moment),
+            _is_unclaimed(moment),
         )
         .with_for_update(skip_locked=True)
     )
@@ -110,25 +110,25 @@ def claim(ids: list[int], by: str, until: datetime, moment: datetime) -> Any:
     return statement.returning(col(Delivery.id)).execution_options(synchronize_session=False)
 
 
-def hand_back(by: str) -> Update:
+def release_claims(by: str) -> Update:
     """Ends all claims of a process."""
     return update(Delivery).where(col(Delivery.claimed_by) == by).values(claimed_by=None, claimed_until=None)
 
 
-OUTCOME = ("state", "attempts", "next_attempt_at", "response_code", "error", "delivered_at")
+OUTCOME_COLUMNS = ("state", "attempts", "next_attempt_at", "response_code", "error", "delivered_at")
 
 
-def record(by: str) -> Any:
+def record_outcomes(by: str) -> Any:
     """Writes outcomes and ends their claims: to be run with `{"key": id, **OUTCOME}` for each. A lost claim's outcome is dropped."""
     table: Any = Delivery.__table__  # type: ignore[attr-defined]
-    values = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in OUTCOME}
+    values = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in OUTCOME_COLUMNS}
     return (
         update(table).where(table.c.id == bindparam("key"), table.c.claimed_by == by).values(**values, claimed_by=None, claimed_until=None)
     )
 
 
-def give_up(hook_ids: list[int], reason: str) -> Update:
+def fail_pending(hook_ids: list[int], reason: str) -> Update:
     """Fails what still waits for these hooks."""
-    waiting = (col(Delivery.hook_id).in_(hook_ids), col(Delivery.state) == DeliveryState.PENDING)
+    is_pending = (col(Delivery.hook_id).in_(hook_ids), col(Delivery.state) == DeliveryState.PENDING)
     values = {"state": DeliveryState.FAILED, "next_attempt_at": None, "claimed_by": None, "claimed_until": None, "error": reason}
-    return update(Delivery).where(*waiting).values(**values).execution_options(synchronize_session=False)
+    return update(Delivery).where(*is_pending).values(**values).execution_options(synchronize_session=False)

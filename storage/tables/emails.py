@@ -5,15 +5,15 @@ from typing import Any
 from sqlalchemy import Select, delete, select
 from sqlmodel import Field, col
 
-from storage.tables.base import Dated, refers
+from storage.tables.base import TimestampedRow, foreign_key
 
 
-class Email(Dated, table=True):
+class Email(TimestampedRow, table=True):
     """Every address of every user. The primary one (`User.email`) stands here too, so that one constraint keeps them all unique."""
 
     __tablename__ = "emails"
 
-    user_id: int = refers("users.id", index=True)
+    user_id: int = foreign_key("users.id", index=True)
     email: str = Field(max_length=255, unique=True)
     is_primary: bool = False
 

@@ -6,10 +6,10 @@ from typing import Any
 from sqlalchemy import JSON, String, cast, delete, insert, literal, select
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now, words
+from storage.database.engine import Timestamp, enum_type, now
 from storage.tables.base import Row, any_row
 from storage.tables.deliveries import Delivery, DeliveryState
-from storage.tables.hooks import Hook, wanting
+from storage.tables.hooks import Hook, is_subscribed
 
 
 class Event(Row, table=True):
@@ -22,12 +22,12 @@ class Event(Row, table=True):
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp, index=True)
 
 
-def write() -> Any:
+def insert_events() -> Any:
     """The statement that writes events, run with the rows, and returns their ids."""
     return insert(Event).returning(col(Event.id))
 
 
-def write_deliveries(event_ids: list[int], mark: str, switch: str | None, moment: datetime) -> Any:
+def insert_deliveries(event_ids: list[int], id_prefix: str, switch: str | None, moment: datetime) -> Any:
     """The statement that writes a delivery of each event for every hook that wants it. Their webhook ids are `MARK-EVENT-HOOK`.
 
     The hooks are held meanwhile, so that none is deleted under the new rows.
@@ -37,14 +37,14 @@ def write_deliveries(event_ids: list[int], mark: str, switch: str | None, moment
         select(
             col(Event.id),
             col(Hook.id),
-            literal(f"{mark}-") + cast(col(Event.id), String) + "-" + cast(col(Hook.id), String),
+            literal(f"{id_prefix}-") + cast(col(Event.id), String) + "-" + cast(col(Hook.id), String),
             col(Event.name),
-            literal(DeliveryState.PENDING, words(DeliveryState)),
+            literal(DeliveryState.PENDING, enum_type(DeliveryState)),
             literal(0),
             literal(moment, Timestamp),
             literal(moment, Timestamp),
         )
-        .join(Hook, wanting(switch))
+        .join(Hook, is_subscribed(switch))
         .where(col(Event.id).in_(event_ids))
     )
     return insert(Delivery).from_select(columns, rows.with_for_update(read=True, key_share=True, of=Hook))
@@ -58,8 +58,8 @@ def of_deliveries(ids: list[int]) -> Any:
     return joined.where(col(Delivery.id).in_(ids))
 
 
-def forget(before: datetime, most: int) -> Any:
+def delete_old_events(before: datetime, limit: int) -> Any:
     """Deletes events from before a moment, with their deliveries, unless one is still to be made."""
     pending = any_row(Delivery, col(Delivery.event_id) == col(Event.id), col(Delivery.state) == DeliveryState.PENDING)
-    old = select(col(Event.id)).where(col(Event.created_at) < before, ~pending).order_by(col(Event.created_at)).limit(most)
+    old = select(col(Event.id)).where(col(Event.created_at) < before, ~pending).order_by(col(Event.created_at)).limit(limit)
     return delete(Event).where(col(Event.id).in_(old)).execution_options(synchronize_session=False)

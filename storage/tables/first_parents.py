@@ -9,13 +9,13 @@ from sqlalchemy import CTE, Integer, Select, and_, bindparam, case, literal, nul
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
-from storage.database import Timestamp
-from storage.reading import constant
-from storage.tables import rolled as states
-from storage.tables.commits import FACTS, Commit, Keys, among, keys_of
+from storage.database.engine import Timestamp
+from storage.database.statement_cache import mark_constant
+from storage.tables import rollups as states
+from storage.tables.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_parameters, matches_keys
 
 
-def _walk(starts: Keys, length: int) -> CTE:
+def _walk(starts: CommitKeys, length: int) -> CTE:
     """Rows `start` (a number of each walk), `place` from 0 on, `project_id`, `oid`, `first_parent`, `committed_at`."""
     row, parent = Commit, aliased(Commit)
     columns = ("project_id", "oid", "first_parent", "committed_at")
@@ -31,7 +31,9 @@ def _walk(starts: Keys, length: int) -> CTE:
     return walk.union_all(further.join(parent, following).where(walk.c.place < length - 1))
 
 
-def rolled(starts: Keys, most: int, names: Sequence[str] | None, *, dated: bool, builds: bool = True) -> tuple[Select[Any], dict[str, Any]]:
+def rollup_walks(
+    starts: CommitKeys, limit: int, names: Sequence[str] | None, *, with_end_times: bool, builds: bool = True
+) -> tuple[Select[Any], dict[str, Any]]:
     """(walk, project, commit, the word of its `RollupState`, when its last check ended, its title and what follows in FACTS) for each
     commit of the walks, which end with the newest good commit, or after `most` commits. With `names` no other check counts, and
     without `builds` only commit statuses do.
@@ -41,22 +43,22 @@ def rolled(starts: Keys, most: int, names: Sequence[str] | None, *, dated: bool,
 
     The statement, and the values of its parameters: it is made once, since making it costs more than a short walk.
     """
-    values = keys_of(starts)
-    statement = _rolled("project_id" in values, dated, names is not None, builds)
-    return statement, {**values, "most": most, **({} if names is None else {"names": names})}
+    values = key_parameters(starts)
+    statement = _rollup_walks("project_id" in values, with_end_times, names is not None, builds)
+    return statement, {**values, "most": limit, **({} if names is None else {"names": names})}
 
 
 @cache
-def _rolled(in_one: bool, dated: bool, named: bool, builds: bool) -> Select[Any]:
-    names: Any = bindparam("names", expanding=True) if named else None
+def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool, builds: bool) -> Select[Any]:
+    names: Any = bindparam("names", expanding=True) if has_names else None
     row, parent = Commit, aliased(Commit)
     columns = ("id", "project_id", "oid", "first_parent")
     # Whether there was a good and a bad one before. The state is asked once for each commit, so a commit's own is the next one's to add.
     flags = (literal(0).label("good"), literal(0).label("bad"))
-    state = states.state(col(row.project_id), col(row.oid), row, names=names, builds=builds).label("state")
+    state = states.rollup_state(col(row.project_id), col(row.oid), row, names=names, builds=builds).label("state")
     walk = (
         select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns), *flags, state)
-        .where(among(row.project_id, row.oid, in_one))
+        .where(matches_keys(row.project_id, row.oid, is_single_project))
         .cte("walk", recursive=True)
     )
     following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)
@@ -68,21 +70,21 @@ def _rolled(in_one: bool, dated: bool, named: bool, builds: bool) -> Select[Any]
         *(col(getattr(parent, name)) for name in columns),
         good,
         bad,
-        states.state(col(parent.project_id), col(parent.oid), parent, names=names, builds=builds),
+        states.rollup_state(col(parent.project_id), col(parent.oid), parent, names=names, builds=builds),
     )
-    untold = or_(good == 0, bad == 0) if dated else good == 0
-    walk = walk.union_all(further.join(parent, following).where(walk.c.place < bindparam("most", type_=Integer) - 1, untold))
+    is_incomplete = or_(good == 0, bad == 0) if with_end_times else good == 0
+    walk = walk.union_all(further.join(parent, following).where(walk.c.place < bindparam("most", type_=Integer) - 1, is_incomplete))
     ended: Any = null()
-    if dated:
-        latest = states.ended(walk.c.project_id, walk.c.oid, walk, names=names, builds=builds)
+    if with_end_times:
+        latest = states.last_finished_at(walk.c.project_id, walk.c.oid, walk, names=names, builds=builds)
         ended = case((walk.c.state.in_(("success", "failed")), latest))
     facts: Any = aliased(Commit)
-    told: list[Any] = [walk.c.start, walk.c.project_id, walk.c.oid, walk.c.state, type_coerce(ended, Timestamp)]
-    found: Select[Any] = select(*told, *(getattr(facts, each.key) for each in FACTS[2:])).select_from(walk)
-    return constant(found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.place))
+    columns_of_walk: list[Any] = [walk.c.start, walk.c.project_id, walk.c.oid, walk.c.state, type_coerce(ended, Timestamp)]
+    found: Select[Any] = select(*columns_of_walk, *(getattr(facts, each.key) for each in SUMMARY_COLUMNS[2:])).select_from(walk)
+    return mark_constant(found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.place))
 
 
-def committed(starts: Keys, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:
+def committed_between(starts: CommitKeys, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:
     """(walk, place, project, commit, when committed) of those of at most `length` commits of each walk that were committed in this span,
     and of the first and the last that were looked at."""
     walk = _walk(starts, length)

@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 from sqlalchemy import CTE, BigInteger, Select, Subquery, and_, case, cast, func, null, or_, select, tuple_
 from sqlmodel import col
 
-from storage import dialects
+from storage.database import dialects
 from storage.tables.builds import Build
 from storage.tables.commit_statuses import CheckStatus
 from storage.tables.merge_requests import MergeRequest, MergeRequestCommit
 from storage.tables.projects import Project
-from storage.tables.quantiles import PART
+from storage.tables.quantiles import MILLION
 
-JOB = ("project_id", "name", "stage")
+JOB_KEY = ("project_id", "name", "stage")
 """What tells one job from another."""
-WASTED = ("wasted_millions", "wasted_rest")
+WASTED_COLUMNS = ("wasted_millions", "wasted_rest")
 """Microseconds in two parts, since the sum of very long times goes beyond what either database counts."""
 
 
-class JobPlace(NamedTuple):
+class JobCursor(NamedTuple):
     """Where a job stands in the list."""
 
     flips: int
@@ -30,77 +30,77 @@ class JobPlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JobSpan:
+class JobPage:
     """A part of the list: at most `limit` jobs between two places after the first `skipped`, from the start or, `backward`, from the
     end."""
 
     limit: int
     skipped: int = 0
-    after: JobPlace | None = None
-    before: JobPlace | None = None
+    after: JobCursor | None = None
+    before: JobCursor | None = None
     backward: bool = False
 
 
-def jobs(project_ids: Collection[int], since: datetime, span: JobSpan, *seen: Any) -> Select[Any]:
+def jobs(project_ids: Collection[int], since: datetime, page: JobPage, *seen: Any) -> Select[Any]:
     """(project, name, stage, flips, runs, commit of the last flip, sum of millions and rest of the microseconds that were wasted, number
     of merge requests that were blocked, number of such jobs in the project) of a part of the jobs of each project, the most flips first.
 
     A run is an attempt that failed or succeeded, for whatever branch, and ended at `since` or later; a flip is one that ended otherwise
     than the run of the same commit before it. `seen` are conditions on the target projects of merge requests.
     """
-    commits = _commits(project_ids, since)
-    job = [commits.c[key] for key in JOB]
+    commits = _job_commits(project_ids, since)
+    job = [commits.c[key] for key in JOB_KEY]
     last = func.row_number().over(partition_by=job, order_by=(commits.c.flipped_at.desc().nulls_last(), commits.c.sha.desc()))
     ordered = select(commits, last.label("place")).subquery()
-    job = [ordered.c[key] for key in JOB]
+    job = [ordered.c[key] for key in JOB_KEY]
     flaky = (
         select(
             *job,
             func.sum(ordered.c.flips).label("flips"),
             func.sum(ordered.c.runs).label("runs"),
             func.max(case((ordered.c.place == 1, ordered.c.sha))).label("sha"),
-            *(_sum(ordered.c.flips > 0, ordered.c[part]).label(part) for part in WASTED),
+            *(_sum_if(ordered.c.flips > 0, ordered.c[part]).label(part) for part in WASTED_COLUMNS),
         )
         .group_by(*job)
         .having(func.sum(ordered.c.flips) > 0)
         .subquery()
     )
-    blocked = _blocked(commits, *seen).subquery()
-    whole = (
+    blocked = _blocked_merge_requests(commits, *seen).subquery()
+    all_jobs = (
         select(
             *flaky.c,
             func.coalesce(blocked.c.blocked, 0).label("blocked"),
             func.count().over(partition_by=flaky.c.project_id).label("total"),
         )
-        .join(blocked, and_(*(blocked.c[key] == flaky.c[key] for key in JOB)), isouter=True)
+        .join(blocked, and_(*(blocked.c[key] == flaky.c[key] for key in JOB_KEY)), isouter=True)
         .subquery()
     )
-    ascending = (whole.c.flips.asc(), whole.c.name.desc(), whole.c.stage.desc())
-    order = ascending if span.backward else (whole.c.flips.desc(), whole.c.name.asc(), whole.c.stage.asc())
-    place = func.row_number().over(partition_by=whole.c.project_id, order_by=order).label("place")
-    listed = select(whole, place).where(*_between(whole, span)).subquery()
-    names = (*JOB, "flips", "runs", "sha", *WASTED, "blocked", "total")
-    wanted: Select[Any] = select(*(listed.c[name] for name in names))
-    wanted = wanted.where(listed.c.place > span.skipped, listed.c.place <= span.skipped + span.limit)
-    return wanted.order_by(listed.c.project_id, listed.c.place)
+    ascending = (all_jobs.c.flips.asc(), all_jobs.c.name.desc(), all_jobs.c.stage.desc())
+    order = ascending if page.backward else (all_jobs.c.flips.desc(), all_jobs.c.name.asc(), all_jobs.c.stage.asc())
+    position = func.row_number().over(partition_by=all_jobs.c.project_id, order_by=order).label("place")
+    listed = select(all_jobs, position).where(*_within_page(all_jobs, page)).subquery()
+    names = (*JOB_KEY, "flips", "runs", "sha", *WASTED_COLUMNS, "blocked", "total")
+    statement: Select[Any] = select(*(listed.c[name] for name in names))
+    statement = statement.where(listed.c.place > page.skipped, listed.c.place <= page.skipped + page.limit)
+    return statement.order_by(listed.c.project_id, listed.c.place)
 
 
-def _between(jobs: Subquery, span: JobSpan) -> list[Any]:
+def _within_page(jobs: Subquery, page: JobPage) -> list[Any]:
     found: list[Any] = []
-    for place, later in ((span.after, True), (span.before, False)):
-        if place is not None:
+    for cursor, is_after in ((page.after, True), (page.before, False)):
+        if cursor is not None:
             named = tuple_(jobs.c.name, jobs.c.stage)
-            other = tuple_(place.name, place.stage)
-            fewer, tied = (jobs.c.flips < place.flips, named > other) if later else (jobs.c.flips > place.flips, named < other)
-            found.append(or_(fewer, and_(jobs.c.flips == place.flips, tied)))
+            other = tuple_(cursor.name, cursor.stage)
+            fewer, tied = (jobs.c.flips < cursor.flips, named > other) if is_after else (jobs.c.flips > cursor.flips, named < other)
+            found.append(or_(fewer, and_(jobs.c.flips == cursor.flips, tied)))
     return found
 
 
-def _sum(condition: Any, number: Any) -> Any:
+def _sum_if(condition: Any, number: Any) -> Any:
     return cast(func.sum(case((condition, number), else_=0)), BigInteger)
 
 
-def _commits(project_ids: Collection[int], since: datetime) -> CTE:
+def _job_commits(project_ids: Collection[int], since: datetime) -> CTE:
     """What came of each job on each commit."""
     row = Build
     keys = {
@@ -112,7 +112,7 @@ def _commits(project_ids: Collection[int], since: datetime) -> CTE:
     # A retry keeps the id for its next attempt, so that attempts tell their order where times do not.
     order = (col(row.finished_at), col(row.attempt), col(row.id))
     before = func.lag(col(row.status)).over(partition_by=tuple(keys.values()), order_by=order)
-    took = dialects.microseconds(col(row.started_at), col(row.finished_at))
+    took = dialects.microseconds_between(col(row.started_at), col(row.finished_at))
     runs = (
         select(
             *(key.label(name) for name, key in keys.items()),
@@ -134,7 +134,10 @@ def _commits(project_ids: Collection[int], since: datetime) -> CTE:
             func.count().label("runs"),
             func.count(case((flipped, 1), else_=null())).label("flips"),
             func.max(case((flipped, runs.c.finished_at))).label("flipped_at"),
-            *(_sum(failed, part).label(name) for name, part in zip(WASTED, (runs.c.took // PART, runs.c.took % PART), strict=True)),
+            *(
+                _sum_if(failed, part).label(name)
+                for name, part in zip(WASTED_COLUMNS, (runs.c.took // MILLION, runs.c.took % MILLION), strict=True)
+            ),
             func.count(case((and_(failed, ~runs.c.allowed), 1), else_=null())).label("blocking"),
         )
         .group_by(*group)
@@ -142,13 +145,13 @@ def _commits(project_ids: Collection[int], since: datetime) -> CTE:
     )
 
 
-def _blocked(commits: CTE, *seen: Any) -> Select[Any]:
+def _blocked_merge_requests(commits: CTE, *seen: Any) -> Select[Any]:
     """(project, name, stage, number of merge requests that hold a commit on which the job flipped and a failure of it was not allowed).
 
     Only merge requests into the project or from it: those of other projects do not wait for its builds.
     """
     link, row = MergeRequestCommit, MergeRequest
-    job = [commits.c[key] for key in JOB]
+    job = [commits.c[key] for key in JOB_KEY]
     joined = select(*job, func.count(col(row.id).distinct()).label("blocked")).select_from(commits)
     joined = joined.join(link, col(link.oid) == commits.c.sha).join(row, col(row.id) == col(link.merge_request_id))
     joined = joined.join(Project, col(Project.id) == col(row.project_id)).where(commits.c.flips > 0, commits.c.blocking > 0, *seen)

@@ -7,21 +7,21 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Update, delete, select, update
 from sqlmodel import Field, col
 
-from storage.database import Timestamp
-from storage.reading import constant
-from storage.tables.base import Dated, any_row, long_text
+from storage.database.engine import Timestamp
+from storage.database.statement_cache import mark_constant
+from storage.tables.base import TimestampedRow, any_row, long_text
 
-LONGEST_URL = 2000
+MAX_URL_LENGTH = 2000
 """Characters."""
 
 
-class Hook(Dated, table=True):
+class Hook(TimestampedRow, table=True):
     """`url` never holds a user name or password: those are in `sealed_credentials` ("user:password", encrypted), and `sealed_secret` is the
     encrypted key of signatures. `failing_since` is the first failure after the last success; a disabled hook gets no new events."""
 
     __tablename__ = "hooks"
 
-    url: str = Field(max_length=LONGEST_URL)
+    url: str = Field(max_length=MAX_URL_LENGTH)
     sealed_credentials: str | None = long_text(optional=True)
     sealed_secret: str | None = long_text(optional=True)
     push_events: bool = True
@@ -36,29 +36,29 @@ class Hook(Dated, table=True):
     disabled_reason: str | None = Field(default=None, max_length=255)
 
 
-def wanting(switch: str | None) -> ColumnElement[bool]:
+def is_subscribed(switch: str | None) -> ColumnElement[bool]:
     """The condition that a hook gets an event: enabled, and with the event's switch on where it has one."""
     enabled: ColumnElement[bool] = col(Hook.disabled_at).is_(None)
     return enabled if switch is None else enabled & getattr(Hook, switch).is_(True)
 
 
 @cache
-def any_wants(switch: str | None) -> Select[bool]:
+def any_subscribed(switch: str | None) -> Select[bool]:
     """Whether some hook gets an event of this switch; made once a switch, since every change asks."""
-    return constant(select(any_row(Hook, wanting(switch))))
+    return mark_constant(select(any_row(Hook, is_subscribed(switch))))
 
 
 def by_id(hook_id: int) -> Select[Hook]:
     return select(Hook).where(col(Hook.id) == hook_id)
 
 
-def succeeded(hook_ids: list[int], moment: datetime) -> Update:
+def record_success(hook_ids: list[int], moment: datetime) -> Update:
     """Notes a success, which also enables a disabled hook again."""
-    calm = {"failing_since": None, "disabled_at": None, "disabled_reason": None}
-    return update(Hook).where(col(Hook.id).in_(hook_ids)).values(last_success_at=moment, **calm)
+    cleared = {"failing_since": None, "disabled_at": None, "disabled_reason": None}
+    return update(Hook).where(col(Hook.id).in_(hook_ids)).values(last_success_at=moment, **cleared)
 
 
-def failed(hook_ids: list[int], moment: datetime) -> Update:
+def record_failure(hook_ids: list[int], moment: datetime) -> Update:
     """Notes a failure after a success (or after none at all)."""
     return update(Hook).where(col(Hook.id).in_(hook_ids), col(Hook.failing_since).is_(None)).values(failing_since=moment)
 

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Index, Select, UniqueConstraint, exists, func, select
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, words
-from storage.tables.base import Dated, long_text, refers
+from storage.database.engine import Timestamp, enum_type
+from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.labels import IssueLabel, Label
 from storage.tables.milestones import Milestone
 from storage.tables.users import User
@@ -19,7 +19,7 @@ class IssueState(StrEnum):
     CLOSED = "closed"
 
 
-class Issue(Dated, table=True):
+class Issue(TimestampedRow, table=True):
     """`iid` counts 1, 2, 3 … in the project, without gaps."""
 
     __tablename__ = "issues"
@@ -31,24 +31,24 @@ class Issue(Dated, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     iid: int
-    author_id: int = refers("users.id")
-    assignee_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
-    milestone_id: int | None = refers("milestones.id", on_delete="SET NULL", optional=True, index=True)
+    author_id: int = foreign_key("users.id")
+    assignee_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
+    milestone_id: int | None = foreign_key("milestones.id", on_delete="SET NULL", optional=True, index=True)
     title: str = Field(max_length=255)
     description: str | None = long_text(optional=True)
-    state: IssueState = Field(default=IssueState.OPENED, sa_type=words(IssueState))
+    state: IssueState = Field(default=IssueState.OPENED, sa_type=enum_type(IssueState))
     closed_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
-def held(issue_id: int) -> Select[Issue]:
+def for_update(issue_id: int) -> Select[Issue]:
     """The issue as it is now; others who hold it wait for this transaction's end, and notes may be written under it meanwhile."""
     statement: Select[Issue] = select(Issue).where(col(Issue.id) == issue_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
-def open_and_held(ids: list[int]) -> Select[Issue]:
+def open_for_update(ids: list[int]) -> Select[Issue]:
     """Those of these issues that are open, as `held`, in the order in which everybody holds several."""
     statement: Select[Issue] = select(Issue).where(col(Issue.id).in_(ids), col(Issue.state) == IssueState.OPENED).order_by(col(Issue.id))
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
@@ -66,7 +66,7 @@ def with_milestone(titles: list[str]) -> ColumnElement[bool]:
     return exists().where(col(Milestone.id) == col(Issue.milestone_id), col(Milestone.title).in_(titles))
 
 
-def open_in_projects(project_ids: list[int]) -> Select[int, int]:
+def open_counts(project_ids: list[int]) -> Select[int, int]:
     """(project id, number of open issues) for the projects that have any."""
     return (
         select(col(Issue.project_id), func.count())
@@ -75,7 +75,7 @@ def open_in_projects(project_ids: list[int]) -> Select[int, int]:
     )
 
 
-def by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:
+def counts_by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:
     """(label id, state, number of issues) for what there is."""
     return (
         select(col(IssueLabel.label_id), col(Issue.state), func.count())
@@ -85,7 +85,7 @@ def by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:
     )
 
 
-def by_milestone_and_state(milestone_ids: list[int]) -> Select[int | None, IssueState, int]:
+def counts_by_milestone_and_state(milestone_ids: list[int]) -> Select[int | None, IssueState, int]:
     """(milestone id, state, number of issues) for what there is."""
     return (
         select(col(Issue.milestone_id), col(Issue.state), func.count())

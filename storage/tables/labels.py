@@ -6,17 +6,17 @@ from sqlalchemy import Insert, Select, UniqueConstraint, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel, col
 
-from storage.database import now
-from storage.tables.base import Dated, long_text, refers
+from storage.database.engine import now
+from storage.tables.base import TimestampedRow, foreign_key, long_text
 
 
-class Label(Dated, table=True):
+class Label(TimestampedRow, table=True):
     """`title` is unique in its project, with case; `color` is `#` and six hex digits."""
 
     __tablename__ = "labels"
     __table_args__: Any = (UniqueConstraint("project_id", "title"), {"sqlite_autoincrement": True})
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     title: str = Field(max_length=255)
     color: str = Field(max_length=7)
     description: str | None = long_text(optional=True)
@@ -39,30 +39,30 @@ class MergeRequestLabel(SQLModel, table=True):
 
 def of_issues(issue_ids: list[int]) -> Select[int, Label]:
     """(issue id, label), by title."""
-    return _carried(Label, IssueLabel.issue_id, issue_ids)
+    return _joined_labels(Label, IssueLabel.issue_id, issue_ids)
 
 
 def of_merge_requests(merge_request_ids: list[int]) -> Select[int, Label]:
     """(merge request id, label), by title."""
-    return _carried(Label, MergeRequestLabel.merge_request_id, merge_request_ids)
+    return _joined_labels(Label, MergeRequestLabel.merge_request_id, merge_request_ids)
 
 
 def named(project_id: int, titles: list[str]) -> Select[Label]:
     return select(Label).where(col(Label.project_id) == project_id, col(Label.title).in_(titles))
 
 
-def held(label_id: int) -> Select[Label]:
+def for_update(label_id: int) -> Select[Label]:
     """The label as it is now, held until the transaction ends, so that nobody deletes or renames it meanwhile."""
     return select(Label).where(col(Label.id) == label_id).with_for_update().execution_options(populate_existing=True)
 
 
-def kept(project_id: int, titles: list[str]) -> Select[Label]:
+def for_key_share(project_id: int, titles: list[str]) -> Select[Label]:
     """The labels as they are now, by id, which nobody deletes or renames until the transaction ends; others may hold them so as well."""
     statement = named(project_id, titles).order_by(col(Label.id))
     return statement.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
 
 
-def create_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
+def insert_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
     """The statement that creates the labels that their projects do not have yet."""
     into: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     dated = [{"created_at": (moment := now()), "updated_at": moment, "template": False, **row} for row in rows]
@@ -71,26 +71,26 @@ def create_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
 
 def titles_of_issues(issue_ids: list[int]) -> Select[int, str]:
     """(issue id, title of a label), by title."""
-    return _carried(col(Label.title), IssueLabel.issue_id, issue_ids)
+    return _joined_labels(col(Label.title), IssueLabel.issue_id, issue_ids)
 
 
 def titles_of_merge_requests(merge_request_ids: list[int]) -> Select[int, str]:
     """(merge request id, title of a label), by title."""
-    return _carried(col(Label.title), MergeRequestLabel.merge_request_id, merge_request_ids)
+    return _joined_labels(col(Label.title), MergeRequestLabel.merge_request_id, merge_request_ids)
 
 
-def take_all(key: Any, thing_id: int) -> Any:
+def detach_all(key: Any, subject_id: int) -> Any:
     """The statement that takes all labels from what `key` names, as `IssueLabel.issue_id`; it gives the ids of those that it had."""
     link = key.class_
-    return delete(link).where(col(key) == thing_id).returning(col(link.label_id))
+    return delete(link).where(col(key) == subject_id).returning(col(link.label_id))
 
 
-def give(key: Any, thing_id: int, label_ids: list[int]) -> Insert:
+def attach(key: Any, subject_id: int, label_ids: list[int]) -> Insert:
     """The statement that gives these labels, of which there are some, to a thing that has none."""
-    return insert(key.class_).values([{key.key: thing_id, "label_id": label_id} for label_id in label_ids])
+    return insert(key.class_).values([{key.key: subject_id, "label_id": label_id} for label_id in label_ids])
 
 
-def _carried(subject: Any, key: Any, ids: list[int]) -> Select[int, Any]:
+def _joined_labels(subject: Any, key: Any, ids: list[int]) -> Select[int, Any]:
     """(id of what carries it, `subject` of a label), by title; `key` names what carries labels, as `IssueLabel.issue_id`."""
     joined: Select[int, Any] = select(col(key), subject).join(Label, col(Label.id) == col(key.class_.label_id))
     return joined.where(col(key).in_(ids)).order_by(col(Label.title), col(Label.id))

@@ -4,19 +4,19 @@ from typing import Any
 
 from sqlalchemy import Select, bindparam, literal, select, union_all
 
-from storage.reading import constant
+from storage.database.statement_cache import mark_constant
 from storage.tables.merge_requests import MergeRequest, first_authored
 from storage.tables.notes import Note, first_by_others
 
 
-def _firsts() -> Select[Any]:
+def _first_times() -> Select[Any]:
     ids: Any = bindparam("ids", expanding=True)
     authored, answered = first_authored(ids).subquery(), first_by_others(Note.merge_request_id, MergeRequest, ids).subquery()
     parts = [select(each.c[0], literal(kind), each.c[1]) for kind, each in enumerate((authored, answered))]
     found: Select[Any] = select(*union_all(*parts).subquery().c)
-    return constant(found)
+    return mark_constant(found)
 
 
-FIRSTS = _firsts()
+FIRST_TIMES = _first_times()
 """(merge request id, 0, when its first commit was written) and (merge request id, 1, when somebody else first wrote a note) for those of
 `ids` of which there is one. Made once."""

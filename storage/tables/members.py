@@ -23,9 +23,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
-from storage.compiled import parameter
-from storage.reading import constant
-from storage.tables.base import Dated, refers
+from storage.database.compiled_statements import named_parameter
+from storage.database.statement_cache import mark_constant
+from storage.tables.base import TimestampedRow, foreign_key
 from storage.tables.namespaces import Namespace, NamespaceKind
 from storage.tables.projects import Project, Visibility
 
@@ -40,21 +40,21 @@ class AccessLevel(IntEnum):
     OWNER = 50
 
 
-class GroupMember(Dated, table=True):
+class GroupMember(TimestampedRow, table=True):
     __tablename__ = "group_members"
     __table_args__: Any = (UniqueConstraint("group_id", "user_id"), {"sqlite_autoincrement": True})
 
-    group_id: int = refers("namespaces.id")
-    user_id: int = refers("users.id", index=True)
+    group_id: int = foreign_key("namespaces.id")
+    user_id: int = foreign_key("users.id", index=True)
     access_level: int = Field(sa_type=SmallInteger)
 
 
-class ProjectMember(Dated, table=True):
+class ProjectMember(TimestampedRow, table=True):
     __tablename__ = "project_members"
     __table_args__: Any = (UniqueConstraint("project_id", "user_id"), {"sqlite_autoincrement": True})
 
-    project_id: int = refers("projects.id")
-    user_id: int = refers("users.id", index=True)
+    project_id: int = foreign_key("projects.id")
+    user_id: int = foreign_key("users.id", index=True)
     access_level: int = Field(sa_type=SmallInteger)
 
 
@@ -78,12 +78,12 @@ def _levels_in_projects() -> Select[int, int]:
     return select(levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.project_id)
 
 
-LEVELS_IN_PROJECTS = constant(_levels_in_projects())
+LEVELS_IN_PROJECTS = mark_constant(_levels_in_projects())
 """(project id, level) for the projects of `project_ids` where the user `user_id` has a level: the highest of project, group and own
 personal namespace. Made once, since nearly every operation asks it and making it costs more than running it."""
 
 
-def _levels_of(user_id: Any) -> list[Any]:
+def _level_queries(user_id: Any) -> list[Any]:
     """The levels of a user in the `Project` of a statement, as its member, as one of its group, and as the owner of the personal namespace
     that it lies in; null where the user is none."""
     personal: Any = aliased(Namespace)
@@ -101,45 +101,45 @@ def _levels_of(user_id: Any) -> list[Any]:
     return [each.correlate(Project).scalar_subquery() for each in levels]
 
 
-def _entered(*conditions: Any, beside: tuple[Any, str] | None = None) -> Select[Any]:
-    entered = select(Project, *_levels_of(bindparam("user_id", type_=Integer))).where(*conditions)
-    entered = entered.join(Namespace, col(Namespace.id) == col(Project.namespace_id))
-    if beside is not None:
-        table, key = beside
+def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None) -> Select[Any]:
+    statement = select(Project, *_level_queries(bindparam("user_id", type_=Integer))).where(*conditions)
+    statement = statement.join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+    if child is not None:
+        table, key = child
         within = (table.project_id == col(Project.id)) & (getattr(table, key) == bindparam("value"))
-        entered = entered.add_columns(table).join(table, within, isouter=True)
-    return constant(entered)
+        statement = statement.add_columns(table).join(table, within, isouter=True)
+    return mark_constant(statement)
 
 
-def entrance(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
+def project_lookup(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
     """`ENTERED_BY_ID` or `ENTERED_BY_PATH` in parts, for a statement that selects more beside: the tables, the levels, the conditions.
     Their parameters have the same names: `user_id`, and `id` or `namespace` and `path`."""
     tables: Any = Project.__table__.join(Namespace.__table__, col(Namespace.id) == col(Project.namespace_id))  # type: ignore[attr-defined]
-    conditions = [col(Project.id) == parameter("id", Integer)]
+    conditions = [col(Project.id) == named_parameter("id", Integer)]
     if by_path:
         conditions = [
-            col(Namespace.path_key) == parameter("namespace", String),
-            col(Project.path_key) == parameter("path", String),
+            col(Namespace.path_key) == named_parameter("namespace", String),
+            col(Project.path_key) == named_parameter("path", String),
         ]
-    return tables, _levels_of(parameter("user_id", Integer)), conditions
+    return tables, _level_queries(named_parameter("user_id", Integer)), conditions
 
 
-BY_ID = (col(Project.id) == bindparam("id"),)
-BY_PATH = (col(Namespace.path_key) == bindparam("namespace"), col(Project.path_key) == bindparam("path"))
-ENTERED_BY_ID = _entered(*BY_ID)
+HAS_ID = (col(Project.id) == bindparam("id"),)
+HAS_PATH = (col(Namespace.path_key) == bindparam("namespace"), col(Project.path_key) == bindparam("path"))
+PROJECT_BY_ID = _project_lookup(*HAS_ID)
 """(project, levels) of the project `id`: those that the user `user_id` has as its member, as one of its group, and as the owner of the
 personal namespace that it lies in, null where it is none. The highest one counts. Made once, since nearly every operation enters one."""
-ENTERED_BY_PATH = _entered(*BY_PATH)
+PROJECT_BY_PATH = _project_lookup(*HAS_PATH)
 """The same of the project of this path and that of its namespace, both in lower case."""
-ENTERED_IN_GROUPS = _entered(col(Project.namespace_id).in_(bindparam("group_ids", expanding=True)), ~col(Project.archived))
+PROJECTS_IN_GROUPS = _project_lookup(col(Project.namespace_id).in_(bindparam("group_ids", expanding=True)), ~col(Project.archived))
 """The same of the projects of these groups that are not archived."""
 
 
 @cache
-def entered_with(table: Any, key: str, *, by_path: bool) -> Select[Any]:
+def project_with_child(table: Any, key: str, *, by_path: bool) -> Select[Any]:
     """As `ENTERED_BY_ID` or `ENTERED_BY_PATH`, with the row of the project that is named by its `id` or its `iid`, `value`; null where
     there is none."""
-    return _entered(*(BY_PATH if by_path else BY_ID), beside=(table, key))
+    return _project_lookup(*(HAS_PATH if by_path else HAS_ID), child=(table, key))
 
 
 def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, int, int]:
@@ -169,7 +169,7 @@ def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:
     )
 
 
-def groups_owned(user_id: int) -> Select[Namespace]:
+def owned_groups_for_update(user_id: int) -> Select[Namespace]:
     """The groups of which the user is an owner, kept for this transaction, so that no other owner leaves meanwhile."""
     owns = exists().where(
         col(GroupMember.group_id) == col(Namespace.id),
@@ -179,7 +179,7 @@ def groups_owned(user_id: int) -> Select[Namespace]:
     return select(Namespace).where(owns).order_by(col(Namespace.id)).with_for_update()
 
 
-def groups_with_another_owner(user_id: int, group_ids: list[int]) -> Select[int]:
+def groups_with_other_owner(user_id: int, group_ids: list[int]) -> Select[int]:
     """Which of these groups keep an owner when the user leaves."""
     return select(col(GroupMember.group_id)).where(
         col(GroupMember.group_id).in_(group_ids),
@@ -192,12 +192,12 @@ def of_group(group_id: int, user_id: int) -> Select[GroupMember]:
     return select(GroupMember).where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id)
 
 
-def held_in_group(group_id: int, user_id: int) -> Select[GroupMember]:
+def group_member_for_update(group_id: int, user_id: int) -> Select[GroupMember]:
     """The membership; others who hold it wait for this transaction's end."""
     return of_group(group_id, user_id).with_for_update()
 
 
-def held_in_project(project_id: int, user_id: int) -> Select[ProjectMember]:
+def project_member_for_update(project_id: int, user_id: int) -> Select[ProjectMember]:
     """As `held_in_group`, of a project."""
     return select(ProjectMember).where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id).with_for_update()
 
@@ -210,7 +210,7 @@ def is_in_project(project_id: int, user_id: int) -> ColumnElement[bool]:
     return exists().where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id)
 
 
-def another_owner(group_id: int, user_id: int) -> ColumnElement[bool]:
+def has_other_owner(group_id: int, user_id: int) -> ColumnElement[bool]:
     """The condition that somebody else than the user owns the group."""
     return exists().where(
         col(GroupMember.group_id) == group_id,
@@ -219,7 +219,7 @@ def another_owner(group_id: int, user_id: int) -> ColumnElement[bool]:
     )
 
 
-def groups_of(user_id: int) -> ColumnElement[bool]:
+def is_own_group(user_id: int) -> ColumnElement[bool]:
     """The condition on `Namespace` that the user is a member of the group."""
     return exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id)
 
@@ -247,9 +247,9 @@ def visible_projects(user_id: int) -> ColumnElement[bool]:
     return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id))
 
 
-def shared_or_at_level(user_id: int, least: AccessLevel) -> ColumnElement[bool]:
+def shared_or_at_level(user_id: int, min_level: AccessLevel) -> ColumnElement[bool]:
     """The condition on `Project` that it is internal or public, or that the user has at least this level in it."""
-    level = int(least)
+    level = int(min_level)
     return or_(
         col(Project.visibility_level) >= int(Visibility.INTERNAL),
         exists().where(
@@ -274,18 +274,18 @@ def visible_groups(user_id: int) -> ColumnElement[bool]:
     )
 
 
-def _entered_group(condition: Any) -> Select[Namespace, int]:
+def _group_lookup(condition: Any) -> Select[Namespace, int]:
     user_id: Any = bindparam("user_id", type_=Integer)
-    return constant(select(Namespace, case((visible_groups(user_id), 1), else_=0)).where(condition))
+    return mark_constant(select(Namespace, case((visible_groups(user_id), 1), else_=0)).where(condition))
 
 
-GROUP_BY_ID = _entered_group(col(Namespace.id) == bindparam("id"))
+GROUP_BY_ID = _group_lookup(col(Namespace.id) == bindparam("id"))
 """(namespace, 1 if the user `user_id`, who is signed in, may see it as a group, else 0) of the namespace `id`."""
-GROUP_BY_PATH = _entered_group(col(Namespace.path_key) == bindparam("path"))
+GROUP_BY_PATH = _group_lookup(col(Namespace.path_key) == bindparam("path"))
 """The same of the namespace of this path, in lower case."""
 
 
-def seen_groups(user_id: int, group_ids: list[int]) -> Select[int]:
+def visible_group_ids(user_id: int, group_ids: list[int]) -> Select[int]:
     """Which of these groups a signed-in user may see."""
     return select(col(Namespace.id)).where(col(Namespace.id).in_(group_ids), visible_groups(user_id))
 

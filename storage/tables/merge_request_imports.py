@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Select, UniqueConstraint, or_, select
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, words
-from storage.tables.base import Dated, long_text, refers
+from storage.database.engine import Timestamp, enum_type
+from storage.tables.base import TimestampedRow, foreign_key, long_text
 
 
 class ImportState(StrEnum):
@@ -21,7 +21,7 @@ class ImportState(StrEnum):
 UNFINISHED = (ImportState.QUEUED, ImportState.RUNNING)
 
 
-class MergeRequestImport(Dated, table=True):
+class MergeRequestImport(TimestampedRow, table=True):
     """The newest import of a project. `processed` of the `total` merges that lead to `tip_oid` are done, the oldest first.
 
     Of those, `imported` were written, `known` were there already, and `skipped` are merges of no single proposal. `tip_oid` and `total`
@@ -31,9 +31,9 @@ class MergeRequestImport(Dated, table=True):
     __tablename__ = "merge_request_imports"
     __table_args__: Any = (UniqueConstraint("project_id"), {"sqlite_autoincrement": True})
 
-    project_id: int = refers("projects.id")
-    user_id: int | None = refers("users.id", optional=True, on_delete="SET NULL")
-    state: ImportState = Field(default=ImportState.QUEUED, sa_type=words(ImportState))
+    project_id: int = foreign_key("projects.id")
+    user_id: int | None = foreign_key("users.id", optional=True, on_delete="SET NULL")
+    state: ImportState = Field(default=ImportState.QUEUED, sa_type=enum_type(ImportState))
     tip_oid: str | None = Field(default=None, max_length=64)
     total: int | None = None
     processed: int = 0
@@ -49,13 +49,13 @@ def of_projects(project_ids: list[int]) -> Select[MergeRequestImport]:
     return select(MergeRequestImport).where(col(MergeRequestImport.project_id).in_(project_ids))
 
 
-def lock_of_project(project_id: int) -> Select[MergeRequestImport]:
+def for_update(project_id: int) -> Select[MergeRequestImport]:
     """The import of a project, held until the transaction ends."""
     statement = select(MergeRequestImport).where(col(MergeRequestImport.project_id) == project_id)
     return statement.with_for_update().execution_options(populate_existing=True)
 
 
-def next_free(moment: datetime) -> Select[MergeRequestImport]:
+def next_unleased_for_update(moment: datetime) -> Select[MergeRequestImport]:
     """The oldest unfinished import that no process works on, held; one that another is taking is left to it."""
     row = MergeRequestImport
     is_free = or_(col(row.lease_until).is_(None), col(row.lease_until) < moment)
@@ -63,7 +63,7 @@ def next_free(moment: datetime) -> Select[MergeRequestImport]:
     return statement.with_for_update(skip_locked=True).execution_options(populate_existing=True)
 
 
-def lock_leased(import_id: int, lease_until: datetime) -> Select[MergeRequestImport]:
+def leased_for_update(import_id: int, lease_until: datetime) -> Select[MergeRequestImport]:
     """The import, held, as long as the process that took this lease has it; no row where another has taken it over."""
     row = MergeRequestImport
     statement = select(row).where(col(row.id) == import_id, col(row.lease_until) == lease_until)

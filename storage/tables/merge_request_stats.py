@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import CTE, BigInteger, Integer, Select, String, and_, case, cast, func, literal, null, or_, select, true, union_all
 from sqlmodel import col
 
-from storage import dialects
-from storage.tables import quantiles, rolled
+from storage.database import dialects
+from storage.tables import quantiles, rollups
 from storage.tables.buckets import Buckets
 from storage.tables.commits import Commit
 from storage.tables.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, source_in
@@ -16,14 +16,14 @@ OPENED, MERGED, CLOSED = 0, 1, 2
 LEAD = "lead"
 
 
-def rows(
+def event_counts(
     conditions: Collection[Any],
     buckets: Buckets | None,
-    shown: Sequence[tuple[int | None, int | None]],
+    spans: Sequence[tuple[int | None, int | None]],
     limit: int,
     *,
-    lead: bool,
-    red: Collection[Any] | None,
+    with_lead_time: bool,
+    check_conditions: Collection[Any] | None,
 ) -> Select[Any]:
     """(project, key of the bucket, how many were opened, merged and closed in it, of how many of the merged the newest commit was red at
     that moment, `quantiles.columns` of the microseconds from their first commits to the merge) of the first so many buckets.
@@ -34,24 +34,24 @@ def rows(
     row = MergeRequest
     names = ("id", "project_id", "source_project_id", "head_oid", "state", "created_at", "merged_at", "closed_at")
     matching = select(*(col(getattr(row, name)) for name in names)).where(*conditions).cte("matching")
-    events = _events(matching, buckets, lead=lead, red=red)
-    if shown:
-        events = select(events).where(or_(*(_within(events.c.bucket, *span) for span in shown))).subquery()
+    events = _events(matching, buckets, with_lead_time=with_lead_time, check_conditions=check_conditions)
+    if spans:
+        events = select(events).where(or_(*(_is_in_span(events.c.bucket, *span) for span in spans))).subquery()
     keys = ("project_id", "bucket")
-    placed = quantiles.placed(events, keys, (LEAD,) if lead else ())
-    counts = [func.count(case((placed.c.kind == kind, 1), else_=null())) for kind in (OPENED, MERGED, CLOSED)]
-    failed = func.count(case((placed.c.state == "failed", 1), else_=null()))
-    group = [placed.c[key] for key in keys]
-    statement: Select[Any] = select(*group, *counts, failed, *(quantiles.columns(placed, LEAD) if lead else ()))
-    return statement.select_from(placed).group_by(*group).order_by(*group).limit(limit)
+    ranked = quantiles.rank_rows(events, keys, (LEAD,) if with_lead_time else ())
+    counts = [func.count(case((ranked.c.kind == kind, 1), else_=null())) for kind in (OPENED, MERGED, CLOSED)]
+    failed = func.count(case((ranked.c.state == "failed", 1), else_=null()))
+    group = [ranked.c[key] for key in keys]
+    statement: Select[Any] = select(*group, *counts, failed, *(quantiles.quantile_columns(ranked, LEAD) if with_lead_time else ()))
+    return statement.select_from(ranked).group_by(*group).order_by(*group).limit(limit)
 
 
-def _within(bucket: Any, first: int | None, last: int | None) -> Any:
+def _is_in_span(bucket: Any, first: int | None, last: int | None) -> Any:
     ends = [bucket >= first] if first is not None else []
     return and_(true(), *ends, *([bucket <= last] if last is not None else []))
 
 
-def _events(matching: CTE, buckets: Buckets | None, *, lead: bool, red: Collection[Any] | None) -> Any:
+def _events(matching: CTE, buckets: Buckets | None, *, with_lead_time: bool, check_conditions: Collection[Any] | None) -> Any:
     """What happened to them: which, in which bucket, and of a merge how long it took and what the checks came to."""
 
     def event(kind: int, moment: Any, took: Any, state: Any) -> Select[Any]:
@@ -61,14 +61,14 @@ def _events(matching: CTE, buckets: Buckets | None, *, lead: bool, red: Collecti
 
     none = cast(null(), BigInteger)
     state: Any = null()
-    if red is not None:
-        state = rolled.state(matching.c.source_project_id, matching.c.head_oid, matching, moment=matching.c.merged_at)
-        state = case((source_in(*red, rows=matching.c), state), else_=null())
+    if check_conditions is not None:
+        state = rollups.rollup_state(matching.c.source_project_id, matching.c.head_oid, matching, moment=matching.c.merged_at)
+        state = case((source_in(*check_conditions, rows=matching.c), state), else_=null())
     opened = event(OPENED, matching.c.created_at, none, null()).select_from(matching)
     closed = event(CLOSED, matching.c.closed_at, none, null()).where(matching.c.state == MergeRequestState.CLOSED)
-    if lead:
+    if with_lead_time:
         first = _first_authored(matching).subquery()
-        took = dialects.microseconds(first.c.authored_at, matching.c.merged_at)
+        took = dialects.microseconds_between(first.c.authored_at, matching.c.merged_at)
         merged = event(MERGED, matching.c.merged_at, case((took < 0, cast(literal(0), BigInteger)), else_=took), state)
         merged = merged.select_from(matching.outerjoin(first, first.c.id == matching.c.id))
     else:

@@ -25,9 +25,9 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel, col
 
-from storage.database import Timestamp, now, words
-from storage.tables import rolled
-from storage.tables.base import Dated, Row, long_text, refers
+from storage.database.engine import Timestamp, enum_type, now
+from storage.tables import rollups
+from storage.tables.base import Row, TimestampedRow, foreign_key, long_text
 from storage.tables.commits import Commit
 from storage.tables.labels import Label, MergeRequestLabel
 from storage.tables.milestones import Milestone
@@ -58,7 +58,7 @@ UNCHECKED = text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')
 """The condition that an open one is unchecked: spelled out, since SQLite takes a partial index only for the very same words."""
 
 
-class MergeRequest(Dated, table=True):
+class MergeRequest(TimestampedRow, table=True):
     """`iid` counts 1, 2, 3 … in the project, without gaps. `project_id` is the target's; `source_project_id` stays when
     that project is deleted, and no other project gets this id.
 
@@ -100,18 +100,18 @@ class MergeRequest(Dated, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     source_project_id: int
     iid: int
-    author_id: int = refers("users.id", index=True)
-    assignee_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
-    milestone_id: int | None = refers("milestones.id", on_delete="SET NULL", optional=True, index=True)
+    author_id: int = foreign_key("users.id", index=True)
+    assignee_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
+    milestone_id: int | None = foreign_key("milestones.id", on_delete="SET NULL", optional=True, index=True)
     title: str = Field(max_length=255)
     description: str | None = long_text(optional=True)
-    state: MergeRequestState = Field(default=MergeRequestState.OPENED, sa_type=words(MergeRequestState))
+    state: MergeRequestState = Field(default=MergeRequestState.OPENED, sa_type=enum_type(MergeRequestState))
     source_branch: str = Field(max_length=255)
     target_branch: str = Field(max_length=255)
-    merge_status: MergeStatus = Field(default=MergeStatus.UNCHECKED, sa_type=words(MergeStatus))
+    merge_status: MergeStatus = Field(default=MergeStatus.UNCHECKED, sa_type=enum_type(MergeStatus))
     head_oid: str | None = Field(default=None, max_length=64)
     base_oid: str | None = Field(default=None, max_length=64)
     commit_count: int | None = None
@@ -120,7 +120,7 @@ class MergeRequest(Dated, table=True):
     deletions: int | None = None
     merge_when_build_succeeds: bool = False
     merge_params: dict[str, Any] | None = Field(default=None, sa_type=JSON)
-    merge_user_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    merge_user_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
     merge_commit_oid: str | None = Field(default=None, max_length=64)
     merged_at: datetime | None = Field(default=None, sa_type=Timestamp)
     closed_at: datetime | None = Field(default=None, sa_type=Timestamp)
@@ -144,8 +144,8 @@ class MergeIntent(Row, table=True):
 
     __tablename__ = "merge_intents"
 
-    merge_request_id: int = refers("merge_requests.id", index=True)
-    user_id: int | None = refers("users.id", on_delete="SET NULL", optional=True)
+    merge_request_id: int = foreign_key("merge_requests.id", index=True)
+    user_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
     target_branch: str = Field(max_length=255)
     old_oid: str = Field(max_length=64)
     new_oid: str = Field(max_length=64)
@@ -153,13 +153,13 @@ class MergeIntent(Row, table=True):
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 
-def held(merge_request_id: int) -> Select[MergeRequest]:
+def for_update(merge_request_id: int) -> Select[MergeRequest]:
     """The merge request as it is now; others who hold it wait for this transaction's end, and notes may be written meanwhile."""
     statement: Select[MergeRequest] = select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
-def numbered(merge_request_id: int) -> Select[MergeRequest]:
+def by_id(merge_request_id: int) -> Select[MergeRequest]:
     """The merge request of this id, as it is now."""
     return select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
 
@@ -173,31 +173,31 @@ def intents(merge_request_id: int | None = None) -> Select[MergeIntent, int]:
     return joined.order_by(col(MergeIntent.id))
 
 
-def merger(intent_id: int) -> Select[User]:
+def merging_user(intent_id: int) -> Select[User]:
     """Who merges by this intent; where that user is gone, the author of the merge request."""
-    whose = func.coalesce(col(MergeIntent.user_id), col(MergeRequest.author_id))
+    merger_id = func.coalesce(col(MergeIntent.user_id), col(MergeRequest.author_id))
     joined = select(User).join(MergeRequest, true()).join(MergeIntent, col(MergeIntent.merge_request_id) == col(MergeRequest.id))
-    return joined.where(col(MergeIntent.id) == intent_id, col(User.id) == whose)
+    return joined.where(col(MergeIntent.id) == intent_id, col(User.id) == merger_id)
 
 
-def forget_intent(intent_id: int) -> Delete:
+def delete_intent(intent_id: int) -> Delete:
     return delete(MergeIntent).where(col(MergeIntent.id) == intent_id)
 
 
-def waiting(after_id: int, limit: int) -> Select[MergeRequest]:
+def waiting_for_builds(after_id: int, limit: int) -> Select[MergeRequest]:
     """Open ones that are to be merged once their builds succeed, by id."""
     open_ones = col(MergeRequest.state).in_(OPEN) & col(MergeRequest.merge_when_build_succeeds)
     statement: Select[MergeRequest] = select(MergeRequest).where(open_ones, col(MergeRequest.id) > after_id)
     return statement.order_by(col(MergeRequest.id)).limit(limit)
 
 
-def merged_by(project_id: int, oids: list[str]) -> Select[str | None]:
+def known_merge_commits(project_id: int, oids: list[str]) -> Select[str | None]:
     """Those of these commits that have merged something into the project."""
     statement = select(col(MergeRequest.merge_commit_oid)).where(col(MergeRequest.project_id) == project_id)
     return statement.where(col(MergeRequest.state) == MergeRequestState.MERGED, col(MergeRequest.merge_commit_oid).in_(oids))
 
 
-def taken(project_id: int, iids: list[int]) -> Select[int]:
+def existing_iids(project_id: int, iids: list[int]) -> Select[int]:
     """Those of these numbers that are given in the project."""
     return select(col(MergeRequest.iid)).where(col(MergeRequest.project_id) == project_id, col(MergeRequest.iid).in_(iids))
 
@@ -225,7 +225,7 @@ def with_head_state(states: Collection[str], readable: ColumnElement[bool]) -> C
     """The condition that the checks of the newest commit, where it was pushed to, come to one of these words of `RollupState`, and are
     `readable` (`source_in`)."""
     row = MergeRequest
-    return and_(readable, rolled.state(col(row.source_project_id), col(row.head_oid), row).in_(states))
+    return and_(readable, rollups.rollup_state(col(row.source_project_id), col(row.head_oid), row).in_(states))
 
 
 def source_in(*conditions: Any, rows: Any = MergeRequest) -> ColumnElement[bool]:
@@ -243,7 +243,7 @@ def first_authored(merge_request_ids: Any) -> Select[int, datetime]:
     return joined.where(col(link.merge_request_id).in_(merge_request_ids)).group_by(col(link.merge_request_id))
 
 
-def open_equal(source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> Select[MergeRequest]:
+def open_between(source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> Select[MergeRequest]:
     """The open merge request between these branches, of which there is one at most."""
     row = MergeRequest
     source = and_(col(row.source_project_id) == source_project_id, col(row.source_branch) == source_branch)
@@ -259,21 +259,21 @@ def commits_of(merge_request_ids: list[int], skip: int, limit: int) -> Select[in
     return statement.where(window).order_by(col(row.merge_request_id), col(row.position))
 
 
-def place_of(merge_request_id: int, oid: str) -> Select[int]:
+def position_of(merge_request_id: int, oid: str) -> Select[int]:
     """The position of a commit in a merge request."""
     row = MergeRequestCommit
     return select(col(row.position)).where(col(row.merge_request_id) == merge_request_id, col(row.oid) == oid)
 
 
-def holding(oids: list[str], order: Sequence[Any], skipped: int, limit: int, *seen: ColumnElement[bool]) -> Select[str, MergeRequest]:
+def of_commits(oids: list[str], order: Sequence[Any], skipped: int, limit: int, *seen: ColumnElement[bool]) -> Select[str, MergeRequest]:
     """(commit id, merge request) for the merge requests that brought each of these commits, in this order, at most `limit` each after
     the first `skipped`.
 
     A merge commit was brought by what it merged. `seen` are conditions on the merge request and its target project.
     """
-    brought = _brought(oids)
-    place = func.row_number().over(partition_by=brought.c.oid, order_by=order).label("place")
-    inner = _seen(select(brought.c.oid, col(MergeRequest.id).label("id"), place), brought, *seen).subquery()
+    links = _commit_links(oids)
+    position = func.row_number().over(partition_by=links.c.oid, order_by=order).label("place")
+    inner = _join_visible(select(links.c.oid, col(MergeRequest.id).label("id"), position), links, *seen).subquery()
     joined: Select[str, MergeRequest] = select(inner.c.oid, MergeRequest).join(inner, inner.c.id == col(MergeRequest.id))
     return joined.where(inner.c.place > skipped, inner.c.place <= skipped + limit).order_by(inner.c.oid, inner.c.place)
 
@@ -294,21 +294,21 @@ def open_with_heads(heads: Collection[tuple[int, str, str]], *seen: ColumnElemen
     return statement.order_by(col(row.id))
 
 
-def count_holding(oids: list[str], *seen: ColumnElement[bool]) -> Select[str, int]:
+def count_of_commits(oids: list[str], *seen: ColumnElement[bool]) -> Select[str, int]:
     """(commit id, number of merge requests that brought it); `seen` as in `holding`."""
-    brought = _brought(oids)
-    statement: Select[str, int] = _seen(select(brought.c.oid, func.count()), brought, *seen)
-    return statement.group_by(brought.c.oid)
+    links = _commit_links(oids)
+    statement: Select[str, int] = _join_visible(select(links.c.oid, func.count()), links, *seen)
+    return statement.group_by(links.c.oid)
 
 
-def _brought(oids: list[str]) -> Subquery:
+def _commit_links(oids: list[str]) -> Subquery:
     """(merge request id, commit id), each pair once: of those that a merge request holds, and of the commits that merged one."""
     link, row = MergeRequestCommit, MergeRequest
-    held: Any = select(col(link.merge_request_id).label("id"), col(link.oid).label("oid")).where(col(link.oid).in_(oids))
+    listed: Any = select(col(link.merge_request_id).label("id"), col(link.oid).label("oid")).where(col(link.oid).in_(oids))
     merging = select(col(row.id), col(row.merge_commit_oid)).where(col(row.merge_commit_oid).in_(oids))
-    return union(held, merging).subquery()
+    return union(listed, merging).subquery()
 
 
-def _seen(statement: Any, brought: Subquery, *seen: ColumnElement[bool]) -> Any:
-    joined = statement.select_from(brought).join(MergeRequest, col(MergeRequest.id) == brought.c.id)
+def _join_visible(statement: Any, links: Subquery, *seen: ColumnElement[bool]) -> Any:
+    joined = statement.select_from(links).join(MergeRequest, col(MergeRequest.id) == links.c.id)
     return joined.join(Project, col(Project.id) == col(MergeRequest.project_id)).where(*seen)

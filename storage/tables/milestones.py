@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Select, UniqueConstraint, select
 from sqlmodel import Field, col
 
-from storage.database import words
-from storage.tables.base import Dated, refers
+from storage.database.engine import enum_type
+from storage.tables.base import TimestampedRow, foreign_key
 
 
 class MilestoneState(StrEnum):
@@ -16,7 +16,7 @@ class MilestoneState(StrEnum):
     CLOSED = "closed"
 
 
-class Milestone(Dated, table=True):
+class Milestone(TimestampedRow, table=True):
     __tablename__ = "milestones"
     __table_args__: Any = (
         UniqueConstraint("project_id", "iid"),
@@ -24,12 +24,12 @@ class Milestone(Dated, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     iid: int
     title: str = Field(max_length=255)
     description: str = Field(default="")
     due_date: date | None = None
-    state: MilestoneState = Field(default=MilestoneState.ACTIVE, sa_type=words(MilestoneState))
+    state: MilestoneState = Field(default=MilestoneState.ACTIVE, sa_type=enum_type(MilestoneState))
 
 
 def of_title(project_id: int, title: str) -> Select[Milestone]:

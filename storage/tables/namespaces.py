@@ -5,8 +5,8 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, Select, exists, func, or_, select
 from sqlmodel import Field, col
 
-from storage.database import words
-from storage.tables.base import Dated, refers
+from storage.database.engine import enum_type
+from storage.tables.base import TimestampedRow, foreign_key
 
 
 class NamespaceKind(StrEnum):
@@ -14,17 +14,17 @@ class NamespaceKind(StrEnum):
     GROUP = "group"
 
 
-class Namespace(Dated, table=True):
+class Namespace(TimestampedRow, table=True):
     """`path_key` is the path in lower case, which makes it unique without case. A group's id is its namespace's id."""
 
     __tablename__ = "namespaces"
 
-    kind: NamespaceKind = Field(sa_type=words(NamespaceKind))
+    kind: NamespaceKind = Field(sa_type=enum_type(NamespaceKind))
     name: str = Field(max_length=255)
     path: str = Field(max_length=255)
     path_key: str = Field(max_length=255, unique=True)
     description: str = Field(default="", max_length=255)
-    owner_id: int | None = refers("users.id", optional=True, index=True)
+    owner_id: int | None = foreign_key("users.id", optional=True, index=True)
 
 
 def of_path(path: str) -> Select[Namespace]:
@@ -35,10 +35,10 @@ def personal(user_id: int) -> Select[Namespace]:
     return select(Namespace).where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
 
 
-def held(namespace_id: int) -> Select[Namespace]:
+def for_update(namespace_id: int) -> Select[Namespace]:
     """The namespace as it is now; others who hold it wait for this transaction's end, and so do newcomers before a deletion."""
-    held: Select[Namespace] = select(Namespace).where(col(Namespace.id) == namespace_id)
-    return held.with_for_update().execution_options(populate_existing=True)
+    statement: Select[Namespace] = select(Namespace).where(col(Namespace.id) == namespace_id)
+    return statement.with_for_update().execution_options(populate_existing=True)
 
 
 def group_named(name: str) -> ColumnElement[bool]:
@@ -46,9 +46,9 @@ def group_named(name: str) -> ColumnElement[bool]:
     return exists().where(col(Namespace.kind) == NamespaceKind.GROUP, func.lower(col(Namespace.name)) == name.lower())
 
 
-def matching(text: str) -> ColumnElement[bool]:
+def matching(string: str) -> ColumnElement[bool]:
     """The condition that a namespace has the text in its name or path."""
-    return or_(col(Namespace.name).icontains(text, autoescape=True), col(Namespace.path).icontains(text, autoescape=True))
+    return or_(col(Namespace.name).icontains(string, autoescape=True), col(Namespace.path).icontains(string, autoescape=True))
 
 
 def is_group() -> ColumnElement[bool]:

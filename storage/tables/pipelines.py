@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import JSON, Index, Select, UniqueConstraint, select
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now
-from storage.tables.base import Row, long_text, refers
+from storage.database.engine import Timestamp, now
+from storage.tables.base import Row, foreign_key, long_text
 from storage.tables.builds import Build, is_current
 from storage.tables.commit_statuses import CheckStatus
 
@@ -26,25 +26,25 @@ class Pipeline(Row, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     sha: str = Field(max_length=64)
     ref: str = Field(max_length=255)
     tag: bool = False
     before_sha: str | None = Field(default=None, max_length=64)
-    user_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    user_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
     jobs: list[dict[str, Any]] | None = Field(default=None, sa_type=JSON)
     error: str | None = long_text(optional=True)
     skipped: bool = False
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 
-def held(pipeline_id: int) -> Select[Pipeline]:
+def for_update(pipeline_id: int) -> Select[Pipeline]:
     """The pipeline as it is now; others who hold it wait for this transaction's end, and its builds may change meanwhile."""
     statement: Select[Pipeline] = select(Pipeline).where(col(Pipeline.id) == pipeline_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
-def places(project_id: int, shas: Collection[str]) -> Select[str, str]:
+def refs_of_commits(project_id: int, shas: Collection[str]) -> Select[str, str]:
     """(sha, ref) of the pipelines of these commits."""
     return select(col(Pipeline.sha), col(Pipeline.ref)).where(col(Pipeline.project_id) == project_id, col(Pipeline.sha).in_(shas))
 
@@ -54,7 +54,7 @@ def builds_of(pipeline_ids: Collection[int]) -> Select[Build]:
     return select(Build).where(col(Build.pipeline_id).in_(pipeline_ids), is_current()).order_by(col(Build.stage_index), col(Build.id))
 
 
-def states_of(pipeline_id: int) -> Select[str, int, CheckStatus, bool]:
+def build_states(pipeline_id: int) -> Select[str, int, CheckStatus, bool]:
     """(name, stage_index, status, allow_failure) of the builds of a pipeline, each in its newest attempt."""
     columns = (col(Build.name), col(Build.stage_index), col(Build.status), col(Build.allow_failure))
     return select(*columns).where(col(Build.pipeline_id) == pipeline_id, is_current())

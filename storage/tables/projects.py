@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import JSON, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, func, or_, select
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now
-from storage.tables.base import Dated, long_text, refers
+from storage.database.engine import Timestamp, now
+from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.namespaces import Namespace
 
 
@@ -21,15 +21,15 @@ class Visibility(IntEnum):
     PUBLIC = 2
 
 
-class Project(Dated, table=True):
+class Project(TimestampedRow, table=True):
     """`path` is the last segment of the full path; `path_key` is the same in lower case, unique in the namespace."""
 
     __tablename__ = "projects"
     __table_args__: Any = (UniqueConstraint("namespace_id", "path_key"), {"sqlite_autoincrement": True})
 
-    namespace_id: int = refers("namespaces.id")
-    forked_from_id: int | None = refers("projects.id", on_delete="SET NULL", optional=True, index=True)
-    creator_id: int | None = refers("users.id", on_delete="SET NULL", optional=True, index=True)
+    namespace_id: int = foreign_key("namespaces.id")
+    forked_from_id: int | None = foreign_key("projects.id", on_delete="SET NULL", optional=True, index=True)
+    creator_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
     name: str = Field(max_length=255)
     path: str = Field(max_length=255)
     path_key: str = Field(max_length=255)
@@ -68,20 +68,20 @@ def of_path_keys(keys: Iterable[tuple[str, str]]) -> Select[str, Project]:
     return statement.where(col(Namespace.path_key).in_(first), col(Project.path_key).in_(second))
 
 
-def numbered(table: Any, numbers: Mapping[int, Iterable[int]]) -> Select[int, int, int]:
+def ids_by_iid_for_key_share(table: Any, numbers: Mapping[int, Iterable[int]]) -> Select[int, int, int]:
     """(id, project id, number) of the rows with these numbers by project, in order. Nobody removes their projects until this transaction
     ends."""
-    wanted = or_(*(and_(col(table.project_id) == key, col(table.iid).in_(list(iids))) for key, iids in numbers.items()))
+    condition = or_(*(and_(col(table.project_id) == key, col(table.iid).in_(list(iids))) for key, iids in numbers.items()))
     statement = select(col(table.id), col(table.project_id), col(table.iid)).join(Project, col(Project.id) == col(table.project_id))
-    return statement.where(wanted).order_by(col(table.id)).with_for_update(read=True, key_share=True, of=Project)
+    return statement.where(condition).order_by(col(table.id)).with_for_update(read=True, key_share=True, of=Project)
 
 
-def held(project_id: int) -> Select[Project]:
+def for_update(project_id: int) -> Select[Project]:
     """The project as it is now; others who hold it wait for this transaction's end."""
     return by_id(project_id).with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
-def kept(ids: list[int]) -> Select[int]:
+def ids_for_key_share(ids: list[int]) -> Select[int]:
     """Those of these ids whose projects nobody removes until this transaction ends."""
     return select(col(Project.id)).where(col(Project.id).in_(ids)).order_by(col(Project.id)).with_for_update(read=True, key_share=True)
 
@@ -90,9 +90,9 @@ def ids_in_namespaces(namespace_ids: Collection[int]) -> Select[int]:
     return select(col(Project.id)).where(col(Project.namespace_id).in_(namespace_ids))
 
 
-def matching(text: str) -> ColumnElement[bool]:
+def matching(string: str) -> ColumnElement[bool]:
     """The condition that a project has the text in its name, path or description."""
-    return or_(*(col(column).icontains(text, autoescape=True) for column in (Project.name, Project.path, Project.description)))
+    return or_(*(col(column).icontains(string, autoescape=True) for column in (Project.name, Project.path, Project.description)))
 
 
 def ids_after(project_id: int, limit: int) -> Select[int]:
@@ -100,7 +100,7 @@ def ids_after(project_id: int, limit: int) -> Select[int]:
     return select(col(Project.id)).where(col(Project.id) > project_id).order_by(col(Project.id)).limit(limit)
 
 
-def id_of(project_id: int) -> Select[int]:
+def existing_id(project_id: int) -> Select[int]:
     """The id itself, if there is such a project."""
     return select(col(Project.id)).where(col(Project.id) == project_id)
 

@@ -5,16 +5,16 @@ from typing import Any
 from sqlalchemy import Delete, Select, UniqueConstraint, delete, select
 from sqlmodel import Field, col
 
-from storage.tables.base import Dated, refers
+from storage.tables.base import TimestampedRow, foreign_key
 
 
-class ProtectedBranch(Dated, table=True):
+class ProtectedBranch(TimestampedRow, table=True):
     """`name` is without `refs/heads/`, exact. `developers_can_push`: they may add commits, and nothing else."""
 
     __tablename__ = "protected_branches"
     __table_args__: Any = (UniqueConstraint("project_id", "name"), {"sqlite_autoincrement": True})
 
-    project_id: int = refers("projects.id")
+    project_id: int = foreign_key("projects.id")
     name: str = Field(max_length=255)
     developers_can_push: bool = False
 
@@ -27,5 +27,5 @@ def named(project_id: int, names: list[str]) -> Select[ProtectedBranch]:
     return select(ProtectedBranch).where(col(ProtectedBranch.project_id) == project_id, col(ProtectedBranch.name).in_(names))
 
 
-def forget(project_id: int, names: list[str]) -> Delete:
+def delete_named(project_id: int, names: list[str]) -> Delete:
     return delete(ProtectedBranch).where(col(ProtectedBranch.project_id) == project_id, col(ProtectedBranch.name).in_(names))

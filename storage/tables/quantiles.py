@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Subquery, case, cast, func, select
 
-RANKS = (50, 90, 95)
+PERCENTILES = (50, 90, 95)
 """In per cent; beside them the largest value is asked."""
-PART = 1_000_000
+MILLION = 1_000_000
 
 
-def placed(rows: Subquery, keys: Sequence[str], measures: Sequence[str]) -> Subquery:
+def rank_rows(rows: Subquery, keys: Sequence[str], measures: Sequence[str]) -> Subquery:
     """The rows with the place of each measure's value among those of the group that the columns `keys` make, and how many there are."""
     if not measures:
         return rows
@@ -26,16 +26,16 @@ def placed(rows: Subquery, keys: Sequence[str], measures: Sequence[str]) -> Subq
     return select(rows, *columns).subquery()
 
 
-def columns(rows: Subquery, measure: str) -> list[Any]:
+def quantile_columns(rows: Subquery, measure: str) -> list[Any]:
     """Of each group of `placed` rows: how many values, the sums of their millions and of what is left, the RANKS, the largest value.
 
     The sum is in two parts, since that of very long times goes beyond what either database counts.
     """
-    value, place, count = (rows.c[name] for name in (measure, f"{measure}_place", f"{measure}_count"))
-    sums = [cast(func.sum(part), BigInteger) for part in (value // PART, value % PART)]
-    ranks = [func.max(case((place == (count * rank + 99) // 100, value))) for rank in RANKS]
-    return [func.count(value), *sums, *ranks, func.max(value)]
+    value, position, count = (rows.c[name] for name in (measure, f"{measure}_place", f"{measure}_count"))
+    sums = [cast(func.sum(part), BigInteger) for part in (value // MILLION, value % MILLION)]
+    percentiles = [func.max(case((position == (count * rank + 99) // 100, value))) for rank in PERCENTILES]
+    return [func.count(value), *sums, *percentiles, func.max(value)]
 
 
-COLUMNS = len(RANKS) + 4
+COLUMN_COUNT = len(PERCENTILES) + 4
 """How many columns a measure has."""

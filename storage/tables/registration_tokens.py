@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import Select, select
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now
-from storage.tables.base import Row, refers
+from storage.database.engine import Timestamp, now
+from storage.tables.base import Row, foreign_key
 
-INSTANCE = 0
+INSTANCE_SCOPE = 0
 """The scope of the token with which runners for every project are registered."""
 
 
@@ -21,7 +21,7 @@ class RegistrationToken(Row, table=True):
     __table_args__: Any = {"sqlite_autoincrement": True}
 
     scope: int = Field(unique=True)
-    project_id: int | None = refers("projects.id", optional=True, index=True)
+    project_id: int | None = foreign_key("projects.id", optional=True, index=True)
     changes: int = 0
     changed_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
@@ -30,6 +30,6 @@ def of_scopes(scopes: Iterable[int]) -> Select[RegistrationToken]:
     return select(RegistrationToken).where(col(RegistrationToken.scope).in_(list(scopes)))
 
 
-def held(scope: int) -> Select[RegistrationToken]:
+def for_update(scope: int) -> Select[RegistrationToken]:
     """The token of this scope as it is now; others who change it wait for this transaction's end."""
     return of_scopes([scope]).with_for_update().execution_options(populate_existing=True)

@@ -7,14 +7,14 @@ from sqlalchemy import JSON, Select, delete, func, literal_column, select, updat
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
-from storage.database import Timestamp
-from storage.tables.base import Dated, refers
+from storage.database.engine import Timestamp
+from storage.tables.base import TimestampedRow, foreign_key
 from storage.tables.builds import Build
 from storage.tables.commit_statuses import CheckStatus
 from storage.tables.projects import Project
 
 
-class Runner(Dated, table=True):
+class Runner(TimestampedRow, table=True):
     """`shared` ones serve every project, others those of `runner_projects`. A build's tags must all be among `tags`.
 
     `token_digest` is the SHA-256 of the token that the runner calls with; `contacted_at` is kept to the minute.
@@ -29,7 +29,7 @@ class Runner(Dated, table=True):
     shared: bool = False
     tags: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
     run_untagged: bool = True
-    creator_id: int | None = refers("users.id", on_delete="SET NULL", optional=True)
+    creator_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
     name: str | None = Field(default=None, max_length=255)
     version: str | None = Field(default=None, max_length=255)
     revision: str | None = Field(default=None, max_length=255)
@@ -45,7 +45,7 @@ class RunnerProject(SQLModel, table=True):
     project_id: int = Field(primary_key=True, foreign_key="projects.id", ondelete="CASCADE", index=True)
 
 
-MOST_QUEUES = 1_000
+MAX_QUEUES = 1_000
 """How many queues one look goes through."""
 
 
@@ -53,12 +53,12 @@ def by_digest(digest: str) -> Select[Runner]:
     return select(Runner).where(col(Runner.token_digest) == digest)
 
 
-def serves(runner_id: int) -> Any:
+def is_served_by(runner_id: int) -> Any:
     """The condition on projects that a runner, which is not shared, serves them."""
     return col(Project.id).in_(select(col(RunnerProject.project_id)).where(col(RunnerProject.runner_id) == runner_id))
 
 
-def of_project(project_id: int) -> Any:
+def is_assigned_to(project_id: int) -> Any:
     """The condition on runners that they serve this project alone, or it among others."""
     return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id) == project_id))
 
@@ -72,19 +72,19 @@ def projects_of(runner_ids: list[int]) -> Select[int, int]:
     )
 
 
-def contacted(runner_id: int, moment: datetime, said: dict[str, str | None]) -> Any:
+def record_contact(runner_id: int, moment: datetime, info: dict[str, str | None]) -> Any:
     """The statement that keeps when a runner called, and what it says of itself."""
-    return update(Runner).where(col(Runner.id) == runner_id).values(contacted_at=moment, **said)
+    return update(Runner).where(col(Runner.id) == runner_id).values(contacted_at=moment, **info)
 
 
-def _waits(build: Any) -> list[Any]:
+def _is_waiting(build: Any) -> list[Any]:
     # Spelled as the indexes of waiting builds are, without parameters: SQLite takes a partial index only where it can prove that it fits.
     return [build.status == literal_column("'pending'"), build.queue.is_not(None)]
 
 
 def count_waiting() -> Select[int]:
     """How many builds wait for a runner, by an index of nothing else."""
-    return select(func.count()).select_from(Build).where(*_waits(Build))
+    return select(func.count()).select_from(Build).where(*_is_waiting(Build))
 
 
 def oldest_of_queues() -> Select[str, int]:
@@ -92,11 +92,11 @@ def oldest_of_queues() -> Select[str, int]:
     build: Any = aliased(Build)
     later: Any = aliased(Build)
     oldest: Any = aliased(Build)
-    queues = select(select(func.min(build.queue)).where(*_waits(build)).scalar_subquery().label("queue")).cte("queues", recursive=True)
-    following = select(func.min(later.queue)).where(*_waits(later), later.queue > queues.c.queue).correlate(queues).scalar_subquery()
+    queues = select(select(func.min(build.queue)).where(*_is_waiting(build)).scalar_subquery().label("queue")).cte("queues", recursive=True)
+    following = select(func.min(later.queue)).where(*_is_waiting(later), later.queue > queues.c.queue).correlate(queues).scalar_subquery()
     queues = queues.union_all(select(following).select_from(queues).where(queues.c.queue.is_not(None)))
-    first = _first(oldest, oldest.id, queues.c.queue).correlate(queues).scalar_subquery()
-    return select(queues.c.queue, first).where(queues.c.queue.is_not(None)).limit(MOST_QUEUES)
+    first = _oldest(oldest, oldest.id, queues.c.queue).correlate(queues).scalar_subquery()
+    return select(queues.c.queue, first).where(queues.c.queue.is_not(None)).limit(MAX_QUEUES)
 
 
 def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
@@ -105,45 +105,47 @@ def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
     later: Any = aliased(Build)
     oldest: Any = aliased(Build)
     served = col(RunnerProject.project_id)
-    first = select(func.min(build.queue)).where(*_waits(build), build.project_id == served).correlate(RunnerProject).scalar_subquery()
+    first = select(func.min(build.queue)).where(*_is_waiting(build), build.project_id == served).correlate(RunnerProject).scalar_subquery()
     queues = (
         select(served.label("project_id"), first.label("queue"))
         .where(col(RunnerProject.runner_id) == runner_id)
         .cte("queues", recursive=True)
     )
     own = later.project_id == queues.c.project_id
-    following = select(func.min(later.queue)).where(*_waits(later), own, later.queue > queues.c.queue).correlate(queues).scalar_subquery()
+    following = (
+        select(func.min(later.queue)).where(*_is_waiting(later), own, later.queue > queues.c.queue).correlate(queues).scalar_subquery()
+    )
     queues = queues.union_all(select(queues.c.project_id, following).where(queues.c.queue.is_not(None)))
-    found = _first(oldest, oldest.id, queues.c.queue, queues.c.project_id).correlate(queues).scalar_subquery()
-    return select(queues.c.queue, queues.c.project_id, found).where(queues.c.queue.is_not(None)).limit(MOST_QUEUES)
+    found = _oldest(oldest, oldest.id, queues.c.queue, queues.c.project_id).correlate(queues).scalar_subquery()
+    return select(queues.c.queue, queues.c.project_id, found).where(queues.c.queue.is_not(None)).limit(MAX_QUEUES)
 
 
-def next_of(queue: str, project_id: int | None) -> Select[Build]:
+def next_for_update(queue: str, project_id: int | None) -> Select[Build]:
     """The oldest build that waits in a queue, or in a project's part of it, and that nobody else holds; it is held."""
-    return _first(Build, Build, queue, project_id).with_for_update(skip_locked=True, key_share=True)
+    return _oldest(Build, Build, queue, project_id).with_for_update(skip_locked=True, key_share=True)
 
 
 def oldest_id(queue: str) -> Select[int]:
-    return _first(Build, Build.id, queue)
+    return _oldest(Build, Build.id, queue)
 
 
-def _first(build: Any, what: Any, queue: Any, project_id: Any = None) -> Select[Any]:
+def _oldest(build: Any, selected: Any, queue: Any, project_id: Any = None) -> Select[Any]:
     """Of the builds that wait in a queue the oldest."""
     # One end after the other: for `queue = …` SQLite would walk all builds by their ids until it finds one.
-    statement = select(what).where(*_waits(build), build.queue >= queue, build.queue <= queue)
+    statement = select(selected).where(*_is_waiting(build), build.queue >= queue, build.queue <= queue)
     if project_id is None:
         return statement.order_by(build.queue, build.id).limit(1)
     return statement.where(build.project_id == project_id).order_by(build.project_id, build.queue, build.id).limit(1)
 
 
-def lost(moment: datetime, most: int) -> Select[int]:
+def with_expired_lease(moment: datetime, limit: int) -> Select[int]:
     """The builds whose runner has not called for the time of its lease."""
     row: Any = Build
     running = row.status == literal_column("'running'")
-    return select(row.id).where(running, row.lease_until.is_not(None), row.lease_until < moment).order_by(row.lease_until).limit(most)
+    return select(row.id).where(running, row.lease_until.is_not(None), row.lease_until < moment).order_by(row.lease_until).limit(limit)
 
 
-def at_work(since: datetime) -> Select[Build]:
+def running_since_before(since: datetime) -> Select[Build]:
     """The builds that runners have had since before this moment."""
     row: Any = Build
     return select(Build).where(row.status == literal_column("'running'"), row.lease_until.is_not(None), row.started_at < since)
@@ -160,28 +162,28 @@ def unfinished_of(project_id: int) -> Select[int, Any]:
     )
 
 
-def into_queue(queue: str, build_ids: list[int]) -> Any:
+def set_queue(queue: str, build_ids: list[int]) -> Any:
     """The statement that puts builds into a queue."""
     return update(Build).where(col(Build.id).in_(build_ids)).values(queue=queue)
 
 
-def out_of_queue(project_id: int) -> Any:
+def clear_queues(project_id: int) -> Any:
     """The statement that takes a project's unfinished builds out of their queues."""
     row: Any = Build
     waiting = [row.project_id == project_id, row.current_id.is_(None), row.status.in_((CheckStatus.PENDING, CheckStatus.RUNNING))]
     return update(Build).where(*waiting, row.queue.is_not(None)).values(queue=None)
 
 
-def build(build_id: int) -> Select[Build]:
+def build_by_id(build_id: int) -> Select[Build]:
     return select(Build).where(col(Build.id) == build_id)
 
 
-def with_build(build_id: int) -> Select[Build, Runner]:
+def build_and_runner(build_id: int) -> Select[Build, Runner]:
     """(build, the runner that it was given to)."""
     return select(Build, Runner).join(Runner, col(Runner.id) == col(Build.runner_id)).where(col(Build.id) == build_id)
 
 
-def renew(build_id: int, until: datetime) -> Any:
+def renew_lease(build_id: int, until: datetime) -> Any:
     """The statement that lets a runner keep the build until then, if it is still at work."""
     row: Any = Build
     return (
@@ -189,22 +191,22 @@ def renew(build_id: int, until: datetime) -> Any:
     )
 
 
-def held(runner_id: int) -> Select[Runner]:
+def for_update(runner_id: int) -> Select[Runner]:
     """The runner, kept for this transaction."""
     return select(Runner).where(col(Runner.id) == runner_id).with_for_update(key_share=True)
 
 
-def serves_nothing(runner_id: int) -> Any:
+def delete_projects(runner_id: int) -> Any:
     """The statement that takes a runner's projects away."""
     return delete(RunnerProject).where(col(RunnerProject.runner_id) == runner_id)
 
 
-def forget_left(table: Any, build_id: int) -> Any:
+def delete_outputs(table: Any, build_id: int) -> Any:
     """The statement that removes the artifact, or the stretches of the trace, that a build has left."""
     return delete(table).where(col(table.build_id) == build_id)
 
 
-def running_at(runner_id: int) -> Select[int]:
+def running_on(runner_id: int) -> Select[int]:
     """The builds that a runner has."""
     row: Any = Build
     return select(row.id).where(row.runner_id == runner_id, row.status == CheckStatus.RUNNING, row.lease_until.is_not(None))

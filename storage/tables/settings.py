@@ -7,7 +7,7 @@ from sqlalchemy import JSON, Select, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
-from storage.tables.base import Dated
+from storage.tables.base import TimestampedRow
 
 
 class BranchProtection(IntEnum):
@@ -18,7 +18,7 @@ class BranchProtection(IntEnum):
     FULL = 2
 
 
-class Settings(Dated, table=True):
+class Settings(TimestampedRow, table=True):
     """Visibility levels are 0, 1, 2; attachment size is in MB, the session delay in minutes; null lists restrict nothing."""
 
     __tablename__ = "settings"
@@ -48,7 +48,7 @@ def current() -> Select[Settings]:
     return select(Settings).where(col(Settings.id) == SETTINGS_ID)
 
 
-def held() -> Select[Settings]:
+def for_update() -> Select[Settings]:
     """The settings as they are now; others who change them wait for this transaction's end."""
     return current().with_for_update().execution_options(populate_existing=True)
 

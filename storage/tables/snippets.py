@@ -6,13 +6,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Index, SmallInteger, or_
 from sqlmodel import Field, col
 
-from storage.database import Timestamp
+from storage.database.engine import Timestamp
 from storage.tables import members
-from storage.tables.base import Dated, long_text, refers
+from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.projects import Visibility
 
 
-class Snippet(Dated, table=True):
+class Snippet(TimestampedRow, table=True):
     """`visibility_level` narrows who sees it within those who see the project; `expires_at` is only told, nothing goes at that time."""
 
     __tablename__ = "snippets"
@@ -21,8 +21,8 @@ class Snippet(Dated, table=True):
         {"sqlite_autoincrement": True},
     )
 
-    project_id: int = refers("projects.id")
-    author_id: int = refers("users.id", index=True)
+    project_id: int = foreign_key("projects.id")
+    author_id: int = foreign_key("users.id", index=True)
     title: str = Field(max_length=255)
     file_name: str = Field(max_length=255)
     content: str = long_text()

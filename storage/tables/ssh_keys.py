@@ -5,22 +5,22 @@ from typing import Any
 from sqlalchemy import Select, bindparam, delete, select
 from sqlmodel import Field, col
 
-from storage.tables.base import Dated, long_text, refers
+from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.users import User
 
 
-class SshKey(Dated, table=True):
+class SshKey(TimestampedRow, table=True):
     """`fingerprint` is the MD5 of the key blob as 16 hex pairs, unique over the instance."""
 
     __tablename__ = "ssh_keys"
 
-    user_id: int = refers("users.id", index=True)
+    user_id: int = foreign_key("users.id", index=True)
     title: str = Field(max_length=255)
     key: str = long_text()
     fingerprint: str = Field(max_length=64, unique=True)
 
 
-HOLDER: Select[User, str] = (
+USER_BY_FINGERPRINT: Select[User, str] = (
     select(User, col(SshKey.key))
     .join(SshKey, col(SshKey.user_id) == col(User.id))
     .where(col(SshKey.fingerprint) == bindparam("fingerprint"))

@@ -1,12 +1,12 @@
-"""Uploads: the files that people attached to what they write. Their bytes are kept by `storage.uploads`, found by the secret."""
+"""Uploads: the files that people attached to what they write. Their bytes are kept by `storage.objects.uploads`, found by the secret."""
 
 from datetime import datetime
 
 from sqlalchemy import BigInteger, Select, select
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, now
-from storage.tables.base import Row, refers
+from storage.database.engine import Timestamp, now
+from storage.tables.base import Row, foreign_key
 
 
 class Upload(Row, table=True):
@@ -14,8 +14,8 @@ class Upload(Row, table=True):
 
     __tablename__ = "uploads"
 
-    project_id: int = refers("projects.id", index=True)
-    author_id: int = refers("users.id", index=True)
+    project_id: int = foreign_key("projects.id", index=True)
+    author_id: int = foreign_key("users.id", index=True)
     secret: str = Field(max_length=32, unique=True)
     name: str = Field(max_length=255)
     size: int = Field(sa_type=BigInteger)
@@ -27,6 +27,6 @@ def of_project(project_id: int, secrets: list[str]) -> Select[Upload]:
     return select(Upload).where(col(Upload.project_id) == project_id, col(Upload.secret).in_(secrets))
 
 
-def known(secrets: list[str]) -> Select[str]:
+def existing_secrets(secrets: list[str]) -> Select[str]:
     """Which of these secrets there are rows of."""
     return select(col(Upload.secret)).where(col(Upload.secret).in_(secrets))

@@ -8,9 +8,9 @@ from sqlalchemy import ColumnElement, Select, bindparam, func, or_, select, upda
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
-from storage.database import Timestamp, metadata, words
-from storage.reading import constant
-from storage.tables.base import Dated, Row, long_text, refers
+from storage.database.engine import Timestamp, enum_type, metadata
+from storage.database.statement_cache import mark_constant
+from storage.tables.base import Row, TimestampedRow, foreign_key, long_text
 from storage.tables.emails import Email
 from storage.tables.namespaces import Namespace, NamespaceKind
 from storage.tables.projects import Project
@@ -21,7 +21,7 @@ class UserState(StrEnum):
     BLOCKED = "blocked"
 
 
-class User(Dated, table=True):
+class User(TimestampedRow, table=True):
     """`username` is also the path of the personal namespace; `email` also stands in `emails`, where all addresses are unique."""
 
     __tablename__ = "users"
@@ -30,7 +30,7 @@ class User(Dated, table=True):
     name: str = Field(max_length=255)
     email: str = Field(max_length=255, unique=True)
     password_hash: str | None = Field(default=None, max_length=255)
-    state: UserState = Field(default=UserState.ACTIVE, sa_type=words(UserState))
+    state: UserState = Field(default=UserState.ACTIVE, sa_type=enum_type(UserState))
     blocked_by_directory: bool = False
     confirmed: bool = False
     admin: bool = False
@@ -54,7 +54,7 @@ class Token(Row, table=True):
 
     __tablename__ = "tokens"
 
-    user_id: int = refers("users.id", index=True)
+    user_id: int = foreign_key("users.id", index=True)
     name: str = Field(max_length=255)
     digest: str = Field(max_length=64, unique=True)
     sealed: str = long_text()
@@ -65,7 +65,7 @@ PRIVATE_TOKEN = "private"  # noqa: S105 - the name of a kind of token
 """The name of the one token of each user that `GET /user` shows."""
 
 
-BY_TOKEN: Select[User, str] = constant(
+USER_BY_TOKEN: Select[User, str] = mark_constant(
     select(User, col(Token.digest)).join(Token, col(Token.user_id) == col(User.id)).where(col(Token.digest) == bindparam("digest"))
 )
 """The user of the token with the digest `digest`; made once, since every operation asks it."""
@@ -79,7 +79,7 @@ def by_digests(digests: list[str]) -> Select[str, int, bool, bool]:
     return statement.join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
 
 
-def good_digests(digests: list[str]) -> Select[str]:
+def active_digests(digests: list[str]) -> Select[str]:
     """Of these digests those of tokens by which an active user may call now."""
     active = col(User.state) == UserState.ACTIVE
     return select(col(Token.digest)).join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
@@ -98,7 +98,7 @@ def administrators() -> Select[User]:
     return select(User).where(col(User.admin), col(User.state) == UserState.ACTIVE).order_by(col(User.id))
 
 
-def locked(user_id: int) -> Select[User]:
+def for_update(user_id: int) -> Select[User]:
     """The user, kept for this transaction: what others want to hang on the row waits until it ends."""
     return select(User).where(col(User.id) == user_id).with_for_update()
 
@@ -113,7 +113,7 @@ def by_login(login: str) -> Select[User]:
     return by_username(login.strip()).order_by((col(User.username) == login.strip()).desc())
 
 
-def of_directory(provider: str, extern_uid: str) -> Select[User]:
+def by_directory(provider: str, extern_uid: str) -> Select[User]:
     """Who has this identity of a directory."""
     return select(User).where(col(User.provider) == provider, col(User.extern_uid) == extern_uid)
 
@@ -138,7 +138,7 @@ def ids_of_personal_projects(user_id: int) -> Select[int]:
     )
 
 
-def hand_over(from_id: int, to_id: int) -> list[Any]:
+def reassign_authored(from_id: int, to_id: int) -> list[Any]:
     """The statements that give everything one user wrote to another: every `author_id` of every table."""
     return [
         update(table).where(table.c.author_id == from_id).values(author_id=to_id)
@@ -160,12 +160,12 @@ def by_emails(emails: list[str]) -> Select[str, User]:
     return select(col(Email.email), User).join(User, col(User.id) == col(Email.user_id)).where(col(Email.email).in_(lowered))
 
 
-def search(text: str, *, everything: bool) -> object:
+def search(string: str, *, all_fields: bool) -> object:
     """The condition of a user search: a part of the username, or the whole e-mail; `everything` searches parts of names and e-mails too."""
-    username = col(User.username).icontains(text, autoescape=True)
-    if everything:
-        return or_(username, col(User.name).icontains(text, autoescape=True), col(User.email).icontains(text, autoescape=True))
-    return or_(username, col(User.email) == text.lower())
+    username = col(User.username).icontains(string, autoescape=True)
+    if all_fields:
+        return or_(username, col(User.name).icontains(string, autoescape=True), col(User.email).icontains(string, autoescape=True))
+    return or_(username, col(User.email) == string.lower())
 
 
 def private_token(user_id: int) -> Select[Token]:

@@ -22,18 +22,18 @@ SHAPES: dict[str, tuple[str, ...]] = {
 }
 
 
-def check(name: str, value: dict[str, Any]) -> dict[str, Any]:
+def check_shape(name: str, value: dict[str, Any]) -> dict[str, Any]:
     """The value, which has all keys of the shape, none beside them, and in that order."""
     order = [key.removeprefix("?") for key in SHAPES[name]]
     needed = {key for key in SHAPES[name] if not key.startswith("?")}
     assert needed <= value.keys()
     assert list(value) == [key for key in order if key in value]
     if "artifacts_file" in value:
-        check("ArtifactsFile", value["artifacts_file"])
+        check_shape("ArtifactsFile", value["artifacts_file"])
     if name == "BuildDetails":
-        check("Options", value["options"])
+        check_shape("Options", value["options"])
         for variable in value["variables"]:
-            check("Variable", variable)
+            check_shape("Variable", variable)
         for build in value["depends_on_builds"]:
-            check("Build", build)
+            check_shape("Build", build)
     return value

@@ -8,16 +8,16 @@ import pytest
 from graph.context import Services
 from storage import tables
 from storage.tables import CheckStatus, artifacts
-from tests.ci_v1.conftest import INFO, OldRunner
-from tests.ci_v1.shapes import check
-from tests.make import EXTERNAL_URL, Make, token_of
+from tests.ci_v1.conftest import INFO, LegacyRunner
+from tests.ci_v1.shapes import check_shape
+from tests.make import EXTERNAL_URL, DataFactory, token_of
 
 NOT_FOUND = {"message": "404 Not Found"}
 FORBIDDEN = {"message": "403 Forbidden"}
 
 
 async def trace_of(services: Services, build_id: int) -> str:
-    async with services.database.reading() as session:
+    async with services.database.read_session() as session:
         parts = [part for (part,) in await session.read(artifacts.parts_of_trace(build_id))]
     return b"".join([await services.objects.read(part.key) for part in parts]).decode()
 
@@ -25,8 +25,8 @@ async def trace_of(services: Services, build_id: int) -> str:
 class TestRegister:
     """POST /builds/register"""
 
-    async def test_gives_the_oldest_build_with_all_that_the_runner_needs(
-        self, make: Make, project: tables.Project, runner: OldRunner
+    async def test_returns_the_oldest_build_with_all_that_the_runner_needs(
+        self, make: DataFactory, project: tables.Project, runner: LegacyRunner
     ) -> None:
         options = {
             "image": "ruby:2.2",
@@ -36,8 +36,8 @@ class TestRegister:
             "cache": {"paths": ["vendor/"]},
             "timeout": 600,
         }
-        build = await make.waiting_build(project, name="compile", stage="build", commands="make\nmake check", options=options)
-        await make.waiting_build(project)
+        build = await make.pending_build(project, name="compile", stage="build", commands="make\nmake check", options=options)
+        await make.pending_build(project)
 
         response = await runner.claim()
 
@@ -75,23 +75,23 @@ class TestRegister:
         row = await make.fetch(tables.Build, build.id)
         assert row is not None and row.status is CheckStatus.RUNNING
 
-    async def test_leaves_out_the_options_that_a_job_does_not_have(self, running: OldRunner) -> None:
-        assert running.build["options"] == {}
-        assert running.build["timeout"] == 3600
+    async def test_excludes_absent_job_options(self, runner_with_build: LegacyRunner) -> None:
+        assert runner_with_build.build["options"] == {}
+        assert runner_with_build.build["timeout"] == 3600
 
-    async def test_tells_of_the_builds_of_earlier_stages(self, make: Make, project: tables.Project, runner: OldRunner) -> None:
+    async def test_includes_builds_of_earlier_stages(self, make: DataFactory, project: tables.Project, runner: LegacyRunner) -> None:
         pipeline = tables.Pipeline(project_id=project.id, sha="a" * 40, ref="master")
         await make.save(pipeline)
         common: dict[str, Any] = {"pipeline_id": pipeline.id}
         first = await make.build(project, "a" * 40, status=CheckStatus.SUCCESS, name="compile", stage="build", stage_index=0, **common)
         await make.build(project, "a" * 40, status=CheckStatus.SUCCESS, name="lint", stage="test", stage_index=1, **common)
         await make.artifact(first, b"12345", filename="bin.zip")
-        await make.waiting_build(project, name="check", stage="test", stage_index=1, **common)
+        await make.pending_build(project, name="check", stage="test", stage_index=1, **common)
 
         answer = (await runner.claim()).json()
 
-        (told,) = answer["depends_on_builds"]
-        assert check("Build", told) == {
+        (dependency,) = answer["depends_on_builds"]
+        assert check_shape("Build", dependency) == {
             "id": first.id,
             "ref": "master",
             "tag": False,
@@ -105,41 +105,43 @@ class TestRegister:
             "artifacts_file": {"filename": "bin.zip", "size": 5},
         }
 
-    async def test_keeps_what_the_runner_says_of_itself(self, make: Make, runner: OldRunner) -> None:
+    async def test_stores_runner_info(self, make: DataFactory, runner: LegacyRunner) -> None:
         assert (await runner.claim()).status_code == 404
 
         (row,) = [await make.fetch(tables.Runner, 1)]
         assert row is not None and row.contacted_at is not None
         assert {key: getattr(row, key) for key in INFO} == INFO
 
-    async def test_answers_404_where_nothing_waits(self, runner: OldRunner) -> None:
+    async def test_answers_404_where_nothing_waits(self, runner: LegacyRunner) -> None:
         response = await runner.claim()
 
         assert (response.status_code, response.json()) == (404, NOT_FOUND)
 
-    async def test_answers_404_to_a_runner_that_is_switched_off(self, ci: httpx.AsyncClient, make: Make, project: tables.Project) -> None:
-        await make.waiting_build(project)
-        runner = OldRunner(ci, make.runner_token(await make.runner(active=False)))
+    async def test_answers_404_to_an_inactive_runner(self, ci: httpx.AsyncClient, make: DataFactory, project: tables.Project) -> None:
+        await make.pending_build(project)
+        runner = LegacyRunner(ci, make.runner_token(await make.runner(active=False)))
 
         assert (await runner.claim()).status_code == 404
 
-    async def test_gives_builds_by_tags(self, ci: httpx.AsyncClient, make: Make, project: tables.Project) -> None:
-        build = await make.waiting_build(project, tags=("ruby",))
-        other, fitting = [OldRunner(ci, make.runner_token(await make.runner(tags=tags))) for tags in ([], ["linux", "ruby"])]
+    async def test_assigns_builds_by_tags(self, ci: httpx.AsyncClient, make: DataFactory, project: tables.Project) -> None:
+        build = await make.pending_build(project, tags=("ruby",))
+        other, fitting = [LegacyRunner(ci, make.runner_token(await make.runner(tags=tags))) for tags in ([], ["linux", "ruby"])]
 
         assert (await other.claim()).status_code == 404
         assert (await fitting.claim()).json()["id"] == build.id
 
-    async def test_answers_403_to_a_token_that_nobody_has(self, ci: httpx.AsyncClient, make: Make) -> None:
+    async def test_answers_403_to_an_unknown_token(self, ci: httpx.AsyncClient, make: DataFactory) -> None:
         for token in ("wrong", "fr-" + "x" * 20, token_of(await make.admin()), "", None):
-            response = await OldRunner(ci, token).claim()  # type: ignore[arg-type]
+            response = await LegacyRunner(ci, token).claim()  # type: ignore[arg-type]
             assert (response.status_code, response.json()) == (403, FORBIDDEN)
 
-    async def test_answers_403_to_the_token_of_a_build(self, ci: httpx.AsyncClient, running: OldRunner) -> None:
-        assert (await OldRunner(ci, running.build["token"]).claim()).status_code == 403
+    async def test_answers_403_to_the_token_of_a_build(self, ci: httpx.AsyncClient, runner_with_build: LegacyRunner) -> None:
+        assert (await LegacyRunner(ci, runner_with_build.build["token"]).claim()).status_code == 403
 
-    async def test_takes_forms_and_no_info(self, ci: httpx.AsyncClient, make: Make, project: tables.Project, runner: OldRunner) -> None:
-        await make.waiting_build(project)
+    async def test_accepts_forms_and_no_info(
+        self, ci: httpx.AsyncClient, make: DataFactory, project: tables.Project, runner: LegacyRunner
+    ) -> None:
+        await make.pending_build(project)
 
         assert (await ci.post("builds/register", data={"token": runner.token})).status_code == 201
 
@@ -147,105 +149,111 @@ class TestRegister:
 class TestUpdate:
     """PUT /builds/:id"""
 
-    async def test_appends_what_is_new_of_the_trace(self, services: Services, running: OldRunner) -> None:
+    async def test_appends_only_new_bytes_of_the_trace(self, services: Services, runner_with_build: LegacyRunner) -> None:
         whole = ""
         for piece in ("$ make\n", "Größe: 12\n", "", "done\n"):
             whole += piece
-            response = await running.update(trace=whole, state="running")
+            response = await runner_with_build.update(trace=whole, state="running")
             assert (response.status_code, response.json()) == (200, True)
 
-        assert await trace_of(services, running.build["id"]) == whole
+        assert await trace_of(services, runner_with_build.build["id"]) == whole
 
     @pytest.mark.parametrize("state", ["success", "failed"])
-    async def test_ends_the_build_with_its_trace(self, make: Make, services: Services, running: OldRunner, state: str) -> None:
-        response = await running.update(state=state, trace="all of it\n")
+    async def test_ends_the_build_with_its_trace(
+        self, make: DataFactory, services: Services, runner_with_build: LegacyRunner, state: str
+    ) -> None:
+        response = await runner_with_build.update(state=state, trace="all of it\n")
 
         assert (response.status_code, response.json()) == (200, True)
-        row = await make.fetch(tables.Build, running.build["id"])
+        row = await make.fetch(tables.Build, runner_with_build.build["id"])
         assert row is not None and (row.status, row.finished_at is not None) == (CheckStatus(state), True)
         assert await trace_of(services, row.id) == "all of it\n"
 
-    async def test_may_say_the_end_again(self, running: OldRunner) -> None:
-        assert [(await running.update(state="success")).status_code for _ in range(2)] == [200, 200]
+    async def test_reporting_the_final_status_twice_succeeds(self, runner_with_build: LegacyRunner) -> None:
+        assert [(await runner_with_build.update(state="success")).status_code for _ in range(2)] == [200, 200]
 
-    async def test_takes_a_trace_of_megabytes(self, services: Services, running: OldRunner) -> None:
+    async def test_accepts_a_trace_of_megabytes(self, services: Services, runner_with_build: LegacyRunner) -> None:
         whole = "\x1b[32mgrün\x1b[0m\n" * 200_000
 
-        assert (await running.update(trace=whole)).status_code == 200
+        assert (await runner_with_build.update(trace=whole)).status_code == 200
 
-        assert await trace_of(services, running.build["id"]) == whole
+        assert await trace_of(services, runner_with_build.build["id"]) == whole
 
-    async def test_keeps_a_letter_that_came_in_two_halves(self, services: Services, running: OldRunner) -> None:
+    async def test_joins_a_character_split_between_two_updates(self, services: Services, runner_with_build: LegacyRunner) -> None:
         # The runner of the time cuts its bytes anywhere, and JSON then has U+FFFD for each that stands alone.
         for trace in ("Gr", "Gr\ufffd", "Größ\ufffd", "Größe"):
-            assert (await running.update(trace=trace)).status_code == 200
+            assert (await runner_with_build.update(trace=trace)).status_code == 200
 
-        assert await trace_of(services, running.build["id"]) == "Größe"
+        assert await trace_of(services, runner_with_build.build["id"]) == "Größe"
 
-    async def test_shows_what_can_not_be_kept(self, services: Services, running: OldRunner) -> None:
-        await running.update(trace="a\0b\ufffd", state="success")
+    async def test_replaces_unstorable_characters(self, services: Services, runner_with_build: LegacyRunner) -> None:
+        await runner_with_build.update(trace="a\0b\ufffd", state="success")
 
-        assert await trace_of(services, running.build["id"]) == "a\ufffdb\ufffd"
+        assert await trace_of(services, runner_with_build.build["id"]) == "a\ufffdb\ufffd"
 
-    async def test_keeps_what_was_there_of_a_trace_that_is_shorter_now(self, services: Services, running: OldRunner) -> None:
+    async def test_a_shorter_trace_does_not_truncate_the_stored_one(self, services: Services, runner_with_build: LegacyRunner) -> None:
         for trace in ("one two", "one", "one two three"):
-            assert (await running.update(trace=trace)).status_code == 200
+            assert (await runner_with_build.update(trace=trace)).status_code == 200
 
-        assert await trace_of(services, running.build["id"]) == "one two three"
+        assert await trace_of(services, runner_with_build.build["id"]) == "one two three"
 
-    async def test_tells_the_runner_to_stop_when_the_build_was_canceled(
-        self, make: Make, services: Services, running: OldRunner, ask: Any
+    async def test_reports_cancellation_to_the_runner(
+        self, make: DataFactory, services: Services, runner_with_build: LegacyRunner, ask: Any
     ) -> None:
         cancel = 'mutation ($id: Int!) { cancelBuild(input: {projectPath: "ada/engine", databaseId: $id}) { userErrors { code } } }'
-        await running.update(trace="so far")
-        await ask.data(cancel, await make.admin(), id=running.build["id"])
+        await runner_with_build.update(trace="so far")
+        await ask.data(cancel, await make.admin(), id=runner_with_build.build["id"])
 
-        for said in ({"trace": "so far and on"}, {"state": "running"}, {"state": "success", "trace": "so far and on"}, {}):
-            response = await running.update(**said)
+        for fields in ({"trace": "so far and on"}, {"state": "running"}, {"state": "success", "trace": "so far and on"}, {}):
+            response = await runner_with_build.update(**fields)
             assert (response.status_code, response.json()) == (404, NOT_FOUND)
-        assert await trace_of(services, running.build["id"]) == "so far"
+        assert await trace_of(services, runner_with_build.build["id"]) == "so far"
 
-    async def test_answers_404_for_a_build_of_another_runner(self, ci: httpx.AsyncClient, make: Make, running: OldRunner) -> None:
-        other = OldRunner(ci, make.runner_token(await make.runner()))
+    async def test_answers_404_for_a_build_of_another_runner(
+        self, ci: httpx.AsyncClient, make: DataFactory, runner_with_build: LegacyRunner
+    ) -> None:
+        other = LegacyRunner(ci, make.runner_token(await make.runner()))
 
-        for said in ({"trace": "mine"}, {"state": "success"}):
-            assert (await other.update(running.build["id"], **said)).status_code == 404
-        row = await make.fetch(tables.Build, running.build["id"])
+        for fields in ({"trace": "mine"}, {"state": "success"}):
+            assert (await other.update(runner_with_build.build["id"], **fields)).status_code == 404
+        row = await make.fetch(tables.Build, runner_with_build.build["id"])
         assert row is not None and (row.status, row.trace_size) == (CheckStatus.RUNNING, 0)
 
-    async def test_answers_404_for_a_build_that_waits(self, make: Make, project: tables.Project, runner: OldRunner) -> None:
-        build = await make.waiting_build(project)
+    async def test_answers_404_for_a_build_that_waits(self, make: DataFactory, project: tables.Project, runner: LegacyRunner) -> None:
+        build = await make.pending_build(project)
 
         assert (await runner.update(build.id, state="success")).status_code == 404
 
-    async def test_tells_by_a_build_that_is_none_whether_a_token_is_good(self, ci: httpx.AsyncClient, runner: OldRunner) -> None:
+    async def test_verifies_a_token_by_a_missing_build(self, ci: httpx.AsyncClient, runner: LegacyRunner) -> None:
         good = await runner.update(-1)
-        bad = await OldRunner(ci, "fr-" + "x" * 20).update(-1)
+        bad = await LegacyRunner(ci, "fr-" + "x" * 20).update(-1)
 
         assert (good.status_code, good.json()) == (404, NOT_FOUND)
         assert (bad.status_code, bad.json()) == (403, FORBIDDEN)
 
-    async def test_answers_403_to_a_user(self, ci: httpx.AsyncClient, make: Make, running: OldRunner) -> None:
+    async def test_answers_403_to_a_user(self, ci: httpx.AsyncClient, make: DataFactory, runner_with_build: LegacyRunner) -> None:
         admin = token_of(await make.admin())
 
-        with_token = await OldRunner(ci, admin).update(running.build["id"], state="failed")
-        with_header = await ci.put(f"builds/{running.build['id']}", json={"state": "failed"}, headers={"PRIVATE-TOKEN": admin})
+        with_token = await LegacyRunner(ci, admin).update(runner_with_build.build["id"], state="failed")
+        with_header = await ci.put(f"builds/{runner_with_build.build['id']}", json={"state": "failed"}, headers={"PRIVATE-TOKEN": admin})
 
         assert (with_token.status_code, with_header.status_code) == (403, 403)
-        row = await make.fetch(tables.Build, running.build["id"])
+        row = await make.fetch(tables.Build, runner_with_build.build["id"])
         assert row is not None and row.status is CheckStatus.RUNNING
 
-    async def test_takes_other_states_for_going_on(self, make: Make, running: OldRunner) -> None:
+    async def test_treats_other_states_as_running(self, make: DataFactory, runner_with_build: LegacyRunner) -> None:
         for state in ("running", "pending", "canceled", "nonsense"):
-            assert (await running.update(state=state)).status_code == 200
-        row = await make.fetch(tables.Build, running.build["id"])
+            assert (await runner_with_build.update(state=state)).status_code == 200
+        row = await make.fetch(tables.Build, runner_with_build.build["id"])
         assert row is not None and row.status is CheckStatus.RUNNING
 
-    async def test_goes_on_as_another_attempt_after_a_retry(self, make: Make, running: OldRunner, services: Services, ask: Any) -> None:
-        await running.update(state="failed", trace="first")
+    async def test_continues_as_a_new_attempt_after_a_retry(
+        self, make: DataFactory, runner_with_build: LegacyRunner, services: Services, ask: Any
+    ) -> None:
+        await runner_with_build.update(state="failed", trace="first")
         retry = 'mutation ($id: Int!) { retryBuild(input: {projectPath: "ada/engine", databaseId: $id}) { userErrors { code } } }'
-        await ask.data(retry, await make.admin(), id=running.build["id"])
+        await ask.data(retry, await make.admin(), id=runner_with_build.build["id"])
 
-        late = await running.update(state="success", trace="first and more")
+        late = await runner_with_build.update(state="success", trace="first and more")
 
         assert late.status_code == 404

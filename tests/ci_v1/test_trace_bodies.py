@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from ci_v1.trace_body import TraceSpool, read_trace_body
 from graph.context import Services
-from rest_v3.bodies import Known, MalformedError
+from rest_v3.requests.bodies import AcceptedNames, MalformedRequestError
 from storage import tables
 from storage.tables import CheckStatus
-from tests.ci_v1.conftest import OldRunner
+from tests.ci_v1.conftest import LegacyRunner
 from tests.ci_v1.test_builds import trace_of
-from tests.make import Make
+from tests.make import DataFactory
 
 JSON = {"content-type": "application/json"}
-KNOWN = Known({"token", "state", "trace", "info"}, ())
+KNOWN = AcceptedNames({"token", "state", "trace", "info"}, ())
 LIMIT = 2**24
 
 
@@ -30,8 +30,8 @@ async def read(
     body: bytes, content_type: str = "application/json", *, cuts: list[int] | None = None, limit: int = LIMIT
 ) -> tuple[Any, str]:
     """What is sent beside the trace, and the trace."""
-    places = sorted({0, len(body), *(cut for cut in cuts or () if cut < len(body))})
-    pieces = [body[start:end] for start, end in pairwise(places)] or [b""]
+    positions = sorted({0, len(body), *(cut for cut in cuts or () if cut < len(body))})
+    pieces = [body[start:end] for start, end in pairwise(positions)] or [b""]
 
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
@@ -39,7 +39,7 @@ async def read(
     spool = TraceSpool(limit)
     try:
         sent = await read_trace_body(receive, None, content_type.encode(), KNOWN, spool)
-        return sent, b"".join([piece async for piece in spool.pieces(0, final=True, size=7)]).decode()
+        return sent, b"".join([piece async for piece in spool.read_pieces(0, final=True, size=7)]).decode()
     finally:
         spool.close()
 
@@ -78,23 +78,23 @@ class TestJson:
         assert (await read(b'{"trace": "one", "tr\\u0061ce": "two"}'))[1] == "two"
 
     @pytest.mark.parametrize("trace", [b"null", b"7", b'["a"]', b'{"trace": "b"}'])
-    async def test_what_is_no_string_is_no_trace(self, trace: bytes) -> None:
+    async def test_a_trace_that_is_not_a_string_is_ignored(self, trace: bytes) -> None:
         assert await read(b'{"trace": ' + trace + b"}") == ({"trace": json.loads(trace)}, "")
 
     @pytest.mark.parametrize(
         "body",
         [b'{"trace": "a', b'{"trace": "\\', b'{"trace": "\\u12"}', b'{"trace": "\\x"}', b'{"trace": "a"', b'{"trace" "a"}', b"[]", b"{"],
     )
-    async def test_what_is_no_json_object_is_refused(self, body: bytes) -> None:
-        with pytest.raises(MalformedError) as caught:
+    async def test_a_body_that_is_not_a_json_object_is_rejected(self, body: bytes) -> None:
+        with pytest.raises(MalformedRequestError) as caught:
             await read(body)
-        assert caught.value.answer.status == 400
+        assert caught.value.response.status == 400
 
-    async def test_the_rest_may_have_a_mebibyte(self) -> None:
+    async def test_other_fields_are_limited_to_a_mebibyte(self) -> None:
         for body in (b'{"state": "' + b"x" * 2**20 + b'"}', b" " * (2**20 + 1), b'{"' + b"x" * 2**20):
-            with pytest.raises(MalformedError) as caught:
+            with pytest.raises(MalformedRequestError) as caught:
                 await read(body)
-            assert caught.value.answer.status == 413
+            assert caught.value.response.status == 413
 
 
 class TestForms:
@@ -121,30 +121,30 @@ class TestForms:
 
         assert (sent, found) == ({"token": "t", "state": "success"}, stored_as(data.decode()))
 
-    async def test_other_content_types_are_refused(self) -> None:
-        with pytest.raises(MalformedError) as caught:
+    async def test_other_content_types_are_rejected(self) -> None:
+        with pytest.raises(MalformedRequestError) as caught:
             await read(b"trace", "text/plain")
-        assert caught.value.answer.status == 406
+        assert caught.value.response.status == 406
 
-    async def test_a_form_that_is_cut_short_is_refused(self) -> None:
-        with pytest.raises(MalformedError) as caught:
+    async def test_a_truncated_form_is_rejected(self) -> None:
+        with pytest.raises(MalformedRequestError) as caught:
             await read(b'--x\r\nContent-Disposition: form-data; name="trace"\r\n\r\nabc', "multipart/form-data; boundary=x")
-        assert caught.value.answer.status == 400
+        assert caught.value.response.status == 400
 
 
 class TestSpool:
-    async def test_keeps_no_more_than_the_limit_and_a_character(self) -> None:
+    async def test_stores_at_most_the_limit_and_one_character(self) -> None:
         for limit in range(8):
             found = (await read('{"trace": "ab€öcdef"}'.encode(), limit=limit))[1]
             assert "ab€öcdef".startswith(found)
             assert limit < len(found.encode()) <= limit + 4
 
-    async def test_gives_whole_characters_from_any_byte_on(self) -> None:
+    async def test_returns_whole_characters_from_any_offset(self) -> None:
         spool = TraceSpool(LIMIT)
         spool.write("a€ö😀b" * 3)
         whole = ("a€ö😀b" * 3).encode()
         for start in range(len(whole) + 2):
-            pieces = [piece.decode() async for piece in spool.pieces(start, final=True, size=5)]
+            pieces = [piece.decode() async for piece in spool.read_pieces(start, final=True, size=5)]
             assert "".join(pieces) == whole[start:].decode(errors="ignore")
         spool.close()
 
@@ -154,52 +154,56 @@ class TestUpdate:
 
     @pytest.mark.parametrize("letter", ["\x00", "\x1b", "\x08", "\ufffd", '"', "\\", "\x7f", "\u2028", "x"])
     async def test_the_largest_trace_of_a_runner_ends_its_build(
-        self, make: Make, services: Services, running: OldRunner, letter: str
+        self, make: DataFactory, services: Services, runner_with_build: LegacyRunner, letter: str
     ) -> None:
         trace = letter * (2**22 // len(letter.encode()))
 
-        response = await running.update(trace=trace, state="success")
+        response = await runner_with_build.update(trace=trace, state="success")
 
         assert (response.status_code, response.json()) == (200, True)
-        row = await make.fetch(tables.Build, running.build["id"])
+        row = await make.fetch(tables.Build, runner_with_build.build["id"])
         assert row is not None and row.status is CheckStatus.SUCCESS
         assert await trace_of(services, row.id) == trace.replace("\0", "\ufffd")
 
-    async def test_no_more_is_kept_than_the_limit_and_a_line_says_so(self, make: Make, services: Services, running: OldRunner) -> None:
+    async def test_a_trace_over_the_limit_is_truncated_with_a_notice(
+        self, make: DataFactory, services: Services, runner_with_build: LegacyRunner
+    ) -> None:
         object.__setattr__(services, "largest_trace", 1000)
         for size in (999, 5_000_000, 10_000_000):
-            assert (await running.update(trace="€" * size)).status_code == 200
-        assert (await running.update(trace="€" * 10_000_000, state="failed")).status_code == 200
+            assert (await runner_with_build.update(trace="€" * size)).status_code == 200
+        assert (await runner_with_build.update(trace="€" * 10_000_000, state="failed")).status_code == 200
 
         notice = "\n[The trace is longer than 1000 bytes; the rest was not kept.]\n"
-        assert await trace_of(services, running.build["id"]) == "€" * 333 + notice
-        row = await make.fetch(tables.Build, running.build["id"])
+        assert await trace_of(services, runner_with_build.build["id"]) == "€" * 333 + notice
+        row = await make.fetch(tables.Build, runner_with_build.build["id"])
         assert row is not None and row.status is CheckStatus.FAILED
 
-    async def test_bytes_that_are_no_utf_8_end_the_build_too(self, ci: httpx.AsyncClient, services: Services, running: OldRunner) -> None:
-        body = b'{"token": "%s", "state": "success", "trace": "a\xff\xfe\x00\\ud800b"}' % running.token.encode()
+    async def test_bytes_that_are_no_utf_8_end_the_build_too(
+        self, ci: httpx.AsyncClient, services: Services, runner_with_build: LegacyRunner
+    ) -> None:
+        body = b'{"token": "%s", "state": "success", "trace": "a\xff\xfe\x00\\ud800b"}' % runner_with_build.token.encode()
 
-        response = await ci.put(f"builds/{running.build['id']}", content=body, headers=JSON)
+        response = await ci.put(f"builds/{runner_with_build.build['id']}", content=body, headers=JSON)
 
         assert (response.status_code, response.json()) == (200, True)
-        assert await trace_of(services, running.build["id"]) == "a\ufffd\ufffd\ufffd\ufffdb"
+        assert await trace_of(services, runner_with_build.build["id"]) == "a\ufffd\ufffd\ufffd\ufffdb"
 
-    async def test_a_form_is_taken(self, ci: httpx.AsyncClient, services: Services, running: OldRunner) -> None:
+    async def test_a_form_is_taken(self, ci: httpx.AsyncClient, services: Services, runner_with_build: LegacyRunner) -> None:
         for given_as in (
-            {"data": {"token": running.token, "trace": "a+ö"}},
-            {"files": {"token": (None, running.token), "trace": (None, "a+öb")}},
+            {"data": {"token": runner_with_build.token, "trace": "a+ö"}},
+            {"files": {"token": (None, runner_with_build.token), "trace": (None, "a+öb")}},
         ):
-            assert (await ci.put(f"builds/{running.build['id']}", **given_as)).status_code == 200  # type: ignore[arg-type]
+            assert (await ci.put(f"builds/{runner_with_build.build['id']}", **given_as)).status_code == 200  # type: ignore[arg-type]
 
-        assert await trace_of(services, running.build["id"]) == "a+öb"
+        assert await trace_of(services, runner_with_build.build["id"]) == "a+öb"
 
-    async def test_a_trace_that_is_no_string_is_refused(self, running: OldRunner) -> None:
+    async def test_a_trace_that_is_not_a_string_is_rejected(self, runner_with_build: LegacyRunner) -> None:
         for trace in (7, ["a"], {"a": "b"}):
-            assert (await running.update(trace=trace)).status_code == 400
-        assert (await running.update(trace=None)).status_code == 200
+            assert (await runner_with_build.update(trace=trace)).status_code == 400
+        assert (await runner_with_build.update(trace=None)).status_code == 200
 
-    async def test_other_requests_are_answered_meanwhile(self, ci: httpx.AsyncClient, running: OldRunner) -> None:
-        body = json.dumps({"token": running.token, "trace": "\x1b" * 2**22, "state": "success"}).encode()
+    async def test_other_requests_are_answered_meanwhile(self, ci: httpx.AsyncClient, runner_with_build: LegacyRunner) -> None:
+        body = json.dumps({"token": runner_with_build.token, "trace": "\x1b" * 2**22, "state": "success"}).encode()
         turns = 0
 
         async def others() -> None:
@@ -212,7 +216,7 @@ class TestUpdate:
             yield body
 
         beside = asyncio.create_task(others())
-        response = await ci.put(f"builds/{running.build['id']}", content=sent(), headers=JSON)
+        response = await ci.put(f"builds/{runner_with_build.build['id']}", content=sent(), headers=JSON)
         beside.cancel()
 
         assert response.status_code == 200

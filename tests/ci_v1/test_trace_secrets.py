@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import select
 
 from graph.context import Services
-from graph.rules import traces
+from graph.rules.builds import traces
 from storage import tables
 from storage.tables import CheckStatus, metadata
-from tests.ci_v1.conftest import OldRunner
+from tests.ci_v1.conftest import LegacyRunner
 from tests.ci_v1.test_builds import FORBIDDEN, trace_of
-from tests.forge import Ask
-from tests.make import Make
+from tests.make import DataFactory
+from tests.support.api_clients import Ask
 
 APPEND = """mutation ($input: AppendBuildTraceInput!) { appendBuildTrace(input: $input) {
     build { trace { lines totalBytes } } userErrors { code } } }"""
@@ -33,7 +33,7 @@ def forms(token: str) -> list[str]:
 async def stored(services: Services) -> bytes:
     """Every row of every table, and every file of the store."""
     found = b""
-    async with services.database.reading() as session:
+    async with services.database.read_session() as session:
         for table in metadata.sorted_tables:
             found += repr((await session.execute(select(table))).all()).encode()
     return found + files_of(services)
@@ -45,74 +45,80 @@ def files_of(services: Services) -> bytes:
 
 
 @pytest.fixture
-async def hidden(services: Services, running: OldRunner, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> Any:
+async def check_leaks(
+    services: Services, runner_with_build: LegacyRunner, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> Any:
     """Holds what is stored and logged to have none of the secrets, nor most of one; gives how much of the trace is readable."""
 
-    async def look() -> str:
-        said = capsys.readouterr()
-        shown = await trace_of(services, running.build["id"])
-        everything = await stored(services) + (caplog.text + said.out + said.err + "\0" + shown).encode()
-        for secret in (running.build["token"], running.token):
+    async def check_leaks() -> str:
+        output = capsys.readouterr()
+        shown = await trace_of(services, runner_with_build.build["id"])
+        everything = await stored(services) + (caplog.text + output.out + output.err + "\0" + shown).encode()
+        for secret in (runner_with_build.build["token"], runner_with_build.token):
             for form in forms(secret):
                 assert form.encode() not in everything
                 assert form[:-3].encode() not in everything
         return shown
 
-    return look
+    return check_leaks
 
 
 class TestOldProtocol:
     """PUT /builds/:id"""
 
-    async def test_masks_the_token_of_the_build_and_of_the_runner(self, running: OldRunner, hidden: Any) -> None:
-        token = running.build["token"]
-        trace = f"Cloning into http://gitlab-ci-token:{token}@forge/a.git\nBasic {forms(token)[1]}\nrunner {running.token}\nend"
+    async def test_masks_the_token_of_the_build_and_of_the_runner(self, runner_with_build: LegacyRunner, check_leaks: Any) -> None:
+        token = runner_with_build.build["token"]
+        trace = f"Cloning into http://gitlab-ci-token:{token}@forge/a.git\nBasic {forms(token)[1]}\nrunner {runner_with_build.token}\nend"
 
-        assert (await running.update(trace=trace)).status_code == 200
+        assert (await runner_with_build.update(trace=trace)).status_code == 200
 
-        shown = await hidden()
+        shown = await check_leaks()
         assert shown.startswith(f"Cloning into http://gitlab-ci-token:{'*' * len(token)}@forge/a.git\nBasic ")
-        assert shown.endswith(f"\nrunner {'*' * len(running.token)}\nend")
+        assert shown.endswith(f"\nrunner {'*' * len(runner_with_build.token)}\nend")
         assert len(shown) == len(trace)
 
     @pytest.mark.parametrize("form", [0, 1])
-    async def test_masks_what_comes_in_any_pieces(self, running: OldRunner, hidden: Any, form: int) -> None:
-        secret = forms(running.build["token"])[form]
+    async def test_masks_secrets_split_across_updates(self, runner_with_build: LegacyRunner, check_leaks: Any, form: int) -> None:
+        secret = forms(runner_with_build.build["token"])[form]
         whole = f"a {secret} b"
         for end in (*range(1, len(whole), 7), len(whole)):
-            assert (await running.update(trace=whole[:end])).status_code == 200
-            await hidden()
-        assert (await running.update(trace=whole, state="success")).status_code == 200
+            assert (await runner_with_build.update(trace=whole[:end])).status_code == 200
+            await check_leaks()
+        assert (await runner_with_build.update(trace=whole, state="success")).status_code == 200
 
-        shown = await hidden()
+        shown = await check_leaks()
         assert (shown[:2], shown[-2:], len(shown)) == ("a ", " b", len(whole))
 
-    async def test_stores_the_rest_when_the_build_ends(self, make: Make, running: OldRunner, hidden: Any) -> None:
-        assert (await running.update(trace="all f")).status_code == 200
-        assert await hidden() == "all "
+    async def test_stores_the_rest_when_the_build_ends(self, make: DataFactory, runner_with_build: LegacyRunner, check_leaks: Any) -> None:
+        assert (await runner_with_build.update(trace="all f")).status_code == 200
+        assert await check_leaks() == "all "
 
-        assert (await running.update(state="success", trace="all f")).status_code == 200
+        assert (await runner_with_build.update(state="success", trace="all f")).status_code == 200
 
-        assert await hidden() == "all f"
-        row = await make.fetch(tables.Build, running.build["id"])
+        assert await check_leaks() == "all f"
+        row = await make.fetch(tables.Build, runner_with_build.build["id"])
         assert row is not None and (row.trace_size, row.sealed_trace_end) == (5, None)
 
-    async def test_a_token_that_the_end_of_the_trace_cuts_short_is_masked(self, running: OldRunner, hidden: Any) -> None:
-        cut = running.build["token"][:-2]
-        await running.update(trace=f"x {cut}", state="failed")
+    async def test_a_token_that_the_end_of_the_trace_cuts_short_is_masked(self, runner_with_build: LegacyRunner, check_leaks: Any) -> None:
+        cut = runner_with_build.build["token"][:-2]
+        await runner_with_build.update(trace=f"x {cut}", state="failed")
 
-        assert await hidden() == f"x {'*' * len(cut)}"
+        assert await check_leaks() == f"x {'*' * len(cut)}"
 
-    async def test_a_token_that_the_limit_cuts_short_is_masked(self, running: OldRunner, hidden: Any, services: Services) -> None:
-        token = running.build["token"]
+    async def test_a_token_that_the_limit_cuts_short_is_masked(
+        self, runner_with_build: LegacyRunner, check_leaks: Any, services: Services
+    ) -> None:
+        token = runner_with_build.build["token"]
         object.__setattr__(services, "largest_trace", len(token))
-        await running.update(trace=f"x {token} and more")
+        await runner_with_build.update(trace=f"x {token} and more")
 
-        assert (await hidden()).startswith(f"x {'*' * (len(token) - 2)}\n[The trace is longer than")
+        assert (await check_leaks()).startswith(f"x {'*' * (len(token) - 2)}\n[The trace is longer than")
 
-    async def test_only_the_token_of_the_runner_counts(self, ci: httpx.AsyncClient, make: Make, running: OldRunner) -> None:
-        number, token = running.build["id"], running.build["token"]
-        by_parameter = await OldRunner(ci, token).update(number, state="success", trace="forged")
+    async def test_only_the_token_of_the_runner_counts(
+        self, ci: httpx.AsyncClient, make: DataFactory, runner_with_build: LegacyRunner
+    ) -> None:
+        number, token = runner_with_build.build["id"], runner_with_build.build["token"]
+        by_parameter = await LegacyRunner(ci, token).update(number, state="success", trace="forged")
         by_header = await ci.put(f"builds/{number}", json={"state": "success"}, headers={"BUILD-TOKEN": token})
         by_query = await ci.put(f"builds/{number}?token={token}", json={"state": "success"})
 
@@ -124,73 +130,79 @@ class TestOldProtocol:
 class TestGraph:
     """appendBuildTrace, updateBuild, createArtifactUpload"""
 
-    async def test_masks_what_is_appended_in_any_pieces(self, ask: Ask, running: OldRunner, hidden: Any, make: Make) -> None:
-        number, token = running.build["id"], running.build["token"]
+    async def test_masks_secrets_split_across_appends(
+        self, ask: Ask, runner_with_build: LegacyRunner, check_leaks: Any, make: DataFactory
+    ) -> None:
+        number, token = runner_with_build.build["id"], runner_with_build.build["token"]
         text = f"a {token} b {forms(token)[1]} c"
         admin = await make.admin()
         for credential in (token, None):
             for end in range(1, len(text), 5):
                 start = max(0, end - 9)
-                given = {"projectPath": "ada/engine", "databaseId": number, "text": text[start:end], "offset": start}
+                values = {"projectPath": "ada/engine", "databaseId": number, "text": text[start:end], "offset": start}
                 if credential:
-                    outcome = await ask.graph.run_text(APPEND, {"input": given}, None, credential, request_id="test")
+                    outcome = await ask.graph.run_document(APPEND, {"input": values}, None, credential, request_id="test")
                     assert not outcome.errors
                 else:
-                    data = await ask.data(APPEND, admin, input=given)
+                    data = await ask.data(APPEND, admin, input=values)
                     assert data["appendBuildTrace"]["build"]["trace"]["totalBytes"] >= end
-                await hidden()
+                await check_leaks()
 
-    async def test_stores_the_rest_when_the_build_ends(self, ask: Ask, running: OldRunner, hidden: Any) -> None:
-        number, token = running.build["id"], running.build["token"]
-        for query, given in (
+    async def test_stores_the_rest_when_the_build_ends(self, ask: Ask, runner_with_build: LegacyRunner, check_leaks: Any) -> None:
+        number, token = runner_with_build.build["id"], runner_with_build.build["token"]
+        for query, values in (
             (APPEND, {"projectPath": "ada/engine", "text": f"{token} {token[:12]}", "offset": 0}),
             (REPORT, {"projectPath": "ada/engine", "status": "SUCCESS"}),
         ):
-            outcome = await ask.graph.run_text(query, {"input": {**given, "databaseId": number}}, None, token, request_id="test")
+            outcome = await ask.graph.run_document(query, {"input": {**values, "databaseId": number}}, None, token, request_id="test")
             assert not outcome.errors and outcome.data is not None
             ((_, payload),) = outcome.data.items()
             assert payload["userErrors"] == []
 
-        assert await hidden() == "*" * len(token) + " " + "*" * 12
+        assert await check_leaks() == "*" * len(token) + " " + "*" * 12
 
-    async def test_the_rest_is_stored_when_the_build_is_canceled(self, ask: Ask, running: OldRunner, make: Make, hidden: Any) -> None:
-        await running.update(trace="half")
+    async def test_the_rest_is_stored_when_the_build_is_canceled(
+        self, ask: Ask, runner_with_build: LegacyRunner, make: DataFactory, check_leaks: Any
+    ) -> None:
+        await runner_with_build.update(trace="half")
         cancel = 'mutation ($id: Int!) { cancelBuild(input: {projectPath: "ada/engine", databaseId: $id}) { userErrors { code } } }'
-        await ask.data(cancel, await make.admin(), id=running.build["id"])
+        await ask.data(cancel, await make.admin(), id=runner_with_build.build["id"])
 
-        assert await hidden() == "half"
+        assert await check_leaks() == "half"
 
     async def test_the_name_of_an_artifact_is_masked(
-        self, ci: httpx.AsyncClient, ask: Ask, make: Make, running: OldRunner, hidden: Any
+        self, ci: httpx.AsyncClient, ask: Ask, make: DataFactory, runner_with_build: LegacyRunner, check_leaks: Any
     ) -> None:
-        token = running.build["token"]
-        assert (await running.send(b"PK", f"build-{token}.zip")).status_code == 201
+        token = runner_with_build.build["token"]
+        assert (await runner_with_build.upload_artifact(b"PK", f"build-{token}.zip")).status_code == 201
 
-        await hidden()
-        page = await ask.data(PAGE, await make.admin(), id=running.build["id"])
+        await check_leaks()
+        page = await ask.data(PAGE, await make.admin(), id=runner_with_build.build["id"])
         assert page["project"]["build"]["artifact"] == {"filename": f"build-{'*' * len(token)}.zip"}
 
-    async def test_pages_show_masks(self, ask: Ask, make: Make, running: OldRunner, services: Services) -> None:
-        token = running.build["token"]
-        await running.update(trace=f"token {token}\n", state="success")
-        await traces.join(services)
+    async def test_pages_show_masks(self, ask: Ask, make: DataFactory, runner_with_build: LegacyRunner, services: Services) -> None:
+        token = runner_with_build.build["token"]
+        await runner_with_build.update(trace=f"token {token}\n", state="success")
+        await traces.join_traces(services)
 
-        page = await ask.data(PAGE, await make.admin(), id=running.build["id"])
+        page = await ask.data(PAGE, await make.admin(), id=runner_with_build.build["id"])
         assert page["project"]["build"]["trace"] == {"lines": [f"token {'*' * len(token)}"]}
 
-    async def test_the_next_attempt_has_a_token_of_its_own(self, ask: Ask, make: Make, running: OldRunner, hidden: Any) -> None:
-        first = running.build["token"]
-        await running.update(trace=f"one {first}\nf", state="failed")
+    async def test_the_next_attempt_has_a_token_of_its_own(
+        self, ask: Ask, make: DataFactory, runner_with_build: LegacyRunner, check_leaks: Any
+    ) -> None:
+        first = runner_with_build.build["token"]
+        await runner_with_build.update(trace=f"one {first}\nf", state="failed")
         retry = 'mutation ($id: Int!) { retryBuild(input: {projectPath: "ada/engine", databaseId: $id}) { userErrors { code } } }'
-        await ask.data(retry, await make.admin(), id=running.build["id"])
-        row = await make.fetch(tables.Build, running.build["id"])
+        await ask.data(retry, await make.admin(), id=runner_with_build.build["id"])
+        row = await make.fetch(tables.Build, runner_with_build.build["id"])
         assert row is not None and (row.sealed_token, row.sealed_trace_end, row.trace_size) == (None, None, 0)
-        async with make.services.database.reading() as session:
+        async with make.services.database.read_session() as session:
             (past,) = (await session.execute(select(tables.Build).where(tables.Build.current_id == row.id))).scalars()  # type: ignore[arg-type]
         assert (past.sealed_token, past.sealed_trace_end) == (None, None)
 
-        assert (await running.claim()).status_code == 201
-        assert running.build["token"] != first
-        await running.update(trace=f"two {running.build['token']}\n", state="success")
+        assert (await runner_with_build.claim()).status_code == 201
+        assert runner_with_build.build["token"] != first
+        await runner_with_build.update(trace=f"two {runner_with_build.build['token']}\n", state="success")
 
-        assert await hidden() == f"two {'*' * len(first)}\n"
+        assert await check_leaks() == f"two {'*' * len(first)}\n"

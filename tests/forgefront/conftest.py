@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.forgefront.running import Cli
+from tests.forgefront.support.cli_runner import CommandRunner
 
 
 @pytest.fixture
-def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def isolated_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Commands see no configuration of the machine, and give back the logging that they set up: it ends with their standard error."""
     for name in list(os.environ):
         if name.startswith("FORGEFRONT_") and name != "FORGEFRONT_TEST_DATABASE_URL":
@@ -29,12 +29,12 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def folder_with_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with an administrator `root`, to be copied."""
     data = tmp_path_factory.mktemp("cli") / "data"
-    Cli(data)("admin", "user", "create", "root", "--email", "root@example.org", "--admin", "--no-password")
+    CommandRunner(data)("admin", "user", "create", "root", "--email", "root@example.org", "--admin", "--no-password")
     return data
 
 
 @pytest.fixture
-def cli(apart: None, folder_with_root: Path, tmp_path: Path) -> Cli:
+def cli(isolated_environment: None, folder_with_root: Path, tmp_path: Path) -> CommandRunner:
     """The commands over a copy of that folder."""
     shutil.copytree(folder_with_root, tmp_path / "data")
-    return Cli(tmp_path / "data")
+    return CommandRunner(tmp_path / "data")

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from time import monotonic
 
 from tests.fuzz.differential_parts import fuzz_mutations, fuzz_queries
-from tests.fuzz.findings import Finding, Part, say, summary
-from tests.fuzz.hostile_parts import HOSTILE
-from tests.fuzz.instance import databases, folder_of, instance
+from tests.fuzz.findings import Finding, FuzzPart, log, print_summary
+from tests.fuzz.hostile_parts import HOSTILE_PARTS
+from tests.fuzz.instance import database_factory, run_fuzz_server, temporary_folder
 from tests.fuzz.schemathesis_parts import fuzz_graph, fuzz_v3
 
-SERVED = {"v3": fuzz_v3, "graph": fuzz_graph, **HOSTILE}
+SERVER_PARTS = {"v3": fuzz_v3, "graph": fuzz_graph, **HOSTILE_PARTS}
 """Parts that send requests to a server."""
 WEIGHTS = {"v3": 4, "graph": 3, "queries": 3, "mutations": 2, "packs": 2, "cursors": 1, "uploads": 1, "ci": 1}
 """The parts, and how the minutes are shared among them."""
@@ -30,16 +30,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     names = list(WEIGHTS) if options.only is None else options.only.split(",")
     if unknown := [name for name in names if name not in WEIGHTS]:
-        say(f"there is no part {', '.join(unknown)}; the parts are {', '.join(WEIGHTS)}")
+        log(f"there is no part {', '.join(unknown)}; the parts are {', '.join(WEIGHTS)}")
         return 2
     kinds = DATABASES if options.database is None else (options.database,)
-    say(f"--seed {seed}, {options.minutes:g} minutes for {', '.join(names)} on {' and '.join(kinds)}")
+    log(f"--seed {seed}, {options.minutes:g} minutes for {', '.join(names)} on {' and '.join(kinds)}")
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     seconds = options.minutes * 60 / len(kinds)
     findings: list[Finding] = []
     for kind in kinds:
         findings += asyncio.run(_fuzz(kind, names, seed, seconds))
-    summary(findings)
+    print_summary(findings)
     return 1 if findings else 0
 
 
@@ -55,30 +55,30 @@ def _parser() -> argparse.ArgumentParser:
 async def _fuzz(kind: str, names: Sequence[str], seed: int, seconds: float) -> list[Finding]:
     findings: list[Finding] = []
     whole = sum(WEIGHTS[name] for name in names)
-    with databases(kind) as create, folder_of("histories") as histories:
+    with database_factory(kind) as create, temporary_folder("histories") as histories:
         for name in names:
             # Each part has a world of its own, so that it finds the same when it is run alone.
-            if name in SERVED:
-                async with instance(await create(), histories) as running:
-                    part = _begin(name, kind, seed, seconds * WEIGHTS[name] / whole)
-                    await SERVED[name](part, running)
+            if name in SERVER_PARTS:
+                async with run_fuzz_server(await create(), histories) as running:
+                    part = _begin_part(name, kind, seed, seconds * WEIGHTS[name] / whole)
+                    await SERVER_PARTS[name](part, running)
             else:
                 urls = [await create() for _ in range(2 if name == "mutations" else 1)]
-                part = _begin(name, kind, seed, seconds * WEIGHTS[name] / whole)
+                part = _begin_part(name, kind, seed, seconds * WEIGHTS[name] / whole)
                 await (fuzz_mutations(part, *urls, histories) if name == "mutations" else fuzz_queries(part, *urls, histories))
             if part.iterations:
-                say(f"{name} on {kind}: {part.iterations} iterations, {len(part.found)} findings")
+                log(f"{name} on {kind}: {part.iterations} iterations, {len(part.findings)} findings")
             else:
-                say(f"NOT RUN: {name} on {kind}: {seconds * WEIGHTS[name] / whole:.0f} s were too few")
-            findings += part.found.values()
+                log(f"NOT RUN: {name} on {kind}: {seconds * WEIGHTS[name] / whole:.0f} s were too few")
+            findings += part.findings.values()
     return findings
 
 
-def _begin(name: str, kind: str, seed: int, seconds: float) -> Part:
-    say(f"{name} on {kind}: {seconds:.0f} s")
+def _begin_part(name: str, kind: str, seed: int, seconds: float) -> FuzzPart:
+    log(f"{name} on {kind}: {seconds:.0f} s")
     # What schemathesis makes up follows from its seed and from how long it has.
     minutes = round(seconds / 60, 2) if name in ("v3", "graph") else 1
-    return Part(name, kind, seed, monotonic() + seconds, minutes)
+    return FuzzPart(name, kind, seed, monotonic() + seconds, minutes)
 
 
 if __name__ == "__main__":

@@ -22,39 +22,39 @@ WORDS = ("Traceback", 'File "/', "sqlalchemy", "asyncpg", "sqlite3")
 VALUES = json.loads(os.environ.get("FORGEFRONT_FUZZ_VALUES", '{"words": {}, "numbers": [1]}'))
 
 
-def real(name: str, made_up: Any) -> Any:
+def replace_with_real(name: str, made_up: Any) -> Any:
     """Something that is there in the place of a value that was made up, or that value."""
-    drawn = crc32(repr((name, made_up)).encode("utf-8", "surrogatepass"))
-    if drawn % 4 == 0:
+    number = crc32(repr((name, made_up)).encode("utf-8", "surrogatepass"))
+    if number % 4 == 0:
         return made_up
     if isinstance(made_up, int) and not isinstance(made_up, bool):
-        return VALUES["numbers"][drawn // 4 % len(VALUES["numbers"])]
+        return VALUES["numbers"][number // 4 % len(VALUES["numbers"])]
     if isinstance(made_up, str) and name in VALUES["words"]:
-        return VALUES["words"][name][drawn // 4 % len(VALUES["words"][name])]
+        return VALUES["words"][name][number // 4 % len(VALUES["words"][name])]
     return made_up
 
 
 @schemathesis.hook
 def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
-    return path_parameters and {name: real(name, value) for name, value in path_parameters.items()}
+    return path_parameters and {name: replace_with_real(name, value) for name, value in path_parameters.items()}
 
 
-class _Replacing(Visitor):
+class LiteralReplacer(Visitor):
     """Puts what is there in the place of literals, by the names of arguments and of input fields."""
 
     def enter_argument(self, node: ArgumentNode, *_: Any) -> Any:
-        return _replaced(node)
+        return _replace_literal(node)
 
     def enter_object_field(self, node: ObjectFieldNode, *_: Any) -> Any:
-        return _replaced(node)
+        return _replace_literal(node)
 
 
-def _replaced(node: Any) -> Any:
+def _replace_literal(node: Any) -> Any:
     name = node.name.value
     if isinstance(node.value, StringValueNode):
-        value: Any = StringValueNode(value=real(name, node.value.value))
+        value: Any = StringValueNode(value=replace_with_real(name, node.value.value))
     elif isinstance(node.value, IntValueNode) and (name.endswith("Id") or name == "iid"):
-        value = IntValueNode(value=str(real(name, int(node.value.value))))
+        value = IntValueNode(value=str(replace_with_real(name, int(node.value.value))))
     else:
         return None
     return type(node)(name=node.name, value=value)
@@ -62,7 +62,7 @@ def _replaced(node: Any) -> Any:
 
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
-    return visit(body, _Replacing()) if hasattr(body, "definitions") else body
+    return visit(body, LiteralReplacer()) if hasattr(body, "definitions") else body
 
 
 @schemathesis.check

@@ -18,7 +18,7 @@ class Finding:
 
 
 @dataclass
-class Part:
+class FuzzPart:
     """The share of a run that one part has: a seed to begin at, and the time until it ends.
 
     An iteration is repeated by a part that begins at its seed, so `report` names the seed of the iteration that found something.
@@ -27,43 +27,43 @@ class Part:
     name: str
     database: str
     seed: int
-    until: float
+    deadline: float
     minutes: float = 1
     """How long it takes to repeat it: one iteration, unless its iterations follow each other from its seed."""
-    found: dict[str, Finding] = field(default_factory=dict)
+    findings: dict[str, Finding] = field(default_factory=dict)
     iterations: int = 0
-    _told: float = field(default_factory=monotonic)
+    _progress_at: float = field(default_factory=monotonic)
 
     @property
     def seconds_left(self) -> float:
-        return max(0.0, self.until - monotonic())
+        return max(0.0, self.deadline - monotonic())
 
-    def seeds(self) -> "Seeds":
+    def seeds(self) -> "SeedIterator":
         """The seeds of its iterations, until its time is over; one at least."""
-        return Seeds(self)
+        return SeedIterator(self)
 
     def report(self, title: str, detail: str, seed: int | None = None) -> None:
         """Keeps a finding, and prints it where it is new."""
-        if title in self.found:
+        if title in self.findings:
             return
         used = self.seed if seed is None else seed
         command = f"{COMMAND} --minutes {self.minutes:g} --seed {used} --only {self.name} --database {self.database}"
-        self.found[title] = Finding(self.name, title, detail, command)
-        say(f"{self.name} on {self.database}: FOUND {title}\n{_indented(detail[:4_000])}\n    repeat: {command}")
+        self.findings[title] = Finding(self.name, title, detail, command)
+        log(f"{self.name} on {self.database}: FOUND {title}\n{_indented(detail[:4_000])}\n    repeat: {command}")
 
-    def tell_progress(self, seed: int) -> None:
-        if monotonic() - self._told > 10:
-            self._told = monotonic()
-            done = f"{self.iterations} iterations, {len(self.found)} findings, {self.seconds_left:.0f} s left"
-            say(f"{self.name} on {self.database}: seed {seed}, {done}")
+    def log_progress(self, seed: int) -> None:
+        if monotonic() - self._progress_at > 10:
+            self._progress_at = monotonic()
+            done = f"{self.iterations} iterations, {len(self.findings)} findings, {self.seconds_left:.0f} s left"
+            log(f"{self.name} on {self.database}: seed {seed}, {done}")
 
 
-class Seeds:
-    def __init__(self, part: Part) -> None:
+class SeedIterator:
+    def __init__(self, part: FuzzPart) -> None:
         self._part = part
         self._next = part.seed
 
-    def __iter__(self) -> "Seeds":
+    def __iter__(self) -> "SeedIterator":
         return self
 
     def __next__(self) -> int:
@@ -72,21 +72,21 @@ class Seeds:
             raise StopIteration
         part.iterations += 1
         self._next += 1
-        part.tell_progress(seed)
+        part.log_progress(seed)
         return seed
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(f"fuzz: {text}", file=sys.stderr, flush=True)
 
 
-def summary(findings: list[Finding], say: Callable[[str], None] = say) -> None:
+def print_summary(findings: list[Finding], write: Callable[[str], None] = log) -> None:
     if not findings:
-        say("nothing was found")
+        write("nothing was found")
         return
-    say(f"{len(findings)} findings")
+    write(f"{len(findings)} findings")
     for number, each in enumerate(findings, 1):
-        say(f"{number}. {each.part}: {each.title}\n    repeat: {each.command}")
+        write(f"{number}. {each.part}: {each.title}\n    repeat: {each.command}")
 
 
 def _indented(text: str) -> str:

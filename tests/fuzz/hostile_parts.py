@@ -11,30 +11,30 @@ import httpx
 from graphql import GraphQLObjectType, get_named_type
 
 from graph.schema import graphql_schema
-from tests.fuzz.findings import Part
-from tests.fuzz.instance import CALLERS, DEADLINE_SECONDS, HANG_SECONDS, Instance
-from tests.fuzz.packs import hostile_pack, push_of
-from tests.fuzz.schemathesis_parts import _title_of
-from tests.hostile import MOMENTS, NUMBERS, TEXTS
-from tests.rest_v3.shapes import check_error
+from tests.fuzz.findings import FuzzPart
+from tests.fuzz.instance import CALLERS, DEADLINE_SECONDS, HANG_SECONDS, FuzzServer
+from tests.fuzz.packs import hostile_pack, receive_pack_body
+from tests.fuzz.schemathesis_parts import title_of_log_line
+from tests.rest_v3.support.response_shapes import check_error
+from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS
 
 GRAPH_CODES = {"BAD_REQUEST", "NOT_FOUND", "FORBIDDEN", "UNAUTHENTICATED", "LIMIT_EXCEEDED"}
 PUSH_SECONDS = 60.0
 
 
-async def fuzz_packs(part: Part, instance: Instance) -> None:
+async def fuzz_packs(part: FuzzPart, instance: FuzzServer) -> None:
     """Every push of one is answered in time, in git's own words, and the repository stays whole."""
-    project = instance.town.projects[0]
+    project = instance.edge_cases.projects[0]
     path = f"/acme/{project.path}.git/git-receive-pack"
     async with instance.client() as client:
         for seed in part.seeds():
             name, data, oid = hostile_pack(seed)
-            body = push_of(data, oid, f"refs/heads/fuzz{seed}")
+            body = receive_pack_body(data, oid, f"refs/heads/fuzz{seed}")
             headers = {"Content-Type": "application/x-git-receive-pack-request", **instance.headers("developer")}
-            response = await sent(part, seed, f"a push ({name})", client, "POST", path, content=body, headers=headers, timeout=PUSH_SECONDS)
+            response = await send(part, seed, f"a push ({name})", client, "POST", path, content=body, headers=headers, timeout=PUSH_SECONDS)
             if response is not None and response.status_code >= 500:
                 part.report(f"a push ({name}) answers {response.status_code}", response.text[:500], seed)
-            told(part, instance, seed, f"a push ({name})")
+            report_faults(part, instance, seed, f"a push ({name})")
         response = await client.get(f"/acme/{project.path}.git/info/refs?service=git-upload-pack", headers=instance.headers("developer"))
         if response.status_code != 200:
             part.report("the repository cannot be read after the pushes", response.text[:500])
@@ -42,11 +42,11 @@ async def fuzz_packs(part: Part, instance: Instance) -> None:
 
 CURSOR_VALUES: tuple[Any, ...] = (
     *(True, None, [], {}, [[1]], -1, 0, 2**31, 2**63, 2**64, 10**30, 1e309, 0.5, "a\0b", "\ud800", "x" * 5_000),
-    *("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2016-01-01T00:00:00Z", *MOMENTS, *NUMBERS, *TEXTS[:6]),
+    *("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2016-01-01T00:00:00Z", *FUZZ_TIMESTAMPS, *FUZZ_NUMBERS, *FUZZ_STRINGS[:6]),
 )
 
 
-async def fuzz_cursors(part: Part, instance: Instance) -> None:
+async def fuzz_cursors(part: FuzzPart, instance: FuzzServer) -> None:
     """Forged cursors of every list of a project are answered with BAD_REQUEST, or as any place in the list."""
     kind: Any = graphql_schema.type_map["Project"]
     assert isinstance(kind, GraphQLObjectType)
@@ -55,13 +55,13 @@ async def fuzz_cursors(part: Part, instance: Instance) -> None:
         for name, found in kind.fields.items()
         if "after" in found.args and "edges" in getattr(get_named_type(found.type), "fields", ())
     ]
-    path = f"acme/{instance.town.projects[0].path}"
-    marks = await own_cursors(instance, path, lists)
+    path = f"acme/{instance.edge_cases.projects[0].path}"
+    marks = await collect_cursors(instance, path, lists)
     async with instance.client() as client:
         for seed in part.seeds():
             chance = random.Random(seed)
             name = chance.choice(lists)
-            cursor = forged(chance, marks.get(name, []))
+            cursor = forge_cursor(chance, marks.get(name, []))
             side = chance.choice(("first: 2, after", "last: 2, before"))
             if side.startswith("last") and "before" not in kind.fields[name].args:
                 side = "first: 2, after"
@@ -69,10 +69,10 @@ async def fuzz_cursors(part: Part, instance: Instance) -> None:
             query = f'query Q($c: String) {{ project(path: "{path}") {{ {inner} }} }}'
             text = json.dumps({"query": query, "variables": {"c": cursor}})
             caller = chance.choice(("developer", "administrator"))
-            await graph_call(part, instance, client, seed, f"a cursor of {name}", text, caller)
+            await send_operation(part, instance, client, seed, f"a cursor of {name}", text, caller)
 
 
-async def own_cursors(instance: Instance, path: str, lists: list[str]) -> dict[str, list[str]]:
+async def collect_cursors(instance: FuzzServer, path: str, lists: list[str]) -> dict[str, list[str]]:
     """Real cursors of each list, to be spoiled."""
     found: dict[str, list[str]] = {}
     async with instance.client() as client:
@@ -84,10 +84,10 @@ async def own_cursors(instance: Instance, path: str, lists: list[str]) -> dict[s
     return found
 
 
-def forged(chance: random.Random, real: list[str]) -> str:
+def forge_cursor(chance: random.Random, real: list[str]) -> str:
     """A cursor that no list gave: values of a real one replaced, bits turned over, or no cursor at all."""
     if not real or chance.random() < 0.15:
-        return chance.choice((*TEXTS[:8], "x", "=", "bnVsbA", "W10", "e30", "W251bGxd", "!" * 2_000))
+        return chance.choice((*FUZZ_STRINGS[:8], "x", "=", "bnVsbA", "W10", "e30", "W251bGxd", "!" * 2_000))
     raw = base64.urlsafe_b64decode((cursor := chance.choice(real)) + "=" * (-len(cursor) % 4))
     values = json.loads(raw)
     match chance.choice(("value", "value", "value", "longer", "shorter", "bits", "mark")):
@@ -106,23 +106,23 @@ def forged(chance: random.Random, real: list[str]) -> str:
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
 
-async def fuzz_uploads(part: Part, instance: Instance) -> None:
+async def fuzz_uploads(part: FuzzPart, instance: FuzzServer) -> None:
     """Multipart forms that no client sends, of every kind of caller."""
-    project = instance.town.projects[0]
+    project = instance.edge_cases.projects[0]
     async with instance.client() as client:
         for seed in part.seeds():
             chance = random.Random(seed)
             caller = chance.choice(list(CALLERS))
-            kind, body = multipart(chance)
+            kind, body = multipart_body(chance)
             headers = {"Content-Type": kind, **instance.headers(caller)}
             what = f"an upload as {caller}"
-            response = await sent(part, seed, what, client, "POST", f"/api/v3/projects/{project.id}/uploads", content=body, headers=headers)
+            response = await send(part, seed, what, client, "POST", f"/api/v3/projects/{project.id}/uploads", content=body, headers=headers)
             if response is not None:
-                judge_v3(part, seed, what, response)
-            told(part, instance, seed, what)
+                check_v3_response(part, seed, what, response)
+            report_faults(part, instance, seed, what)
 
 
-def multipart(chance: random.Random) -> tuple[str, bytes]:
+def multipart_body(chance: random.Random) -> tuple[str, bytes]:
     boundary = chance.choice(("limit", "x" * 70, "a b", "-", "é"))
     written = boundary.encode()
     parts = []
@@ -174,9 +174,9 @@ YAML_SCALARS = (
 )
 
 
-async def fuzz_ci(part: Part, instance: Instance) -> None:
+async def fuzz_ci(part: FuzzPart, instance: FuzzServer) -> None:
     """`.gitlab-ci.yml` files as `ciConfig` reads them: an answer in time, with or without errors of the file."""
-    path = f"acme/{instance.town.projects[0].path}"
+    path = f"acme/{instance.edge_cases.projects[0].path}"
     found: Any = graphql_schema.query_type.fields["ciConfig"] if graphql_schema.query_type else None
     leaves = [
         name
@@ -188,7 +188,7 @@ async def fuzz_ci(part: Part, instance: Instance) -> None:
         for seed in part.seeds():
             chance = random.Random(seed)
             variables = {"p": path, "c": yaml_text(chance), "r": chance.choice((None, "master", "x"))}
-            await graph_call(
+            await send_operation(
                 part, instance, client, seed, "a .gitlab-ci.yml", json.dumps({"query": query, "variables": variables}), "developer"
             )
 
@@ -225,8 +225,8 @@ def yaml_text(chance: random.Random) -> str:
 # What every answer is held to
 
 
-async def sent(
-    part: Part, seed: int, what: str, client: httpx.AsyncClient, method: str, path: str, **settings: Any
+async def send(
+    part: FuzzPart, seed: int, what: str, client: httpx.AsyncClient, method: str, path: str, **settings: Any
 ) -> httpx.Response | None:
     """The answer; None, and a finding, where there is none or none in time."""
     started = time.monotonic()
@@ -249,9 +249,11 @@ async def sent(
     return response
 
 
-async def graph_call(part: Part, instance: Instance, client: httpx.AsyncClient, seed: int, what: str, text: str, caller: str) -> None:
+async def send_operation(
+    part: FuzzPart, instance: FuzzServer, client: httpx.AsyncClient, seed: int, what: str, text: str, caller: str
+) -> None:
     headers = {"Content-Type": "application/json", **instance.headers(caller)}
-    response = await sent(part, seed, what, client, "POST", "/graphql", content=text.encode("utf-8", "surrogatepass"), headers=headers)
+    response = await send(part, seed, what, client, "POST", "/graphql", content=text.encode("utf-8", "surrogatepass"), headers=headers)
     if response is not None:
         if response.status_code >= 500:
             part.report(f"{what} answers {response.status_code}", f"{text[:1_000]}\n{response.text[:1_000]}", seed)
@@ -259,10 +261,10 @@ async def graph_call(part: Part, instance: Instance, client: httpx.AsyncClient, 
             codes = {error.get("extensions", {}).get("code") for error in response.json().get("errors", ())}
             if wrong := codes - GRAPH_CODES:
                 part.report(f"{what} answers {sorted(map(str, wrong))}", f"{text[:1_000]}\n{response.text[:1_000]}", seed)
-    told(part, instance, seed, what)
+    report_faults(part, instance, seed, what)
 
 
-def judge_v3(part: Part, seed: int, what: str, response: httpx.Response) -> None:
+def check_v3_response(part: FuzzPart, seed: int, what: str, response: httpx.Response) -> None:
     if response.status_code >= 500:
         part.report(f"{what} answers {response.status_code}", response.text[:1_000], seed)
     elif response.status_code >= 400:
@@ -272,14 +274,14 @@ def judge_v3(part: Part, seed: int, what: str, response: httpx.Response) -> None
             part.report(f"{what}: not the error object", f"{response.text[:500]}\n{error}", seed)
 
 
-def told(part: Part, instance: Instance, seed: int, what: str) -> None:
-    for line in instance.faults():
-        part.report(f"{what}: {_title_of(line)}", line, seed)
+def report_faults(part: FuzzPart, instance: FuzzServer, seed: int, what: str) -> None:
+    for line in instance.read_faults():
+        part.report(f"{what}: {title_of_log_line(line)}", line, seed)
     if not instance.is_alive:
         part.report(f"{what}: the server has ended", instance.server.log.read_text()[-2_000:], seed)
 
 
-HOSTILE: dict[str, Callable[[Part, Instance], Any]] = {
+HOSTILE_PARTS: dict[str, Callable[[FuzzPart, FuzzServer], Any]] = {
     "packs": fuzz_packs,
     "cursors": fuzz_cursors,
     "uploads": fuzz_uploads,

@@ -14,16 +14,16 @@ import httpx
 from sqlalchemy import make_url
 
 from graph.context import Services
-from storage.artifact_folder import FolderStore
-from storage.database import Database
+from storage.database.engine import Database
 from storage.git.repositories import Repositories
 from storage.migrations import upgrade
+from storage.objects.folder_store import FolderStore
+from storage.objects.uploads import UploadStore
 from storage.secrets import Passwords, TokenCipher, load_key
-from storage.uploads import Uploads
-from tests.databases import Postgres, own_server, share_compiled
-from tests.make import EXTERNAL_URL, QUICK, Make, token_of
-from tests.reliability.served import Served, served
-from tests.town import Town, settle
+from tests.make import EXTERNAL_URL, FAST_PASSWORD_HASHER, DataFactory, token_of
+from tests.support.databases import PostgresServer, share_compiled_statements, temporary_server
+from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
+from tests.support.server_process import ServerProcess, run_server
 
 CALLERS = {"anonymous": None, "outsider": "stranger", "developer": "member", "administrator": "admin"}
 """The four kinds of callers, and what the town calls them."""
@@ -33,15 +33,15 @@ HANG_SECONDS = DEADLINE_SECONDS + 3
 
 
 @dataclass
-class Instance:
-    make: Make
-    town: Town
-    server: Served
-    _read: int = 0
+class FuzzServer:
+    make: DataFactory
+    edge_cases: EdgeCaseData
+    server: ServerProcess
+    _log_position: int = 0
 
     def token(self, caller: str) -> str | None:
         name = CALLERS[caller]
-        return token_of(self.town.viewers[name]) if name else None
+        return token_of(self.edge_cases.viewers[name]) if name else None
 
     def headers(self, caller: str) -> dict[str, str]:
         token = self.token(caller)
@@ -50,18 +50,18 @@ class Instance:
     def client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=self.server.url, timeout=HANG_SECONDS)
 
-    def faults(self) -> list[str]:
+    def read_faults(self) -> list[str]:
         """What the log tells of since this was last asked: tracebacks, and lines of level error or worse."""
         text = self.server.log.read_text(errors="replace")
-        fresh, self._read = text[self._read :], len(text)
+        fresh, self._log_position = text[self._log_position :], len(text)
         found = []
         for line in fresh.splitlines():
             if line.startswith("{"):
                 try:
-                    told = json.loads(line)
+                    entry = json.loads(line)
                 except ValueError:
                     continue
-                if told.get("level") in ("error", "critical") or "exception" in told:
+                if entry.get("level") in ("error", "critical") or "exception" in entry:
                     found.append(line)
             elif line.startswith(("Traceback", "Exception", "RuntimeWarning")) or "never awaited" in line:
                 found.append(line)
@@ -73,7 +73,7 @@ class Instance:
 
 
 @contextmanager
-def folder_of(name: str) -> Iterator[Path]:
+def temporary_folder(name: str) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f"forgefront-fuzz-{name}-"))
     try:
         yield folder
@@ -82,9 +82,9 @@ def folder_of(name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def databases(kind: str) -> Iterator[Any]:
+def database_factory(kind: str) -> Iterator[Any]:
     """A function that makes databases of a kind, migrated, and gives their URLs."""
-    with folder_of(kind) as folder:
+    with temporary_folder(kind) as folder:
         if kind == "sqlite":
             numbers = iter(range(1_000_000))
 
@@ -95,11 +95,11 @@ def databases(kind: str) -> Iterator[Any]:
 
             yield make_file
             return
-        with own_server() as address:
-            server = Postgres(address)
+        with temporary_server() as address:
+            server = PostgresServer(address)
 
             async def create() -> str:
-                url = server.create()
+                url = server.create_database()
                 await asyncio.to_thread(upgrade, url)
                 return url
 
@@ -110,16 +110,16 @@ def databases(kind: str) -> Iterator[Any]:
 
 
 @asynccontextmanager
-async def services_over(url: str, folder: Path, **settings: Any) -> AsyncIterator[Services]:
+async def open_services(url: str, folder: Path, **settings: Any) -> AsyncIterator[Services]:
     database, repositories = Database(url), Repositories(folder / "repositories")
-    share_compiled(database)
+    share_compiled_statements(database)
     try:
         yield Services(
             database,
             repositories,
-            Passwords(QUICK),
+            Passwords(FAST_PASSWORD_HASHER),
             TokenCipher(load_key(folder, None)),
-            Uploads(folder / "uploads"),
+            UploadStore(folder / "uploads"),
             FolderStore(folder / "artifacts"),
             external_url=EXTERNAL_URL,
             **settings,
@@ -130,15 +130,15 @@ async def services_over(url: str, folder: Path, **settings: Any) -> AsyncIterato
 
 
 @asynccontextmanager
-async def instance(url: str, histories: Path) -> AsyncIterator[Instance]:
+async def run_fuzz_server(url: str, histories: Path) -> AsyncIterator[FuzzServer]:
     """A server over a town of its own."""
-    with folder_of("data") as folder:
-        async with services_over(url, folder) as services:
-            make = Make(services, histories)
-            town = await settle(make, folder / "town.git")
+    with temporary_folder("data") as folder:
+        async with open_services(url, folder) as services:
+            make = DataFactory(services, histories)
+            edge_cases = await create_edge_cases(make, folder / "town.git")
             shown = make_url(url).set(drivername=make_url(url).get_backend_name()).render_as_string(hide_password=False)
-            with served(folder, shown) as server:
-                running = Instance(make, town, server)
-                running.faults()
+            with run_server(folder, shown) as server:
+                running = FuzzServer(make, edge_cases, server)
+                running.read_faults()
                 yield running
                 await asyncio.sleep(0)

@@ -28,7 +28,7 @@ def pack(entries: list[bytes], *, count: int | None = None, version: int = 2) ->
     return body + hashlib.sha1(body).digest()
 
 
-def number(value: int) -> bytes:
+def encode_length(value: int) -> bytes:
     """A length as deltas have it."""
     found = bytearray()
     while value > 127:
@@ -37,18 +37,18 @@ def number(value: int) -> bytes:
     return bytes(found) + bytes([value])
 
 
-def copies(base: int, times: int, most: int = 0xFFFFFF) -> bytes:
+def copy_delta(base: int, times: int, most: int = 0xFFFFFF) -> bytes:
     """A delta that copies its whole base again and again."""
     size = min(base, most)
     one = bytes([0b11110000 & 0xF0 | 0x80]) + struct.pack("<I", size)[:3]
-    return number(base) + number(size * times) + one * times
+    return encode_length(base) + encode_length(size * times) + one * times
 
 
 def object_id(kind: bytes, content: bytes) -> bytes:
     return hashlib.sha1(kind + b" " + str(len(content)).encode() + b"\0" + content).digest()
 
 
-def lawful() -> tuple[list[bytes], str]:
+def valid_entries() -> tuple[list[bytes], str]:
     """The entries of a commit of one file, and its id."""
     blob = b"hello\n"
     tree = b"100644 a.txt\0" + object_id(b"blob", blob)
@@ -58,41 +58,41 @@ def lawful() -> tuple[list[bytes], str]:
 
 def delta_bomb(chance: random.Random) -> tuple[bytes, str]:
     """Some kilobytes of deltas that become hundreds of megabytes, and more."""
-    entries, oid = lawful()
+    entries, oid = valid_entries()
     size = chance.choice((2**16, 2**20, 2**23))
     base = b"\0" * size
     times = chance.choice((16, 64, 256))
-    bomb = entry(REF_DELTA, copies(size, times), extra=object_id(b"blob", base))
+    bomb = entry(REF_DELTA, copy_delta(size, times), extra=object_id(b"blob", base))
     return pack([*entries, entry(BLOB, base), *[bomb] * chance.choice((1, 2, 8))]), oid
 
 
 def delta_chain(chance: random.Random) -> tuple[bytes, str]:
-    entries, oid = lawful()
+    entries, oid = valid_entries()
     before = entry(BLOB, b"x" * 100)
     chain = [before]
     for _ in range(chance.choice((60, 500, 3_000))):
         offset = len(chain[-1])
         extra = bytes([offset]) if offset < 128 else bytes([((offset >> 7) - 1) | 128, offset & 127])
-        chain.append(entry(OFS_DELTA, number(100) + number(100) + b"\x90\x64", extra=extra))
+        chain.append(entry(OFS_DELTA, encode_length(100) + encode_length(100) + b"\x90\x64", extra=extra))
     return pack([*entries, *chain]), oid
 
 
 def truncated(chance: random.Random) -> tuple[bytes, str]:
-    entries, oid = lawful()
+    entries, oid = valid_entries()
     whole = pack(entries)
     return whole[: chance.randrange(len(whole))], oid
 
 
 def wrong_checksum(chance: random.Random) -> tuple[bytes, str]:
-    entries, oid = lawful()
+    entries, oid = valid_entries()
     whole = bytearray(pack(entries))
     whole[-chance.randint(1, 20)] ^= 1 << chance.randrange(8)
     return bytes(whole), oid
 
 
-def flipped(chance: random.Random) -> tuple[bytes, str]:
+def flipped_bits(chance: random.Random) -> tuple[bytes, str]:
     """Some bits of a lawful pack turned over; the checksum is that of what is sent."""
-    entries, oid = lawful()
+    entries, oid = valid_entries()
     body = bytearray(pack(entries)[:-20])
     for _ in range(chance.choice((1, 2, 8))):
         body[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
@@ -100,12 +100,12 @@ def flipped(chance: random.Random) -> tuple[bytes, str]:
 
 
 def wrong_count(chance: random.Random) -> tuple[bytes, str]:
-    entries, oid = lawful()
+    entries, oid = valid_entries()
     return pack(entries, count=chance.choice((0, 1, 2, 4, 2**31, 2**32 - 1)), version=chance.choice((2, 2, 3, 4, 0))), oid
 
 
 def wrong_size(chance: random.Random) -> tuple[bytes, str]:
-    entries, oid = lawful()
+    entries, oid = valid_entries()
     return pack([*entries, entry(BLOB, b"abc", size=chance.choice((0, 2, 4, 2**31, 2**40, 2**62)))]), oid
 
 
@@ -129,45 +129,45 @@ def bad_object(chance: random.Random) -> tuple[bytes, str]:
 
 
 def missing_object(chance: random.Random) -> tuple[bytes, str]:
-    entries, oid = lawful()
+    entries, oid = valid_entries()
     del entries[chance.randrange(len(entries))]
     return pack(entries), oid
 
 
 def unknown_type(chance: random.Random) -> tuple[bytes, str]:
-    entries, oid = lawful()
+    entries, oid = valid_entries()
     return pack([*entries, entry(chance.choice((0, 5)), b"x")]), oid
 
 
-def noise(chance: random.Random) -> tuple[bytes, str]:
-    return chance.choice((b"", b"PACK", chance.randbytes(chance.randrange(2_000)))), lawful()[1]
+def random_bytes(chance: random.Random) -> tuple[bytes, str]:
+    return chance.choice((b"", b"PACK", chance.randbytes(chance.randrange(2_000)))), valid_entries()[1]
 
 
-KINDS: tuple[Callable[[random.Random], tuple[bytes, str]], ...] = (
+PACK_KINDS: tuple[Callable[[random.Random], tuple[bytes, str]], ...] = (
     *(
         delta_bomb,
         delta_chain,
         truncated,
         wrong_checksum,
-        flipped,
+        flipped_bits,
         wrong_count,
         wrong_size,
         bad_object,
         missing_object,
         unknown_type,
-        noise,
+        random_bytes,
     ),
 )
 
 
 def hostile_pack(seed: int) -> tuple[str, bytes, str]:
     """The name of what is wrong with it, the pack, and the commit that a ref would be moved to."""
-    kind = KINDS[seed % len(KINDS)]
+    kind = PACK_KINDS[seed % len(PACK_KINDS)]
     data, oid = kind(random.Random(seed))
     return kind.__name__, data, oid
 
 
-def push_of(data: bytes, oid: str, ref: str) -> bytes:
+def receive_pack_body(data: bytes, oid: str, ref: str) -> bytes:
     """The body of a receive-pack request."""
     command = f"{ZERO} {oid} {ref}\0report-status".encode()
     return f"{len(command) + 4:04x}".encode() + command + b"0000" + data

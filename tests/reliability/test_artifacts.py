@@ -14,13 +14,13 @@ import httpx
 from sqlmodel import select
 
 from storage import tables
-from storage.artifact_folder import FolderStore
-from tests.make import Make, token_of
-from tests.promises import promise, promised
-from tests.reliability.served import Served, served
+from storage.objects.folder_store import FolderStore
+from tests.make import DataFactory, token_of
+from tests.support.reliability_promises import promise, scaled_count
+from tests.support.server_process import ServerProcess, run_server
 
-MEGABYTES = promised(2048, 64)
-KILLS = promised(20)
+MEGABYTES = scaled_count(2048, 64)
+KILLS = scaled_count(20)
 SENDERS = 4
 SENT_AT_ONCE = 2**18
 CREATE = "mutation ($input: CreateArtifactUploadInput!) { createArtifactUpload(input: $input) { upload { url } userErrors { code } } }"
@@ -28,7 +28,7 @@ SHA = "a" * 40
 
 
 @contextmanager
-def sampled(server: Served) -> Iterator[list[int]]:
+def sampled(server: ServerProcess) -> Iterator[list[int]]:
     """The resident bytes of the server's process, ten times a second."""
     seen: list[int] = []
     over = threading.Event()
@@ -47,10 +47,10 @@ def sampled(server: Served) -> Iterator[list[int]]:
         thread.join()
 
 
-async def ticket(client: httpx.AsyncClient, server: Served, viewer: tables.User, build: tables.Build) -> str:
+async def ticket(client: httpx.AsyncClient, server: ServerProcess, viewer: tables.User, build: tables.Build) -> str:
     """The path to send the build's artifact to."""
-    given = {"projectPath": str(build.project_id), "databaseId": build.id, "filename": "a.bin"}
-    body = {"query": CREATE, "variables": {"input": given}}
+    values = {"projectPath": str(build.project_id), "databaseId": build.id, "filename": "a.bin"}
+    body = {"query": CREATE, "variables": {"input": values}}
     response = await client.post(f"{server.url}/graphql", json=body, headers={"PRIVATE-TOKEN": token_of(viewer)})
     url: str = response.json()["data"]["createArtifactUpload"]["upload"]["url"]
     return url
@@ -86,13 +86,15 @@ def digest_of(size: int, block: bytes) -> str:
 
 
 @promise("R17")
-async def test_a_large_artifact_goes_up_and_down_in_constant_memory(make: Make, tmp_path: Path, figure: Callable[[str], None]) -> None:
+async def test_a_large_artifact_goes_up_and_down_in_constant_memory(
+    make: DataFactory, tmp_path: Path, figure: Callable[[str], None]
+) -> None:
     """Resident growth of at most 32 MB for one, 256 MB for eight at once."""
     owner = await make.user()
     project = await make.project(owner=owner)
     builds = [await make.build(project, SHA) for _ in range(8)]
     block, size = os.urandom(SENT_AT_ONCE), MEGABYTES * 2**20
-    with served(tmp_path, make.services.database.url.render_as_string(hide_password=False)) as server:
+    with run_server(tmp_path, make.services.database.url.render_as_string(hide_password=False)) as server:
         async with server.client() as client:
             client.timeout = httpx.Timeout(60, pool=600)
             small = await make.build(project, SHA)
@@ -119,7 +121,7 @@ async def test_a_large_artifact_goes_up_and_down_in_constant_memory(make: Make, 
 
 
 @promise("R18")
-async def test_a_kill_leaves_no_row_without_its_file(make: Make, tmp_path: Path, figure: Callable[[str], None]) -> None:
+async def test_a_kill_leaves_no_row_without_its_file(make: DataFactory, tmp_path: Path, figure: Callable[[str], None]) -> None:
     """Each artifact in the database is whole, and every acknowledged one is there."""
     owner = await make.user()
     project = await make.project(owner=owner)
@@ -127,9 +129,9 @@ async def test_a_kill_leaves_no_row_without_its_file(make: Make, tmp_path: Path,
     acknowledged: set[int] = set()
     cut = 0
     for _ in range(KILLS):
-        with served(tmp_path, make.services.database.url.render_as_string(hide_password=False)) as server:
+        with run_server(tmp_path, make.services.database.url.render_as_string(hide_password=False)) as server:
 
-            async def upload(client: httpx.AsyncClient, server: Served) -> None:
+            async def upload(client: httpx.AsyncClient, server: ServerProcess) -> None:
                 while True:
                     build = await make.build(project, SHA)
                     if await send(client, await ticket(client, server, owner, build), dice.randrange(1, 24 * 2**20), block) == 201:
@@ -143,15 +145,15 @@ async def test_a_kill_leaves_no_row_without_its_file(make: Make, tmp_path: Path,
                 assert all(isinstance(end, httpx.TransportError) for end in ends), ends
                 cut += len(ends)
     store = FolderStore(tmp_path / "artifacts")
-    async with make.services.database.reading() as session:
+    async with make.services.database.read_session() as session:
         rows = [row for (row,) in (await session.execute(select(tables.Artifact))).all()]
     for row in rows:
         assert store._path(row.key).stat().st_size == row.size, row
         assert hashlib.sha256(store._path(row.key).read_bytes()).hexdigest() == digest_of(row.size, block), row
     assert acknowledged <= {row.build_id for row in rows}
     known = {row.key for row in rows}
-    orphans = [key async for some in store.older_than(-60.0) for key in some if key not in known]
-    with served(tmp_path, make.services.database.url.render_as_string(hide_password=False)):
+    orphans = [key async for some in store.list_older_than(-60.0) for key in some if key not in known]
+    with run_server(tmp_path, make.services.database.url.render_as_string(hide_password=False)):
         # What was half written goes at the start; an object without a row after a day.
         left = [path.name for path in (tmp_path / "artifacts").iterdir() if path.name.startswith(".")]
     assert left == []

@@ -15,12 +15,12 @@ import httpx
 import pytest
 from sqlmodel import col, select
 
-from storage import soundness, tables
-from storage.database import Database
-from tests.make import Make, token_of
-from tests.merges import Merges
-from tests.promises import promise
-from tests.reliability.served import CLIENT_SECONDS, served
+from storage import integrity, tables
+from storage.database.engine import Database
+from tests.make import DataFactory, token_of
+from tests.support.merge_requests import MergeRequestFactory
+from tests.support.reliability_promises import promise
+from tests.support.server_process import CLIENT_SECONDS, run_server
 
 DISK_MEGABYTES = 64
 REFUSALS = {503, 507}
@@ -55,14 +55,14 @@ def fill(disk: Path) -> Path:
 
 
 @dataclass
-class Writes:
+class DiskFullClient:
     """One client that does each kind of write; `statuses` counts the answers of each kind."""
 
     client: httpx.AsyncClient
     project: tables.Project
     user: tables.User
     clone: Path
-    merges: Merges
+    merges: MergeRequestFactory
     builds: list[tables.Build]
     statuses: dict[str, Counter[int]] = field(default_factory=dict)
     titles: dict[str, int] = field(default_factory=dict)
@@ -98,16 +98,16 @@ class Writes:
         return await self.graph("createProject", {"name": f"made {self.number}", "path": f"made-{self.number}"}, "project { id }")
 
     async def merge(self) -> int:
-        row = next((row for row in await self.open_ones()), None)
+        row = next((row for row in await self.open_merge_requests()), None)
         if row is None:
             return 0
-        wanted = {"projectPath": str(self.project.id), "databaseId": row.id}
-        return await self.graph("acceptMergeRequest", wanted, "mergeRequest { state }")
+        input = {"projectPath": str(self.project.id), "databaseId": row.id}
+        return await self.graph("acceptMergeRequest", input, "mergeRequest { state }")
 
     async def artifact(self) -> int:
         build = self.builds[self.number]
-        wanted = {"projectPath": str(self.project.id), "databaseId": build.id, "filename": "a.bin"}
-        response = await self.post("/graphql", json=document("createArtifactUpload", wanted, "upload { url }"))
+        input = {"projectPath": str(self.project.id), "databaseId": build.id, "filename": "a.bin"}
+        response = await self.post("/graphql", json=document("createArtifactUpload", input, "upload { url }"))
         if status := refused(response):
             return status
         url = response.json()["data"]["createArtifactUpload"]["upload"]["url"]
@@ -134,22 +134,22 @@ class Writes:
         command = ["git", "-C", str(self.clone), *who, *arguments]
         return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=check)
 
-    async def open_ones(self) -> list[tables.MergeRequest]:
-        wanted = select(tables.MergeRequest).where(col(tables.MergeRequest.state) == tables.MergeRequestState.OPENED)
-        async with self.merges.services.database.reading() as session:
-            return [row for (row,) in (await session.execute(wanted)).all()]
+    async def open_merge_requests(self) -> list[tables.MergeRequest]:
+        statement = select(tables.MergeRequest).where(col(tables.MergeRequest.state) == tables.MergeRequestState.OPENED)
+        async with self.merges.services.database.read_session() as session:
+            return [row for (row,) in (await session.execute(statement)).all()]
 
-    async def graph(self, mutation: str, wanted: dict[str, Any], selection: str) -> int:
-        return refused(await self.post("/graphql", json=document(mutation, wanted, selection))) or 200
+    async def graph(self, mutation: str, input: dict[str, Any], selection: str) -> int:
+        return refused(await self.post("/graphql", json=document(mutation, input, selection))) or 200
 
     async def post(self, path: str, **content: Any) -> httpx.Response:
         return await self.client.post(path, headers={"PRIVATE-TOKEN": token_of(self.user)}, **content)
 
 
-def document(mutation: str, wanted: dict[str, Any], selection: str) -> dict[str, Any]:
+def document(mutation: str, fields: dict[str, Any], selection: str) -> dict[str, Any]:
     name = mutation[0].upper() + mutation[1:]
     text = f"mutation ($input: {name}Input!) {{ {mutation}(input: $input) {{ {selection} userErrors {{ code message }} }} }}"
-    return {"query": text, "variables": {"input": wanted}}
+    return {"query": text, "variables": {"input": fields}}
 
 
 def refused(response: httpx.Response) -> int:
@@ -175,7 +175,7 @@ async def read(client: httpx.AsyncClient, project: tables.Project, user: tables.
 @promise("R11")
 async def test_full_disk(
     small_disk: Path,
-    make: Make,
+    make: DataFactory,
     database: Database,
     database_url: str,
     tmp_path_factory: pytest.TempPathFactory,
@@ -185,27 +185,27 @@ async def test_full_disk(
     user = await make.user()
     project = await make.project(history={"commits": 4}, members=[(user, tables.AccessLevel.MASTER)])
     await make.issue(project)
-    merges = Merges(make, project, user)
+    merges = MergeRequestFactory(make, project, user)
     for number in range(ROUNDS * 8):
         await merges.proposal(f"branch{number}")
     builds = [await make.build(project, "a" * 40) for _ in range(ROUNDS * 40)]
     clone = tmp_path_factory.mktemp("clone") / "clone"
     healed: list[float] = []
     longest = 0.0
-    with served(small_disk, database_url, tmp_path_factory.mktemp("log") / "serve.log") as server:
+    with run_server(small_disk, database_url, tmp_path_factory.mktemp("log") / "serve.log") as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=CLIENT_SECONDS) as client:
-            asked = {"query": f'{{ project(path: "{project.id}") {{ fullPath }} }}'}
-            answer = (await client.post("/graphql", json=asked, headers={"PRIVATE-TOKEN": token_of(user)})).json()
+            body = {"query": f'{{ project(path: "{project.id}") {{ fullPath }} }}'}
+            answer = (await client.post("/graphql", json=body, headers={"PRIVATE-TOKEN": token_of(user)})).json()
             url = f"{server.url.replace('://', f'://git:{token_of(user)}@')}/{answer['data']['project']['fullPath']}.git"
             await asyncio.to_thread(subprocess.run, ["git", "clone", "--quiet", url, str(clone)], check=True)
-            writes = Writes(client, project, user, clone, merges, builds)
+            writes = DiskFullClient(client, project, user, clone, merges, builds)
             assert set((await writes.each()).values()) <= {200, 201}
             for _ in range(ROUNDS):
                 filler = fill(small_disk)
                 for _ in range(8):
                     found = await writes.each()
                     wrong = {name: status for name, status in found.items() if status not in {0, 200, 201, *REFUSALS}}
-                    assert not wrong, (wrong, server.lines(level="error"))
+                    assert not wrong, (wrong, server.log_entries(level="error"))
                     longest = max(longest, await read(client, project, user))
                 filler.unlink()
                 freed = time.monotonic()
@@ -213,15 +213,15 @@ async def test_full_disk(
                     assert time.monotonic() - freed < HEALED_SECONDS, found
                     await asyncio.sleep(0.1)
                 healed.append(time.monotonic() - freed)
-        failures = [line for line in server.lines() if "exception" in line]
+        failures = [line for line in server.log_entries() if "exception" in line]
         assert (await server.stop())[0] == 0
 
     assert failures == []
     assert longest < READS_SECONDS
     assert {503, 507} & set(writes.statuses["upload"]), "the disk was not full"
-    await nothing_is_half_written(writes, make, small_disk)
-    told = ", ".join(f"{name} {dict(sorted(counts.items()))}" for name, counts in writes.statuses.items())
-    figure(f"{ROUNDS} times full: {told}; longest read {longest:.2f} s; all works {max(healed):.1f} s after space is back")
+    await check_consistency(writes, make, small_disk)
+    summary = ", ".join(f"{name} {dict(sorted(counts.items()))}" for name, counts in writes.statuses.items())
+    figure(f"{ROUNDS} times full: {summary}; longest read {longest:.2f} s; all works {max(healed):.1f} s after space is back")
 
 
 def check_repository(repository: Path, pushed: list[str]) -> None:
@@ -230,13 +230,13 @@ def check_repository(repository: Path, pushed: list[str]) -> None:
         assert done.returncode == 0, done.stderr
 
 
-async def nothing_is_half_written(writes: Writes, make: Make, disk: Path) -> None:
+async def check_consistency(writes: DiskFullClient, make: DataFactory, disk: Path) -> None:
     database = make.services.database
-    assert await soundness.broken_pages(database) == []
-    assert await soundness.broken_references(database) == []
-    async with database.reading() as session:
-        wanted = select(col(tables.Issue.title), col(tables.Issue.iid)).where(col(tables.Issue.title).startswith("written "))
-        stored = dict(map(tuple, (await session.execute(wanted)).all()))
+    assert await integrity.find_broken_pages(database) == []
+    assert await integrity.find_broken_references(database) == []
+    async with database.read_session() as session:
+        statement = select(col(tables.Issue.title), col(tables.Issue.iid)).where(col(tables.Issue.title).startswith("written "))
+        stored = dict(map(tuple, (await session.execute(statement)).all()))
         artifacts = [row for (row,) in (await session.execute(select(tables.Artifact))).all()]
     assert {title: stored.get(title) for title in writes.titles} == writes.titles
     assert sorted(stored.values()) == list(range(2, len(stored) + 2)), "a number was lost"

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.graph.test_loop_lag import settle
-from tests.hostile_documents import HOSTILE
-from tests.make import Make, token_of
-from tests.promises import promise, promised
-from tests.reliability.served import served
+from tests.graph.operations.test_loop_lag import create_rows
+from tests.make import DataFactory, token_of
+from tests.support.expensive_queries import EXPENSIVE_QUERIES
+from tests.support.reliability_promises import promise, scaled_count
+from tests.support.server_process import run_server
 
-SECONDS = float(promised(5))
+SECONDS = float(scaled_count(5))
 """How long each request is sent again and again."""
 SENDERS = 2
 MAX_MILLISECONDS = 100.0
@@ -55,13 +55,13 @@ class HealthProbe:
 
 @promise("R26")
 async def test_health_is_answered_while_hostile_requests_run(
-    make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]
+    make: DataFactory, tmp_path: Path, database_url: str, figure: Callable[[str], None]
 ) -> None:
-    owner = await settle(make, projects=90, each=110)
+    owner = await create_rows(make, projects=90, each=110)
     headers = {"PRIVATE-TOKEN": token_of(owner), "Content-Type": "application/json"}
     found: dict[str, float] = {}
-    with served(tmp_path, database_url) as server:
-        for name, content in HOSTILE.items():
+    with run_server(tmp_path, database_url) as server:
+        for name, content in EXPENSIVE_QUERIES.items():
             ends = time.monotonic() + SECONDS
 
             async def send(content: bytes = content, ends: float = ends) -> None:

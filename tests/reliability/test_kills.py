@@ -12,48 +12,48 @@ import pytest
 from sqlalchemy import func, select
 from sqlmodel import col
 
-from storage import soundness, tables
-from storage.database import Database
+from storage import integrity, tables
+from storage.database.engine import Database
 from storage.tables import DeliveryState
-from tests.make import Make
-from tests.promises import SEEDS, promise, promised
-from tests.receivers import Received, Receiver
-from tests.reliability.served import Served, Written, each, served, writers
+from tests.make import DataFactory
+from tests.support.reliability_promises import SEEDS, promise, scaled_count
+from tests.support.server_process import ServerProcess, WriteLog, create_writers, run_for_each, run_server
+from tests.support.webhook_receiver import ReceivedRequest, WebhookReceiver
 
-KILLS = promised(50)
-HOOK_KILLS = promised(20)
+KILLS = scaled_count(50)
+HOOK_KILLS = scaled_count(20)
 WRITERS = 8
 DELIVERED_SECONDS = 90.0
 """After the last restart."""
 
 
 async def until_killed(
-    server: Served, project: tables.Project, users: list[tables.User], written: Written, turn: int, pause: float
+    server: ServerProcess, project: tables.Project, users: list[tables.User], written: WriteLog, turn: int, pause: float
 ) -> None:
     """Every user writes, pausing between, until there is no answer."""
     async with server.client() as client:
 
         async def write(user: tables.User) -> None:
             number = 0
-            while await written.issue(client, project.id, user, f"{turn} {user.username} {number}"):
+            while await written.create_issue(client, project.id, user, f"{turn} {user.username} {number}"):
                 number += 1
                 await asyncio.sleep(pause)
 
-        await each(users, write)
+        await run_for_each(users, write)
 
 
-async def kill_after(server: Served, seconds: float) -> None:
+async def kill_after(server: ServerProcess, seconds: float) -> None:
     await asyncio.sleep(seconds)
     server.kill()
 
 
-async def whole(database: Database, written: Written, project: tables.Project) -> int:
+async def whole(database: Database, written: WriteLog, project: tables.Project) -> int:
     """Holds what is stored against what was acknowledged; the number of issues."""
-    assert await soundness.broken_pages(database) == []
-    assert await soundness.broken_references(database) == []
+    assert await integrity.find_broken_pages(database) == []
+    assert await integrity.find_broken_references(database) == []
     labels = select(func.count()).where(col(tables.IssueLabel.issue_id) == col(tables.Issue.id)).scalar_subquery()
     statement = select(col(tables.Issue.title), col(tables.Issue.iid), labels).where(col(tables.Issue.project_id) == project.id)
-    async with database.reading() as session:
+    async with database.read_session() as session:
         rows = (await session.execute(statement)).all()
     stored = {title: iid for title, iid, _ in rows}
     assert len(stored) == len(rows), "an issue was opened twice"
@@ -66,11 +66,13 @@ async def whole(database: Database, written: Written, project: tables.Project) -
 
 @promise("R1", "R2", "R3")
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_writers(make: Make, database: Database, tmp_path: Path, database_url: str, seed: int, figure: Callable[[str], None]) -> None:
-    project, users = await writers(make, WRITERS)
-    chance, written, starts, stored = random.Random(seed), Written(), [], 0
+async def test_writers(
+    make: DataFactory, database: Database, tmp_path: Path, database_url: str, seed: int, figure: Callable[[str], None]
+) -> None:
+    project, users = await create_writers(make, WRITERS)
+    chance, written, starts, stored = random.Random(seed), WriteLog(), [], 0
     for turn in range(KILLS):
-        with served(tmp_path, database_url) as server:
+        with run_server(tmp_path, database_url) as server:
             starts.append(server.seconds)
             async with asyncio.TaskGroup() as group:
                 group.create_task(until_killed(server, project, users, written, turn, 0))
@@ -78,9 +80,9 @@ async def test_writers(make: Make, database: Database, tmp_path: Path, database_
         # PostgreSQL may still be at the commit that nobody waits for any more.
         await asyncio.sleep(0.2)
         stored = await whole(database, written, project)
-    with served(tmp_path, database_url) as server:
+    with run_server(tmp_path, database_url) as server:
         async with server.client() as client:
-            assert await written.issue(client, project.id, users[0], "after all kills")
+            assert await written.create_issue(client, project.id, users[0], "after all kills")
         assert (await server.stop())[0] == 0
     assert await whole(database, written, project) == stored + 1 == written.iids["after all kills"]
 
@@ -94,26 +96,28 @@ async def test_writers(make: Make, database: Database, tmp_path: Path, database_
 
 @promise("R1")
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_notes(make: Make, database: Database, tmp_path: Path, database_url: str, seed: int, figure: Callable[[str], None]) -> None:
+async def test_notes(
+    make: DataFactory, database: Database, tmp_path: Path, database_url: str, seed: int, figure: Callable[[str], None]
+) -> None:
     """Rows that the commit itself writes; on SQLite one commit keeps those of several callers."""
-    project, users = await writers(make, WRITERS)
+    project, users = await create_writers(make, WRITERS)
     issue = await make.issue(project)
-    chance, written = random.Random(seed), Written()
+    chance, written = random.Random(seed), WriteLog()
     for turn in range(KILLS):
-        with served(tmp_path, database_url) as server:
+        with run_server(tmp_path, database_url) as server:
             async with server.client() as client, asyncio.TaskGroup() as group:
 
                 async def write(user: tables.User, client: httpx.AsyncClient = client, turn: int = turn) -> None:
                     number = 0
-                    while await written.note(client, issue, user, f"{turn} {user.username} {number}"):
+                    while await written.create_note(client, issue, user, f"{turn} {user.username} {number}"):
                         number += 1
 
-                group.create_task(each(users, write))
+                group.create_task(run_for_each(users, write))
                 group.create_task(kill_after(server, chance.uniform(0.2, 2)))
         await asyncio.sleep(0.2)
-        assert await soundness.broken_pages(database) == []
-        assert await soundness.broken_references(database) == []
-        async with database.reading() as session:
+        assert await integrity.find_broken_pages(database) == []
+        assert await integrity.find_broken_references(database) == []
+        async with database.read_session() as session:
             rows = (await session.execute(select(col(tables.Note.body), col(tables.Note.id)))).all()
         stored = dict(map(tuple, rows))
         assert len(stored) == len(rows), "a note was written twice"
@@ -124,7 +128,7 @@ async def test_notes(make: Make, database: Database, tmp_path: Path, database_ur
     figure(f"{KILLS} kills: {len(written.iids)} acknowledged, 0 lost, 0 doubled, {sum(written.unanswered.values())} unanswered")
 
 
-class Refusing(Receiver):
+class FlakyReceiver(WebhookReceiver):
     """Refuses a fifth of all requests with 500, but the same message at most twice, so that the schedule brings it in time."""
 
     def __init__(self, seed: int) -> None:
@@ -134,7 +138,7 @@ class Refusing(Receiver):
         self.taken: Counter[str] = Counter()
         self.ids: dict[str, set[str]] = {}
 
-    def status_for(self, request: Received) -> int:
+    def status_for(self, request: ReceivedRequest) -> int:
         key = request.headers["webhook-id"]
         self.ids.setdefault(request.json["object_attributes"]["title"], set()).add(key)
         if self.refused[key] < 2 and self._chance.random() < 0.2:
@@ -146,24 +150,26 @@ class Refusing(Receiver):
 
 @promise("R12")
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_hooks(make: Make, database: Database, tmp_path: Path, database_url: str, seed: int, figure: Callable[[str], None]) -> None:
-    project, users = await writers(make, 4)
-    chance, written = random.Random(seed), Written()
+async def test_hooks(
+    make: DataFactory, database: Database, tmp_path: Path, database_url: str, seed: int, figure: Callable[[str], None]
+) -> None:
+    project, users = await create_writers(make, 4)
+    chance, written = random.Random(seed), WriteLog()
 
     async def left() -> int:
         pending = col(tables.Delivery.state) == DeliveryState.PENDING
-        async with database.reading() as session:
+        async with database.read_session() as session:
             return int(await session.scalar(select(func.count()).select_from(tables.Delivery).where(pending)))
 
-    async with Refusing(seed) as receiver:
+    async with FlakyReceiver(seed) as receiver:
         await make.save(tables.Hook(url=receiver.url, issues_events=True, push_events=False))
         for turn in range(HOOK_KILLS):
-            with served(tmp_path, database_url) as server:
+            with run_server(tmp_path, database_url) as server:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(until_killed(server, project, users, written, turn, 0.1))
                     group.create_task(kill_after(server, chance.uniform(1, 5)))
         waiting = await left()
-        with served(tmp_path, database_url) as server:
+        with run_server(tmp_path, database_url) as server:
             started = time.monotonic()
             while await left():
                 assert time.monotonic() - started < DELIVERED_SECONDS
@@ -178,8 +184,8 @@ async def test_hooks(make: Make, database: Database, tmp_path: Path, database_ur
         f"{seconds:.0f} s after the last start; {len(receiver.requests)} requests, "
         f"{sum(receiver.refused.values())} refused, {doubled} doubled ({share})"
     )
-    told = {title for title, keys in receiver.ids.items() if any(receiver.taken[key] for key in keys)}
-    assert set(written.iids) <= told
+    delivered = {title for title, keys in receiver.ids.items() if any(receiver.taken[key] for key in keys)}
+    assert set(written.iids) <= delivered
     assert {len(keys) for keys in receiver.ids.values()} == {1}, "a retry under another webhook-id"
     assert await make.count(tables.Event) == await make.count(tables.Issue)
     assert doubled <= len(written.iids) * 0.02

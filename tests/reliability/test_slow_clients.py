@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.make import Make, token_of
-from tests.promises import promise, promised
-from tests.reliability.served import served
+from tests.make import DataFactory, token_of
+from tests.support.reliability_promises import promise, scaled_count
+from tests.support.server_process import run_server
 
-CLIENTS = promised(500)
-SECONDS = float(promised(60, 35))
+CLIENTS = scaled_count(500)
+SECONDS = float(scaled_count(60, 35))
 OTHERS = 4
 """Clients that ask one request after the other meanwhile."""
 HALF = (
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 35.0
 """Both have thirty seconds at most."""
 
 
-async def half_open(port: int, kind: int) -> tuple[float, bytes]:
+async def open_half_request(port: int, kind: int) -> tuple[float, bytes]:
     """One slow client; the seconds until it was closed, and the first line of what it was told."""
     started = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -35,19 +35,21 @@ async def half_open(port: int, kind: int) -> tuple[float, bytes]:
 
 
 @promise("R15")
-async def test_slow_clients_harm_nobody(make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
+async def test_slow_clients_do_not_affect_others(
+    make: DataFactory, tmp_path: Path, database_url: str, figure: Callable[[str], None]
+) -> None:
     user = await make.user()
     seconds: list[float] = []
     statuses: Counter[int] = Counter()
     ends: list[tuple[float, bytes]] = []
-    with served(tmp_path, database_url) as server:
+    with run_server(tmp_path, database_url) as server:
         port = int(server.url.rpartition(":")[2])
         end = time.monotonic() + SECONDS
 
         async def stay(place: int) -> None:
             # It comes again when it was closed, so that there are as many all the time.
             while time.monotonic() < end:
-                ends.append(await half_open(port, place % len(HALF)))
+                ends.append(await open_half_request(port, place % len(HALF)))
 
         async def ask() -> None:
             async with server.client() as client:
@@ -59,18 +61,18 @@ async def test_slow_clients_harm_nobody(make: Make, tmp_path: Path, database_url
                     await asyncio.sleep(0.02)
 
         async with asyncio.TaskGroup() as group:
-            for place in range(CLIENTS):
-                group.create_task(stay(place))
+            for index in range(CLIENTS):
+                group.create_task(stay(index))
             for _ in range(OTHERS):
                 group.create_task(ask())
     p99 = sorted(seconds)[int(len(seconds) * 0.99)]
-    told = Counter(line for _, line in ends)
+    counts = Counter(line for _, line in ends)
     longest = max(number for number, _ in ends)
     figure(
         f"R15: {CLIENTS} half-open clients for {SECONDS:.0f} s: p99 of {len(seconds)} other requests {p99 * 1000:.0f} ms; each closed with"
         f" 408 after at most {longest:.0f} s"
     )
     assert set(statuses) == {200}
-    assert set(told) == {b"HTTP/1.1 408 Request Timeout"}
+    assert set(counts) == {b"HTTP/1.1 408 Request Timeout"}
     assert longest < PATIENCE_SECONDS
     assert p99 < 0.5

@@ -13,13 +13,13 @@ import httpx
 import orjson
 
 from storage import tables
-from storage.database import now
-from storage.secrets import digest
-from tests.make import Make, token_of
-from tests.promises import promise, promised
-from tests.reliability.served import Served, served
+from storage.database.engine import now
+from storage.secrets import digest_token
+from tests.make import DataFactory, token_of
+from tests.support.reliability_promises import promise, scaled_count
+from tests.support.server_process import ServerProcess, run_server
 
-STREAMS = promised(10_000, 100)
+STREAMS = scaled_count(10_000, 100)
 """It takes as many file descriptors here and in the server (`ulimit -n 20000`)."""
 EVENTS = 5
 WARM_UP = 50
@@ -34,7 +34,7 @@ LARGE = "subscription { buildChanged { seq build { project { description } } } }
 UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"
 
 
-class Reader(asyncio.Protocol):
+class StreamProtocol(asyncio.Protocol):
     """One client with as little around it as can be: notes when each event came."""
 
     def __init__(self, token: str, query: str = QUERY) -> None:
@@ -69,16 +69,16 @@ class Reader(asyncio.Protocol):
             self.closed.set_result(None)
 
 
-async def viewers(make: Make, project: tables.Project, number: int) -> list[str]:
+async def viewers(make: DataFactory, project: tables.Project, number: int) -> list[str]:
     """Tokens of so many users, half of them members of the project."""
     moment = now()
     users = [
-        tables.User(username=f"viewer{place}", name="Viewer", email=f"viewer{place}@example.org", confirmed=True) for place in range(number)
+        tables.User(username=f"viewer{index}", name="Viewer", email=f"viewer{index}@example.org", confirmed=True) for index in range(number)
     ]
     await make.save(*users)
     tokens = [f"token-of-viewer-{place}" for place in range(number)]
     rows = [
-        tables.Token(user_id=user.id, name="private", digest=digest(token), sealed="", created_at=moment)
+        tables.Token(user_id=user.id, name="private", digest=digest_token(token), sealed="", created_at=moment)
         for user, token in zip(users, tokens, strict=True)
     ]
     members = [
@@ -88,33 +88,33 @@ async def viewers(make: Make, project: tables.Project, number: int) -> list[str]
     return tokens
 
 
-def resident_kib(server: Served) -> int:
+def resident_kib(server: ServerProcess) -> int:
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
-def cpu_seconds(server: Served) -> float:
+def cpu_seconds(server: ServerProcess) -> float:
     fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def connections(server: Served) -> int:
+def connections(server: ServerProcess) -> int:
     """How many connections of clients the server has a file descriptor for; those to its database come and go by themselves."""
-    held: set[str] = set()
+    sockets: set[str] = set()
     for path in descriptors(server):
         # It may be closed at this moment.
         with suppress(FileNotFoundError):
-            held.add(str(path.readlink()))
+            sockets.add(str(path.readlink()))
     port = f":{int(server.url.rpartition(':')[2]):04X}"
     lines = [line.split() for line in Path(f"/proc/{server.process.pid}/net/tcp").read_text().splitlines()[1:]]
-    return sum(fields[1].endswith(port) and fields[3] != LISTENING and f"socket:[{fields[9]}]" in held for fields in lines)
+    return sum(fields[1].endswith(port) and fields[3] != LISTENING and f"socket:[{fields[9]}]" in sockets for fields in lines)
 
 
-def descriptors(server: Served) -> list[Path]:
+def descriptors(server: ServerProcess) -> list[Path]:
     return list(Path(f"/proc/{server.process.pid}/fd").iterdir())
 
 
-async def connected(server: Served, token: str, query: str = QUERY, *, buffer: int = 0) -> Reader:
+async def connected(server: ServerProcess, token: str, query: str = QUERY, *, buffer: int = 0) -> StreamProtocol:
     """An open stream; `buffer` is the size of what the kernel takes for it."""
     connection = socket.socket()
     if buffer:
@@ -122,23 +122,23 @@ async def connected(server: Served, token: str, query: str = QUERY, *, buffer: i
     connection.setblocking(False)
     loop = asyncio.get_running_loop()
     await loop.sock_connect(connection, ("127.0.0.1", int(server.url.rpartition(":")[2])))
-    _, reader = await loop.create_connection(lambda: Reader(token, query), sock=connection)
+    _, reader = await loop.create_connection(lambda: StreamProtocol(token, query), sock=connection)
     async with asyncio.timeout(60):
         await reader.opened
     return reader
 
 
-async def connect_all(server: Served, tokens: list[str]) -> list[Reader]:
+async def connect_all(server: ServerProcess, tokens: list[str]) -> list[StreamProtocol]:
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def one(token: str) -> Reader:
+    async def one(token: str) -> StreamProtocol:
         async with limit:
             return await connected(server, token)
 
     return await asyncio.gather(*map(one, tokens))
 
 
-async def until(holds: Callable[[], bool], seconds: float) -> float:
+async def wait_until(holds: Callable[[], bool], seconds: float) -> float:
     """Waits until it holds; the seconds that took, at most so many."""
     started = time.monotonic()
     while not holds():
@@ -147,21 +147,21 @@ async def until(holds: Callable[[], bool], seconds: float) -> float:
     return time.monotonic() - started
 
 
-async def open_streams(server: Served) -> int:
+async def open_streams(server: ServerProcess) -> int:
     async with httpx.AsyncClient() as client:
         text = (await client.get(f"{server.url}/-/metrics", timeout=30)).text
     return next(int(float(line.split()[1])) for line in text.splitlines() if line.startswith("forgefront_graphql_streams "))
 
 
 @promise("R16")
-async def test_streams_of_different_viewers(make: Make, database_url: str, tmp_path: Path, figure: Callable[[str], None]) -> None:
+async def test_streams_of_different_viewers(make: DataFactory, database_url: str, tmp_path: Path, figure: Callable[[str], None]) -> None:
     owner = await make.user("olga")
     project = await make.project(
         owner=owner, builds_enabled=True, visibility=tables.Visibility.INTERNAL, public_builds=True, description="x" * 30_000
     )
     tokens = await viewers(make, project, STREAMS)
 
-    with served(tmp_path, database_url, streams=str(STREAMS + 10), body_timeout="5", stop_timeout="10") as server:
+    with run_server(tmp_path, database_url, streams=str(STREAMS + 10), body_timeout="5", stop_timeout="10") as server:
 
         async def change() -> None:
             build = await make.build(project, "f" * 40)
@@ -173,7 +173,7 @@ async def test_streams_of_different_viewers(make: Make, database_url: str, tmp_p
         # Once before anything is measured, so that what is made once is there.
         early = await connect_all(server, tokens[:WARM_UP])
         await change()
-        await until(lambda: all(reader.told_at for reader in early), 30)
+        await wait_until(lambda: all(reader.told_at for reader in early), 30)
         for reader in early:
             reader.transport.close()
         await asyncio.sleep(2)
@@ -190,7 +190,7 @@ async def test_streams_of_different_viewers(make: Make, database_url: str, tmp_p
             await asyncio.sleep(0.2)
         dropped = time.monotonic() - started
         slow.transport.abort()
-        await until(lambda: connections(server) <= idle_connections, 10)
+        await wait_until(lambda: connections(server) <= idle_connections, 10)
 
         files, before = len(descriptors(server)), resident_kib(server)
 
@@ -202,7 +202,7 @@ async def test_streams_of_different_viewers(make: Make, database_url: str, tmp_p
         for number in range(1, EVENTS + 1):
             started = time.monotonic()
             await change()
-            await until(lambda number=number: all(len(reader.told_at) >= number for reader in readers), 120)  # type: ignore[misc]
+            await wait_until(lambda number=number: all(len(reader.told_at) >= number for reader in readers), 120)  # type: ignore[misc]
             slowest.append(max(reader.told_at[number - 1] for reader in readers) - started)
         used = (resident_kib(server) - before) / STREAMS
         busy = (cpu_seconds(server) - busy) / EVENTS
@@ -211,7 +211,7 @@ async def test_streams_of_different_viewers(make: Make, database_url: str, tmp_p
         for reader in readers[: STREAMS // 2]:
             reader.transport.close()
         rest = readers[STREAMS // 2 :]
-        await until(lambda: connections(server) <= idle_connections + len(rest), 60)
+        await wait_until(lambda: connections(server) <= idle_connections + len(rest), 60)
         assert len(descriptors(server)) <= files + len(rest) + POOLS
         server.process.send_signal(signal.SIGTERM)
         code = await asyncio.to_thread(server.process.wait, 30)

@@ -8,49 +8,53 @@ from pathlib import Path
 from sqlalchemy import text
 
 from storage import tables
-from storage.database import Database
-from tests.make import Make, token_of
-from tests.promises import promise, promised
-from tests.reliability.served import Written, each, served, writers
+from storage.database.engine import Database
+from tests.make import DataFactory, token_of
+from tests.support.reliability_promises import promise, scaled_count
+from tests.support.server_process import WriteLog, create_writers, run_for_each, run_server
 
-WRITERS, EACH = 32, 100
-SECONDS = float(promised(60, 20))
+WRITERS, ISSUES_PER_WRITER = 32, 100
+SECONDS = float(scaled_count(60, 20))
 """How long the writers go on."""
-HELD = 7.0
+LOCK_SECONDS = 7.0
 """Seconds for which another process keeps all writers out: longer than one waits for its turn."""
 
 
 @promise("R4")
-async def test_numbers_leave_no_gap(make: Make, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
-    project, users = await writers(make, WRITERS)
-    written = Written()
-    with served(tmp_path, database_url) as server:
+async def test_numbers_leave_no_gap(make: DataFactory, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
+    project, users = await create_writers(make, WRITERS)
+    written = WriteLog()
+    with run_server(tmp_path, database_url) as server:
         async with server.client() as client:
 
             async def write(user: tables.User) -> None:
-                for number in range(EACH):
-                    await written.issue(client, project.id, user, f"{user.username} {number}")
+                for number in range(ISSUES_PER_WRITER):
+                    await written.create_issue(client, project.id, user, f"{user.username} {number}")
 
             started = time.monotonic()
-            await each(users, write)
+            await run_for_each(users, write)
             seconds = time.monotonic() - started
         assert (await server.stop())[0] == 0
-    rate = WRITERS * EACH / seconds
+    rate = WRITERS * ISSUES_PER_WRITER / seconds
     p50, p99 = written.percentile(0.5) * 1000, written.percentile(0.99) * 1000
-    figure(f"{WRITERS} x {EACH} issues in {seconds:.1f} s ({rate:.0f}/s), p50 {p50:.0f} ms, p99 {p99:.0f} ms; start {server.seconds:.1f} s")
+    figure(
+        f"{WRITERS} x {ISSUES_PER_WRITER} issues in {seconds:.1f} s ({rate:.0f}/s), p50 {p50:.0f} ms, p99 {p99:.0f} ms; start {server.seconds:.1f} s"
+    )
 
     assert (written.statuses, written.unanswered) == ({}, {})
-    assert sorted(written.iids.values()) == list(range(1, WRITERS * EACH + 1))
-    assert await make.count(tables.Issue) == WRITERS * EACH
+    assert sorted(written.iids.values()) == list(range(1, WRITERS * ISSUES_PER_WRITER + 1))
+    assert await make.count(tables.Issue) == WRITERS * ISSUES_PER_WRITER
     assert p99 < 1000
 
 
 @promise("R10")
-async def test_writers_queue(make: Make, database: Database, tmp_path: Path, database_url: str, figure: Callable[[str], None]) -> None:
+async def test_writers_queue(
+    make: DataFactory, database: Database, tmp_path: Path, database_url: str, figure: Callable[[str], None]
+) -> None:
     """Whoever waits for too long is told 503 and when to come back; readers never wait."""
-    project, users = await writers(make, WRITERS)
-    written, reads = Written(), []
-    with served(tmp_path, database_url) as server:
+    project, users = await create_writers(make, WRITERS)
+    written, reads = WriteLog(), []
+    with run_server(tmp_path, database_url) as server:
         async with server.client() as client:
             end = time.monotonic() + SECONDS
 
@@ -58,7 +62,7 @@ async def test_writers_queue(make: Make, database: Database, tmp_path: Path, dat
                 number = 0
                 while time.monotonic() < end:
                     number += 1
-                    assert await written.issue(client, project.id, user, f"{user.username} {number}")
+                    assert await written.create_issue(client, project.id, user, f"{user.username} {number}")
 
             async def read() -> None:
                 while time.monotonic() < end:
@@ -71,17 +75,17 @@ async def test_writers_queue(make: Make, database: Database, tmp_path: Path, dat
 
             async def hold() -> None:
                 await asyncio.sleep(SECONDS / 4)
-                async with database.writing() as session:
+                async with database.write_session() as session:
                     keeps_out = "SELECT 1" if database.dialect == "sqlite" else "LOCK TABLE issues IN EXCLUSIVE MODE"
                     await session.execute(text(keeps_out))
-                    await asyncio.sleep(HELD)
+                    await asyncio.sleep(LOCK_SECONDS)
 
             async with asyncio.TaskGroup() as group:
-                for work in (each(users, write), read(), hold()):
+                for work in (run_for_each(users, write), read(), hold()):
                     group.create_task(work)
-        failures = server.lines(level="error")
+        failures = server.log_entries(level="error")
     figure(
-        f"{len(written.iids)} issues in {SECONDS:.0f} s, {HELD:.0f} of them held; answered otherwise: {dict(written.statuses)}; "
+        f"{len(written.iids)} issues in {SECONDS:.0f} s, {LOCK_SECONDS:.0f} of them held; answered otherwise: {dict(written.statuses)}; "
         f"longest wait {max(written.seconds):.1f} s; longest read {max(reads):.2f} s"
     )
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from rest_v3 import application
-from rest_v3.operations import Operations
-from tests.rest_v3.fake_graph import FakeGraph, prepare
-from tests.rest_v3.rows import ROWS, SOURCE
+from rest_v3 import create_app
+from rest_v3.operations import OperationRegistry
+from tests.rest_v3.support.fake_graph import FakeGraph, prepare
+from tests.rest_v3.support.sample_routes import SAMPLE_OPERATIONS, SAMPLE_ROUTES
 
 
 @pytest.fixture
@@ -19,11 +19,11 @@ def fake() -> FakeGraph:
 @pytest.fixture
 async def client(fake: FakeGraph) -> AsyncIterator[httpx.AsyncClient]:
     """A client of ada's."""
-    app = application(
+    app = create_app(
         fake,
         external_url="https://forge.example",
-        routes=ROWS,
-        operations=Operations((SOURCE,), prepare),
+        routes=SAMPLE_ROUTES,
+        operations=OperationRegistry((SAMPLE_OPERATIONS,), prepare),
     )
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app),  # type: ignore[arg-type]

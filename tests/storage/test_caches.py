@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import forgefront.app
-from storage.caches import DECLARED, CacheBounds, CacheUsage, LruCache, measure, usage
+from storage.caches import BOUNDS_BY_NAME, CacheBounds, CacheUsage, LruCache, current_usage, register_usage
 
 ROOT = Path(forgefront.app.__file__).parents[1]
 DOCUMENT = (ROOT / "docs" / "caches.md").read_text()
@@ -19,35 +19,35 @@ PACKAGES = ("storage", "graph", "rest_v3", "ci_v1", "forgefront")
 @pytest.fixture
 def bounds() -> Iterator[CacheBounds]:
     yield CacheBounds("of a test", max_entries=3, max_bytes=100)
-    del DECLARED["of a test"]
+    del BOUNDS_BY_NAME["of a test"]
 
 
-def cache_of(bounds: CacheBounds, dropped: list[str] | None = None) -> LruCache[str, int]:
+def make_cache(bounds: CacheBounds, dropped: list[str] | None = None) -> LruCache[str, int]:
     return LruCache(bounds, lambda _, size: size, None if dropped is None else lambda key, _: dropped.append(key))
 
 
 class TestLruCache:
-    def test_drops_what_was_used_longest_ago(self, bounds: CacheBounds) -> None:
+    def test_evicts_the_least_recently_used(self, bounds: CacheBounds) -> None:
         dropped: list[str] = []
-        cache = cache_of(bounds, dropped)
+        cache = make_cache(bounds, dropped)
         for key in "abc":
             cache.put(key, 10)
         assert cache.get("a") == 10
         cache.put("d", 10)
         assert (dropped, len(cache), cache.bytes, cache.get("b")) == (["b"], 3, 30, None)
 
-    def test_takes_a_new_entry_where_all_others_are_in_use(self, bounds: CacheBounds) -> None:
+    def test_stores_a_new_entry_when_all_others_are_in_use(self, bounds: CacheBounds) -> None:
         dropped: list[str] = []
-        cache = cache_of(bounds, dropped)
+        cache = make_cache(bounds, dropped)
         for key in "abc":
             cache.put(key, 10)
             cache.get(key)
         cache.put("d", 10)
         assert (dropped, cache.get("d")) == (["a"], 10)
 
-    def test_holds_no_more_bytes_than_its_bound(self, bounds: CacheBounds) -> None:
+    def test_is_limited_in_bytes(self, bounds: CacheBounds) -> None:
         dropped: list[str] = []
-        cache = cache_of(bounds, dropped)
+        cache = make_cache(bounds, dropped)
         cache.put("a", 60)
         cache.put("b", 40)
         assert cache.bytes == 100
@@ -58,29 +58,29 @@ class TestLruCache:
         assert cache.pop("b") == 7
         assert (cache.bytes, cache.pop("b")) == (0, None)
 
-    def test_does_not_store_what_alone_is_too_large(self, bounds: CacheBounds) -> None:
+    def test_does_not_store_an_entry_over_the_limit(self, bounds: CacheBounds) -> None:
         dropped: list[str] = []
-        cache = cache_of(bounds, dropped)
+        cache = make_cache(bounds, dropped)
         cache.put("a", 5)
         cache.put("b", 101)
         assert (dropped, cache.bytes, "a" in cache, "b" in cache) == (["b"], 5, True, False)
 
     def test_counts_as_long_as_it_lives(self, bounds: CacheBounds) -> None:
-        first, second = cache_of(bounds), cache_of(bounds)
+        first, second = make_cache(bounds), make_cache(bounds)
         first.put("a", 5)
         second.put("a", 6)
-        measure(bounds, (owner := Owner()), lambda _: CacheUsage(1, 1))
-        assert usage()["of a test"] == (3, 12)
+        register_usage(bounds, (owner := CacheOwner()), lambda _: CacheUsage(1, 1))
+        assert current_usage()["of a test"] == (3, 12)
         del second, owner
         gc.collect()
-        assert usage()["of a test"] == (1, 5)
+        assert current_usage()["of a test"] == (1, 5)
 
     def test_names_are_unique(self, bounds: CacheBounds) -> None:
         with pytest.raises(ValueError, match="two caches"):
             CacheBounds("of a test", 1, 1)
 
 
-class Owner:
+class CacheOwner:
     pass
 
 
@@ -90,7 +90,7 @@ class TestDocument:
         listed = {(name.strip("`"), entries, size, per) for name, _, entries, size, per in (row for row in rows if len(row) == 5)}
         assert listed == {
             (each.name, f"{each.max_entries:,}", f"{each.max_bytes / 2**20:.1f} MiB".replace(".0 MiB", " MiB"), each.per)
-            for each in DECLARED.values()
+            for each in BOUNDS_BY_NAME.values()
         }
 
     def test_lists_every_function_with_a_cache(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from graph.errors import Unavailable
-from graph.outcomes import known
+from graph.operations.results import to_operation_error
 from storage.disk_full import is_disk_full
 
 
@@ -20,7 +20,7 @@ class PostgresqlError(Exception):
         self.sqlstate = sqlstate
 
 
-def sqlite_full(folder: Path) -> sqlite3.OperationalError:
+def fill_sqlite(folder: Path) -> sqlite3.OperationalError:
     connection = sqlite3.connect(folder / "small.db")
     connection.execute("PRAGMA max_page_count = 2")
     connection.execute("CREATE TABLE t (x)")
@@ -41,7 +41,7 @@ class TestIsDiskFull:
         assert not is_disk_full(pygit2.GitError("object not found"))
 
     def test_sqlite(self, tmp_path: Path) -> None:
-        error = sqlite_full(tmp_path)
+        error = fill_sqlite(tmp_path)
         assert is_disk_full(error)
         assert is_disk_full(OperationalError("INSERT", None, error))
         assert not is_disk_full(sqlite3.OperationalError("no such table: t"))
@@ -51,7 +51,7 @@ class TestIsDiskFull:
         assert is_disk_full(OperationalError("INSERT", None, PostgresqlError("53100")))
         assert not is_disk_full(PostgresqlError("23505"))
 
-    def test_an_operation_is_told_so(self, tmp_path: Path) -> None:
-        error = known(sqlite_full(tmp_path), "request")
+    def test_an_operation_reports_a_full_disk(self, tmp_path: Path) -> None:
+        error = to_operation_error(fill_sqlite(tmp_path), "request")
         assert isinstance(error, Unavailable)
         assert error.message == "The disk of the service is full; nothing was changed."

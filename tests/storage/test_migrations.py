@@ -18,22 +18,22 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlmodel import AutoString
 
 from storage import migrations
-from storage.database import Database, Timestamp, words
-from storage.migrations.__main__ import write
+from storage.database.engine import Database, Timestamp, enum_type
+from storage.migrations.__main__ import write_revision
 from storage.migrations.rendering import render_item
 from storage.tables import IssueState, metadata
-from tests.promises import promise, promised
+from tests.support.reliability_promises import promise, scaled_count
 
 NewDatabase = Callable[[], str]
 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["tests.storage.test_migrations", "alembic.command", "asyncpg"])
 
-KILLS = promised(20, 5)
+KILLS = scaled_count(20, 5)
 """How many times an upgrade is killed, at points spread over its statements."""
 
 
-async def on(url: str, work: Callable[[Connection], Any]) -> Any:
+async def run_on(url: str, work: Callable[[Connection], Any]) -> Any:
     """Runs synchronous `work` on a connection to the database, and commits."""
     database = Database(url)
     try:
@@ -53,16 +53,16 @@ def differences(connection: Connection) -> list[Any]:
     return list(compare_metadata(context, metadata))
 
 
-def shape(connection: Connection) -> dict[str, Any]:
+def schema_shape(connection: Connection) -> dict[str, Any]:
     """Everything the database itself knows of its tables, in a form that can be compared."""
     inspector: Inspector = inspect(connection)
 
-    def spelled(value: Any) -> str:
+    def render_value(value: Any) -> str:
         # The condition of an index is a clause, which would show where it lies in memory.
         return str({key: str(each) for key, each in value.items()}) if isinstance(value, dict) else str(value)
 
     def in_order(found: Any) -> list[str]:
-        return sorted(repr(sorted((key, spelled(value)) for key, value in one.items())) for one in found)
+        return sorted(repr(sorted((key, render_value(value)) for key, value in one.items())) for one in found)
 
     return {
         table: [
@@ -78,7 +78,7 @@ def shape(connection: Connection) -> dict[str, Any]:
     }
 
 
-def known() -> list[str]:
+def known_revisions() -> list[str]:
     """Every revision, oldest first."""
     scripts = ScriptDirectory.from_config(migrations.configuration())
     return [script.revision for script in scripts.walk_revisions()][::-1]
@@ -88,7 +88,7 @@ def tables(connection: Connection) -> list[str]:
     return inspect(connection).get_table_names()
 
 
-def upgrade_when_told(url: str, start: Any, results: Any) -> None:
+def upgrade_on_signal(url: str, start: Any, results: Any) -> None:
     """In a process of its own: waits for the others, upgrades, tells what it applied."""
     start.wait(30)
     results.put(migrations.upgrade(url))
@@ -119,48 +119,48 @@ class TestRevisions:
         scripts = ScriptDirectory.from_config(migrations.configuration())
 
         assert len(scripts.get_heads()) == 1, "two revisions follow the same one: delete yours and run scripts/migration again"
-        assert scripts.get_current_head() == migrations.head() == migrations.newest()
+        assert scripts.get_current_head() == migrations.head_revision() == migrations.newest_revision()
         names = sorted(path.name for path in migrations.VERSIONS.glob("*.py"))
         assert [name[:4] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]
 
-    async def test_make_what_the_tables_say(self, new_database: NewDatabase) -> None:
+    async def test_match_the_tables(self, new_database: NewDatabase) -> None:
         await upgrade(url := new_database())
 
-        assert await on(url, differences) == [], 'run scripts/migration "what changed"'
+        assert await run_on(url, differences) == [], 'run scripts/migration "what changed"'
 
-    async def test_make_what_a_fresh_database_would_have(self, new_database: NewDatabase) -> None:
+    async def test_match_a_fresh_database(self, new_database: NewDatabase) -> None:
         await upgrade(migrated := new_database())
-        await on(fresh := new_database(), metadata.create_all)
+        await run_on(fresh := new_database(), metadata.create_all)
 
-        assert await on(migrated, shape) == await on(fresh, shape), 'run scripts/migration "what changed"'
+        assert await run_on(migrated, schema_shape) == await run_on(fresh, schema_shape), 'run scripts/migration "what changed"'
 
 
 class TestUpgrade:
-    async def test_applies_what_is_missing_and_only_that(self, new_database: NewDatabase) -> None:
+    async def test_applies_only_missing_revisions(self, new_database: NewDatabase) -> None:
         url = new_database()
 
-        assert await asyncio.to_thread(migrations.current, url) is None
+        assert await asyncio.to_thread(migrations.current_revision, url) is None
         applied = await upgrade(url)
         assert applied[0] == "0001"
-        assert applied[-1] == migrations.head() == await asyncio.to_thread(migrations.current, url)
+        assert applied[-1] == migrations.head_revision() == await asyncio.to_thread(migrations.current_revision, url)
         assert await upgrade(url) == []
 
-    def test_asking_for_the_revision_makes_no_file(self, tmp_path: Path) -> None:
-        assert migrations.current(f"sqlite:///{tmp_path}/absent.db") is None
+    def test_reading_the_revision_creates_no_file(self, tmp_path: Path) -> None:
+        assert migrations.current_revision(f"sqlite:///{tmp_path}/absent.db") is None
         assert list(tmp_path.iterdir()) == []
 
-    async def test_runs_once_when_servers_start_together(self, new_database: NewDatabase) -> None:
+    async def test_concurrent_starts_upgrade_once(self, new_database: NewDatabase) -> None:
         url = new_database()
         start, results = processes.Barrier(4), processes.SimpleQueue()
-        servers = [processes.Process(target=upgrade_when_told, args=(url, start, results)) for _ in range(4)]
+        servers = [processes.Process(target=upgrade_on_signal, args=(url, start, results)) for _ in range(4)]
         for server in servers:
             server.start()
         for server in servers:
             server.join(60)
 
         assert [server.exitcode for server in servers] == [0] * 4
-        assert sorted(results.get() for _ in servers) == [[], [], [], await asyncio.to_thread(known)]
-        assert await on(url, differences) == []
+        assert sorted(results.get() for _ in servers) == [[], [], [], await asyncio.to_thread(known_revisions)]
+        assert await run_on(url, differences) == []
 
     @promise("R23", always=True)
     async def test_completes_after_kills(self, new_database: NewDatabase, figure: Callable[[str], None]) -> None:
@@ -180,20 +180,20 @@ class TestUpgrade:
             server.start()
             server.join(60)
             assert server.exitcode == -signal.SIGKILL
-            assert await on(url, tables) == []
+            assert await run_on(url, tables) == []
 
-        assert await upgrade(url) == await asyncio.to_thread(known)
-        assert await on(url, differences) == []
+        assert await upgrade(url) == await asyncio.to_thread(known_revisions)
+        assert await run_on(url, differences) == []
         figure(f"{KILLS} kills over {total} statements: nothing was left by any, the next start completed")
 
-    async def test_refuses_a_database_of_a_newer_program(self, new_database: NewDatabase) -> None:
+    async def test_rejects_a_database_of_a_newer_program(self, new_database: NewDatabase) -> None:
         await upgrade(url := new_database())
-        await on(url, lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '9999'")))
+        await run_on(url, lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '9999'")))
 
-        with pytest.raises(migrations.TooNew, match="9999"):
+        with pytest.raises(migrations.DatabaseTooNew, match="9999"):
             await upgrade(url)
 
-    def test_needs_a_file(self) -> None:
+    def test_requires_a_file(self) -> None:
         with pytest.raises(ValueError, match="file"):
             migrations.upgrade("sqlite://")
 
@@ -258,7 +258,7 @@ class TestLaterRevisions:
             number = len(list(self.folder.glob("*.py"))) + 1
             (self.folder / f"{number:04d}_test.py").write_text(f"import sqlalchemy as sa\nfrom alembic import op\n{body}")
 
-    async def test_altering_a_table_keeps_the_rows_that_refer_to_it(self, new_database: NewDatabase) -> None:
+    async def test_altering_a_table_preserves_the_rows_that_refer_to_it(self, new_database: NewDatabase) -> None:
         url = new_database()
         self.add(PEOPLE)
         assert await upgrade(url) == ["0001"]
@@ -269,10 +269,10 @@ class TestLaterRevisions:
             query = text("SELECT name, pets.id FROM people JOIN pets ON owner_id = people.id")
             return [tuple(row) for row in connection.execute(query)]
 
-        assert await on(url, joined) == [("Ada", 1)]
-        assert await on(url, lambda connection: str(inspect(connection).get_columns("people")[1]["type"])) == "VARCHAR(99)"
+        assert await run_on(url, joined) == [("Ada", 1)]
+        assert await run_on(url, lambda connection: str(inspect(connection).get_columns("people")[1]["type"])) == "VARCHAR(99)"
 
-    async def test_a_failing_revision_leaves_nothing_of_any(self, new_database: NewDatabase) -> None:
+    async def test_a_failing_revision_rolls_everything_back(self, new_database: NewDatabase) -> None:
         url = new_database()
         self.add(PEOPLE)
         await upgrade(url)
@@ -281,12 +281,12 @@ class TestLaterRevisions:
         with pytest.raises(Exception, match="syntax error"):
             await upgrade(url)
 
-        assert await asyncio.to_thread(migrations.current, url) == "0001"
-        assert "half" not in await on(url, tables)
-        assert await on(url, lambda connection: str(inspect(connection).get_columns("people")[1]["type"])) == "VARCHAR(50)"
-        assert await on(url, lambda connection: connection.scalar(text("SELECT name FROM people"))) == "Ada"
+        assert await asyncio.to_thread(migrations.current_revision, url) == "0001"
+        assert "half" not in await run_on(url, tables)
+        assert await run_on(url, lambda connection: str(inspect(connection).get_columns("people")[1]["type"])) == "VARCHAR(50)"
+        assert await run_on(url, lambda connection: connection.scalar(text("SELECT name FROM people"))) == "Ada"
 
-    def test_orphans_on_sqlite_are_refused(self, tmp_path: Path) -> None:
+    def test_orphans_on_sqlite_are_rejected(self, tmp_path: Path) -> None:
         self.add(PEOPLE, LONGER_NAMES, ORPHANS)
 
         with pytest.raises(migrations.BrokenReferences, match="1 rows, the first in pets, refer to rows of people"):
@@ -295,13 +295,13 @@ class TestLaterRevisions:
             assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
         connection.close()
 
-    async def test_the_script_writes_what_is_missing(self, new_database: NewDatabase) -> None:
-        path = write("All of it")
+    async def test_the_script_generates_a_migration(self, new_database: NewDatabase) -> None:
+        path = write_revision("All of it")
 
         assert path == self.folder / "0001_all_of_it.py"
-        assert write("Nothing more") is None
+        assert write_revision("Nothing more") is None
         await upgrade(url := new_database())
-        assert await on(url, differences) == []
+        assert await run_on(url, differences) == []
 
 
 class DocumentType(TypeDecorator[Any]):
@@ -320,7 +320,7 @@ class TestRendering:
         [
             (Timestamp(), "sa.DateTime(timezone=True)"),
             (AutoString(length=20), "sa.String(length=20)"),
-            (words(IssueState), "sa.String(length=32)"),
+            (enum_type(IssueState), "sa.String(length=32)"),
             (JSON(), False),
         ],
     )

@@ -11,7 +11,7 @@ import pytest
 from argon2 import PasswordHasher
 from cryptography.fernet import Fernet
 
-from storage.secrets import BadKey, Passwords, TokenCipher, Undecipherable, digest, load_key, new_token
+from storage.secrets import InvalidKey, Passwords, TokenCipher, UndecryptableToken, digest_token, load_key, new_token
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ class TestPasswords:
         assert not await passwords.verify(hash, "anything")
 
     @pytest.mark.parametrize("password", ["", "\x00", "pässword", "\ud800", "x" * 100_000])
-    async def test_takes_any_text(self, passwords: Passwords, password: str) -> None:
+    async def test_accepts_any_string(self, passwords: Passwords, password: str) -> None:
         assert await passwords.verify(await passwords.hash(password), password)
 
     @pytest.mark.parametrize("hash", [None, "not a hash"])
@@ -60,7 +60,7 @@ class TestPasswords:
         assert hasher.verified[-1].split("$")[:4] == real.split("$")[:4]
         assert [len(part) for part in hasher.verified[-1].split("$")] == [len(part) for part in real.split("$")]
 
-    async def test_at_most_two_run_at_once_and_the_loop_stays_free(self) -> None:
+    async def test_at_most_two_hashes_run_concurrently_off_the_loop(self) -> None:
         running, most = 0, 0
         lock, both, gate = threading.Lock(), asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -96,12 +96,12 @@ class TestTokens:
         assert all(re.fullmatch(r"[A-Za-z0-9_-]{20}", token) for token in tokens)
 
     def test_are_found_by_their_sha256(self) -> None:
-        assert digest("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        assert re.fullmatch("[0-9a-f]{64}", digest("\ud800"))
+        assert digest_token("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        assert re.fullmatch("[0-9a-f]{64}", digest_token("\ud800"))
 
 
 class TestTokenCipher:
-    def test_gives_back_what_it_encrypted(self) -> None:
+    def test_decrypts_what_it_encrypted(self) -> None:
         cipher = TokenCipher(Fernet.generate_key())
         token = new_token()
 
@@ -112,18 +112,18 @@ class TestTokenCipher:
         assert cipher.decrypt(text) == token
 
     @pytest.mark.parametrize("text", ["", "nonsense", "gAAAAA", "é"])
-    def test_refuses_what_it_did_not_make(self, text: str) -> None:
-        with pytest.raises(Undecipherable):
+    def test_rejects_foreign_ciphertexts(self, text: str) -> None:
+        with pytest.raises(UndecryptableToken):
             TokenCipher(Fernet.generate_key()).decrypt(text)
 
-    def test_refuses_the_text_of_another_key(self) -> None:
+    def test_rejects_the_text_of_another_key(self) -> None:
         text = TokenCipher(Fernet.generate_key()).encrypt("token")
 
-        with pytest.raises(Undecipherable):
+        with pytest.raises(UndecryptableToken):
             TokenCipher(Fernet.generate_key()).decrypt(text)
 
-    def test_refuses_a_bad_key(self) -> None:
-        with pytest.raises(BadKey):
+    def test_rejects_a_bad_key(self) -> None:
+        with pytest.raises(InvalidKey):
             TokenCipher(b"short")
 
 
@@ -135,31 +135,31 @@ class TestLoadKey:
         assert stat.S_IMODE((tmp_path / "secret.key").stat().st_mode) == 0o600
         assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
 
-    def test_many_starting_together_agree(self, tmp_path: Path) -> None:
+    def test_concurrent_starts_share_one_key(self, tmp_path: Path) -> None:
         with ThreadPoolExecutor(8) as threads:
             keys = set(threads.map(lambda _: load_key(tmp_path, None), range(32)))
 
         assert len(keys) == 1
 
-    def test_a_given_key_wins_and_touches_no_file(self, tmp_path: Path) -> None:
+    def test_a_configured_key_overrides_the_file(self, tmp_path: Path) -> None:
         key = Fernet.generate_key()
 
         assert load_key(tmp_path, key.decode()) == key
         assert list(tmp_path.iterdir()) == []
 
-    def test_takes_both_alphabets_of_base64(self, tmp_path: Path) -> None:
+    def test_accepts_both_alphabets_of_base64(self, tmp_path: Path) -> None:
         assert load_key(tmp_path, "+/" * 21 + "8=\n") == b"-_" * 21 + b"8="
 
     @pytest.mark.parametrize("given", ["", "password", "a" * 44, "é", "\ud800", "A" * 42 + "=="])
-    def test_refuses_a_given_key_of_another_form_without_showing_it(self, tmp_path: Path, given: str) -> None:
-        with pytest.raises(BadKey) as raised:
-            load_key(tmp_path, given)
+    def test_rejects_a_given_key_of_another_form_without_showing_it(self, tmp_path: Path, key: str) -> None:
+        with pytest.raises(InvalidKey) as raised:
+            load_key(tmp_path, key)
 
-        assert not given or given not in str(raised.value)
+        assert not key or key not in str(raised.value)
 
     def test_never_replaces_a_damaged_file(self, tmp_path: Path) -> None:
         (tmp_path / "secret.key").write_bytes(b"")
 
-        with pytest.raises(BadKey, match=r"secret\.key"):
+        with pytest.raises(InvalidKey, match=r"secret\.key"):
             load_key(tmp_path, None)
         assert (tmp_path / "secret.key").read_bytes() == b""

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 from starlette.types import Receive, Scope, Send
 
 import graph
-from forgefront.pages.files import INDEX, Files
+from forgefront.pages.static_folder import INDEX, StaticFolder
 
 ROUTE = "/-/graphiql"
-BUILT = Path(__file__).parent / "built"
-EXAMPLES = Path(graph.__file__).parent / "documents" / "dashboards.graphql"
-POLICY = "; ".join(
+BUILD_FOLDER = Path(__file__).parent / "built"
+EXAMPLES_FILE = Path(graph.__file__).parent / "documents" / "dashboards.graphql"
+CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -33,14 +33,14 @@ POLICY = "; ".join(
 request leaves is tested in a browser."""
 
 
-class GraphiqlDoor:
+class GraphiqlApp:
     """The page at ROUTE and its files below. `base_url` is the address of the service for browsers, which may have a path."""
 
     def __init__(self, base_url: str) -> None:
-        values = {"base": urlsplit(base_url).path.rstrip("/"), "examples": EXAMPLES.read_text()}
-        self._files = Files(BUILT, at=f"{ROUTE}/", policy=POLICY, values=values)
+        values = {"base": urlsplit(base_url).path.rstrip("/"), "examples": EXAMPLES_FILE.read_text()}
+        self._files = StaticFolder(BUILD_FOLDER, base_path=f"{ROUTE}/", policy=CONTENT_SECURITY_POLICY, values=values)
 
-    def serves(self, scope: Scope) -> bool:
+    def matches(self, scope: Scope) -> bool:
         return scope["type"] == "http" and (scope["path"] == ROUTE or self._files.matches(scope["path"]))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -36,18 +36,18 @@ from graphql import (
 from starlette.types import Receive, Scope, Send
 
 import rest_v3
-from forgefront.pages.files import INDEX, Files
-from graph.schema import graphql_schema, printed
-from rest_v3.operations import Operations, Selected
-from rest_v3.routes import EXTRA, ROUTES
+from forgefront.pages.static_folder import INDEX, StaticFolder
+from graph.schema import graphql_schema, print_schema
+from rest_v3.operations import OperationRegistry, SelectedField
+from rest_v3.routes import EXTRA_ROUTES, ROUTES
 
 ROUTE = "/-/reference"
 FOLDER = Path(__file__).parent
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-ROOTS = {"Query": "query", "Mutation": "mutation", "Subscription": "subscription"}
-KINDS = (
+ROOT_KINDS = {"Query": "query", "Mutation": "mutation", "Subscription": "subscription"}
+SECTION_TITLES = (
     "Queries",
     "Mutations",
     "Subscriptions",
@@ -60,19 +60,19 @@ KINDS = (
     "Scalars",
 )
 
-Rows = Mapping[str, list[str]]
+CallsByAnchor = Mapping[str, list[str]]
 """Calls of v3, as "GET /projects/:id/issues", by the anchor of what they stand beside: "Query.project", "Issue"."""
-Fields = ObjectTypeDefinitionNode | InterfaceTypeDefinitionNode
+FieldsNode = ObjectTypeDefinitionNode | InterfaceTypeDefinitionNode
 
 
-class ReferenceDoor:
+class ReferenceApp:
     """The page at ROUTE and its files below. `base_url` is the address of the service for browsers, which may have a path."""
 
     def __init__(self, base_url: str) -> None:
         self._base = urlsplit(base_url).path.rstrip("/")
-        self._files = Files(FOLDER, at=f"{ROUTE}/", policy=POLICY)
+        self._files = StaticFolder(FOLDER, base_path=f"{ROUTE}/", policy=CONTENT_SECURITY_POLICY)
 
-    def serves(self, scope: Scope) -> bool:
+    def matches(self, scope: Scope) -> bool:
         return scope["type"] == "http" and (scope["path"] == ROUTE or self._files.matches(scope["path"]))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,47 +81,47 @@ class ReferenceDoor:
             await self._files(scope, receive, send)
             return
         if INDEX not in self._files:
-            self._files.put(INDEX, (await asyncio.to_thread(page, self._base)).encode())
+            self._files.put(INDEX, (await asyncio.to_thread(render_page, self._base)).encode())
         await self._files.send(INDEX, scope, receive, send)
 
 
-def page(base: str) -> str:
+def render_page(base: str) -> str:
     """The HTML. `base` is the path that stands before every address of the service."""
-    document = parse(printed())
-    groups = _grouped(document)
-    sections = _Sections(document, _rows(graphql_schema))
+    document = parse(print_schema())
+    groups = _group_definitions(document)
+    sections = _SectionRenderer(document, _collect_calls(graphql_schema))
     navigation = "".join(
-        f"<details{' open' if kind in KINDS[:3] else ''}><summary>{kind} <small>{len(entries)}</small></summary><ul>"
+        f"<details{' open' if kind in SECTION_TITLES[:3] else ''}><summary>{kind} <small>{len(entries)}</small></summary><ul>"
         + "".join(f'<li><a href="#{anchor}">{name}</a></li>' for name, anchor, _ in entries)
         + "</ul></details>"
         for kind, entries in groups.items()
     )
     content = "".join(
-        f"<h2>{kind}</h2>" + "".join(sections.of(node, anchor) for _, anchor, node in entries) for kind, entries in groups.items()
+        f"<h2>{kind}</h2>" + "".join(sections.render(node, anchor) for _, anchor, node in entries) for kind, entries in groups.items()
     )
     template = Template((FOLDER / "page.template").read_text(encoding="utf-8"))
     return template.substitute(base=escape(base), navigation=navigation, content=content)
 
 
-Entry = tuple[str, str, TypeDefinitionNode | FieldDefinitionNode]
+SectionEntry = tuple[str, str, TypeDefinitionNode | FieldDefinitionNode]
 """A name, the anchor of its section, and what it shows: fields of the roots stand for themselves."""
 
 
-def _grouped(document: DocumentNode) -> dict[str, list[Entry]]:
-    groups: dict[str, list[Entry]] = {kind: [] for kind in KINDS}
+def _group_definitions(document: DocumentNode) -> dict[str, list[SectionEntry]]:
+    groups: dict[str, list[SectionEntry]] = {kind: [] for kind in SECTION_TITLES}
     for node in document.definitions:
         if not isinstance(node, TypeDefinitionNode):
             continue
         name = node.name.value
-        if name in ROOTS and isinstance(node, ObjectTypeDefinitionNode):
-            kind = KINDS[list(ROOTS).index(name)]
+        if name in ROOT_KINDS and isinstance(node, ObjectTypeDefinitionNode):
+            kind = SECTION_TITLES[list(ROOT_KINDS).index(name)]
             groups[kind] = [(field.name.value, f"{name}.{field.name.value}", field) for field in node.fields or ()]
         else:
-            groups[_kind_of(node)].append((name, name, node))
+            groups[_section_of(node)].append((name, name, node))
     return {kind: sorted(entries, key=lambda entry: entry[0].lower()) for kind, entries in groups.items()}
 
 
-def _kind_of(node: TypeDefinitionNode) -> str:
+def _section_of(node: TypeDefinitionNode) -> str:
     name = node.name.value
     if isinstance(node, ObjectTypeDefinitionNode):
         if name.endswith("Payload"):
@@ -134,63 +134,63 @@ def _kind_of(node: TypeDefinitionNode) -> str:
     return "Scalars" if isinstance(node, ScalarTypeDefinitionNode) else "Interfaces and unions"
 
 
-class _Sections:
+class _SectionRenderer:
     """Writes the section of a type or of a root field."""
 
-    def __init__(self, document: DocumentNode, rows: Rows) -> None:
-        self._rows = rows
-        self._given: dict[str, list[str]] = defaultdict(list)
+    def __init__(self, document: DocumentNode, calls: CallsByAnchor) -> None:
+        self._calls = calls
+        self._uses: dict[str, list[str]] = defaultdict(list)
         """Which fields give a type, by its name; for an input, which arguments and fields take it."""
-        for owner, field in _members(document):
-            self._given[_named(field.type)].append(f"{owner}.{field.name.value}")
+        for owner, field in _iterate_fields(document):
+            self._uses[_named_type(field.type)].append(f"{owner}.{field.name.value}")
             for argument in getattr(field, "arguments", None) or ():
-                self._given[_named(argument.type)].append(f"{owner}.{field.name.value}")
+                self._uses[_named_type(argument.type)].append(f"{owner}.{field.name.value}")
 
-    def of(self, node: TypeDefinitionNode | FieldDefinitionNode, anchor: str) -> str:
+    def render(self, node: TypeDefinitionNode | FieldDefinitionNode, anchor: str) -> str:
         if isinstance(node, FieldDefinitionNode):
-            return f'<section id="{anchor}">{self._field(node, anchor, "h3")}{self._v3(anchor)}</section>'
-        heading = f'<h3>{_keyword(node)} <a href="#{anchor}">{node.name.value}</a>{_extras(node)}</h3>'
-        members = "".join(self._parts(node, anchor))
+            return f'<section id="{anchor}">{self._render_field(node, anchor, "h3")}{self._render_calls(anchor)}</section>'
+        heading = f'<h3>{_keyword(node)} <a href="#{anchor}">{node.name.value}</a>{_render_extras(node)}</h3>'
+        members = "".join(self._render_members(node, anchor))
         return (
             f'<section id="{anchor}">{heading}'
-            f"{_described(node)}{self._v3(anchor)}{self._givers(anchor)}<div class=members>{members}</div></section>"
+            f"{_render_description(node)}{self._render_calls(anchor)}{self._render_uses(anchor)}<div class=members>{members}</div></section>"
         )
 
-    def _parts(self, node: TypeDefinitionNode, anchor: str) -> Iterator[str]:
-        if isinstance(node, Fields):
+    def _render_members(self, node: TypeDefinitionNode, anchor: str) -> Iterator[str]:
+        if isinstance(node, FieldsNode):
             for field in node.fields or ():
-                yield f'<div id="{anchor}.{field.name.value}">{self._field(field, f"{anchor}.{field.name.value}", "h4")}</div>'
+                yield f'<div id="{anchor}.{field.name.value}">{self._render_field(field, f"{anchor}.{field.name.value}", "h4")}</div>'
         elif isinstance(node, InputObjectTypeDefinitionNode):
             for value in node.fields or ():
-                yield f'<div id="{anchor}.{value.name.value}"><h4>{_value(value)}</h4>{_described(value)}</div>'
+                yield f'<div id="{anchor}.{value.name.value}"><h4>{_render_input_value(value)}</h4>{_render_description(value)}</div>'
         elif isinstance(node, EnumTypeDefinitionNode):
             for word in node.values or ():
-                yield f'<div id="{anchor}.{word.name.value}"><h4>{word.name.value}</h4>{_described(word)}</div>'
+                yield f'<div id="{anchor}.{word.name.value}"><h4>{word.name.value}</h4>{_render_description(word)}</div>'
 
-    def _field(self, field: FieldDefinitionNode, anchor: str, heading: str) -> str:
+    def _render_field(self, field: FieldDefinitionNode, anchor: str, heading: str) -> str:
         name = f'<a href="#{anchor}">{field.name.value}</a>'
         if not field.arguments:
-            return f"<{heading}>{name}: {_type(field.type)}</{heading}>{_described(field)}"
-        arguments = "".join(f"<dt>{_value(argument)}</dt><dd>{_described(argument)}</dd>" for argument in field.arguments)
-        return f"<{heading}>{name}(…): {_type(field.type)}</{heading}>{_described(field)}<dl>{arguments}</dl>"
+            return f"<{heading}>{name}: {_render_type(field.type)}</{heading}>{_render_description(field)}"
+        arguments = "".join(
+            f"<dt>{_render_input_value(argument)}</dt><dd>{_render_description(argument)}</dd>" for argument in field.arguments
+        )
+        return f"<{heading}>{name}(…): {_render_type(field.type)}</{heading}>{_render_description(field)}<dl>{arguments}</dl>"
 
-    def _v3(self, anchor: str) -> str:
-        calls = self._rows.get(anchor)
+    def _render_calls(self, anchor: str) -> str:
+        calls = self._calls.get(anchor)
         return f"<p class=v3>v3: {', '.join(f'<code>{escape(call)}</code>' for call in calls)}</p>" if calls else ""
 
-    def _givers(self, name: str) -> str:
-        given = list(dict.fromkeys(self._given.get(name, ())))
-        if not given:
+    def _render_uses(self, name: str) -> str:
+        uses = list(dict.fromkeys(self._uses.get(name, ())))
+        if not uses:
             return ""
-        links = ", ".join(f'<a href="#{each}">{each}</a>' for each in given)
-        return (
-            f"<details class=given><summary>Stands in {len(given)} place{'s' if len(given) > 1 else ''}</summary><p>{links}</p></details>"
-        )
+        links = ", ".join(f'<a href="#{each}">{each}</a>' for each in uses)
+        return f"<details class=given><summary>Stands in {len(uses)} place{'s' if len(uses) > 1 else ''}</summary><p>{links}</p></details>"
 
 
-def _members(document: DocumentNode) -> Iterator[tuple[str, FieldDefinitionNode | InputValueDefinitionNode]]:
+def _iterate_fields(document: DocumentNode) -> Iterator[tuple[str, FieldDefinitionNode | InputValueDefinitionNode]]:
     for node in document.definitions:
-        if isinstance(node, Fields | InputObjectTypeDefinitionNode):
+        if isinstance(node, FieldsNode | InputObjectTypeDefinitionNode):
             for field in node.fields or ():
                 yield node.name.value, field
 
@@ -199,37 +199,37 @@ def _keyword(node: TypeDefinitionNode) -> str:
     return node.kind.removesuffix("_definition").removesuffix("_type").replace("input_object", "input").replace("object", "type")
 
 
-def _extras(node: TypeDefinitionNode) -> str:
+def _render_extras(node: TypeDefinitionNode) -> str:
     if isinstance(node, UnionTypeDefinitionNode):
-        return " = " + " | ".join(map(_type, node.types or ()))
-    interfaces = node.interfaces if isinstance(node, Fields) else ()
-    return " implements " + " &amp; ".join(map(_type, interfaces)) if interfaces else ""
+        return " = " + " | ".join(map(_render_type, node.types or ()))
+    interfaces = node.interfaces if isinstance(node, FieldsNode) else ()
+    return " implements " + " &amp; ".join(map(_render_type, interfaces)) if interfaces else ""
 
 
-def _value(node: InputValueDefinitionNode) -> str:
+def _render_input_value(node: InputValueDefinitionNode) -> str:
     default = f" = {escape(print_ast(node.default_value))}" if node.default_value and print_ast(node.default_value) != "null" else ""
-    return f"{node.name.value}: {_type(node.type)}{default}"
+    return f"{node.name.value}: {_render_type(node.type)}{default}"
 
 
-def _type(node: TypeNode) -> str:
+def _render_type(node: TypeNode) -> str:
     if isinstance(node, NonNullTypeNode):
-        return f"{_type(node.type)}!"
+        return f"{_render_type(node.type)}!"
     if isinstance(node, ListTypeNode):
-        return f"[{_type(node.type)}]"
-    name = _named(node)
-    return f'<a href="#{name}">{name}</a>' if name not in BUILT_IN else name
+        return f"[{_render_type(node.type)}]"
+    name = _named_type(node)
+    return f'<a href="#{name}">{name}</a>' if name not in BUILT_IN_SCALARS else name
 
 
-BUILT_IN = frozenset({"Int", "Float", "String", "Boolean", "ID"})
+BUILT_IN_SCALARS = frozenset({"Int", "Float", "String", "Boolean", "ID"})
 
 
-def _named(node: TypeNode) -> str:
+def _named_type(node: TypeNode) -> str:
     while isinstance(node, ListTypeNode | NonNullTypeNode):
         node = node.type
     return node.name.value if isinstance(node, NamedTypeNode) else ""
 
 
-def _described(node: TypeDefinitionNode | FieldDefinitionNode | InputValueDefinitionNode | EnumValueDefinitionNode) -> str:
+def _render_description(node: TypeDefinitionNode | FieldDefinitionNode | InputValueDefinitionNode | EnumValueDefinitionNode) -> str:
     text = node.description.value if node.description else ""
     parts = escape(text).split("`")
     # Every second part stood between backticks.
@@ -242,7 +242,7 @@ def _described(node: TypeDefinitionNode | FieldDefinitionNode | InputValueDefini
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ParsedOperation:
     """An operation of rest_v3 as it stands in its file: it was validated at start."""
 
     name: str
@@ -251,27 +251,27 @@ class _Read:
     schema: GraphQLSchema
 
 
-def _rows(of: GraphQLSchema) -> Rows:
-    def read(source: str, name: str) -> _Read:
+def _collect_calls(schema: GraphQLSchema) -> CallsByAnchor:
+    def parse_operation(source: str, name: str) -> _ParsedOperation:
         kind = "mutation" if source.lstrip().startswith("mutation") else "query"
-        return _Read(name, kind, parse(source), of)
+        return _ParsedOperation(name, kind, parse(source), schema)
 
-    operations = Operations.read(rest_v3.ROUTES_FOLDER, read)
-    rows: dict[str, list[str]] = defaultdict(list)
-    for route in (*ROUTES, *EXTRA):
+    operations = OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, parse_operation)
+    calls: dict[str, list[str]] = defaultdict(list)
+    for route in (*ROUTES, *EXTRA_ROUTES):
         operation = operations.get(route.operation)
         root = "Mutation" if operation.is_mutation else "Query"
-        for selected in operation.selected.values():
-            rows[f"{root}.{selected.name}"].append(route.call)
-        if route.gives:
-            rows[_given(operation.selected, route.gives)].append(route.call)
-    return rows
+        for selected in operation.root_fields.values():
+            calls[f"{root}.{selected.name}"].append(route.call)
+        if route.result_path:
+            calls[_type_name_at(operation.root_fields, route.result_path)].append(route.call)
+    return calls
 
 
-def _given(selected: Mapping[str, Selected], path: str) -> str:
+def _type_name_at(selected: Mapping[str, SelectedField], path: str) -> str:
     """The name of the type at a path of response keys, as "project.issues"; of what is in it, for a connection."""
-    *way, last = path.split(".")
-    for key in way:
-        selected = selected[key].below
+    *parents, last = path.split(".")
+    for key in parents:
+        selected = selected[key].subfields
     found = selected[last]
-    return found.below["nodes"].type_name if found.is_connection else found.type_name
+    return found.subfields["nodes"].type_name if found.is_connection else found.type_name

@@ -6,44 +6,44 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from graph.rules.ci.expressions import BadExpression, compiled
+from graph.rules.ci.expressions import InvalidExpression, compile_expression
 
-TAIL = 64 * 1024
+MAX_TAIL_CHARACTERS = 64 * 1024
 """Characters at the end of a trace that are looked through."""
-LONGEST_LINE = 2_000
-SECONDS = 0.5
+MAX_LINE_LENGTH = 2_000
+MAX_SECONDS = 0.5
 """The longest that is looked."""
 
-_NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
+_NUMBER_PATTERN = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_COLOR_PATTERN = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
-def coverage_of(options: Mapping[str, Any], tail: str) -> float | None:
+def parse_coverage(options: Mapping[str, Any], tail: str) -> float | None:
     """Per cent, by the last line of the trace's end that the job's expression (`coverage`) matches: the first number in its last group,
     or in all that it matches where it has no group (wire facts 5.1). None without an expression, a match, or a number up to 100."""
     source = options.get("coverage")
     if not isinstance(source, str):
         return None
     try:
-        expression = compiled(source)
-    except BadExpression:
+        expression = compile_expression(source)
+    except InvalidExpression:
         return None
-    deadline = monotonic() + SECONDS
-    cleaned = tail[-TAIL:].encode("utf-8", "replace").decode()
+    deadline = monotonic() + MAX_SECONDS
+    cleaned = tail[-MAX_TAIL_CHARACTERS:].encode("utf-8", "replace").decode()
     for line in reversed(cleaned.splitlines()):
         last = None
-        for match in expression.finditer(_COLOUR.sub("", line[:LONGEST_LINE])):
+        for match in expression.finditer(_COLOR_PATTERN.sub("", line[:MAX_LINE_LENGTH])):
             last = match
             if monotonic() > deadline:
                 return None
         if last is not None:
-            return _number(last.groups()[-1] if last.groups() else last.group())
+            return _parse_number(last.groups()[-1] if last.groups() else last.group())
         if monotonic() > deadline:
             return None
     return None
 
 
-def _number(text: str | None) -> float | None:
-    found = _NUMBER.search(text or "")
+def _parse_number(string: str | None) -> float | None:
+    found = _NUMBER_PATTERN.search(string or "")
     value = float(found.group()) if found else math.inf
     return value if value <= 100 else None

@@ -7,37 +7,37 @@ takes time in proportion to the text, whatever the expression, and knows no look
 from functools import lru_cache
 from typing import Any
 
-LONGEST = 255
+MAX_EXPRESSION_LENGTH = 255
 """Characters of an expression."""
-MEMORY = 256 * 1024
+MAX_MEMORY_BYTES = 256 * 1024
 """Bytes that one compiled expression may take; a repetition such as `x{1000}` is written out."""
 
 
-class BadExpression(ValueError):
+class InvalidExpression(ValueError):
     """The text says what is wrong with it."""
 
 
-def compiled(source: str, *, ignore_case: bool = False) -> Any:
+def compile_expression(source: str, *, ignore_case: bool = False) -> Any:
     """The expression. Raises BadExpression."""
-    if len(source) > LONGEST:
-        raise BadExpression(f"it has more than {LONGEST} characters")
+    if len(source) > MAX_EXPRESSION_LENGTH:
+        raise InvalidExpression(f"it has more than {MAX_EXPRESSION_LENGTH} characters")
     # Where builds are made, which takes it a megabyte and a half.
     import re2
 
     try:
-        return _compiled(source, ignore_case)
+        return _compile_cached(source, ignore_case)
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if error.args else ""
-        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else "it is not UTF-8"
-        raise BadExpression(said) from error
+        message = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else "it is not UTF-8"
+        raise InvalidExpression(message) from error
 
 
 @lru_cache(maxsize=64)
-def _compiled(source: str, ignore_case: bool) -> Any:
+def _compile_cached(source: str, ignore_case: bool) -> Any:
     import re2
 
     options = re2.Options()
-    options.max_mem = MEMORY
+    options.max_mem = MAX_MEMORY_BYTES
     options.log_errors = False
     options.case_sensitive = not ignore_case
     return re2.compile(source, options)

@@ -12,42 +12,43 @@ from sqlalchemy import insert
 from sqlmodel import col
 
 from graph.context import Context
-from graph.rules import building, changes
-from graph.rules.building import ChecksState
-from graph.rules.ci.planning import Plan
-from graph.rules.ci.reading import FILE
-from graph.rules.ci.selecting import stages_of
+from graph.rules.builds import commit_checks
+from graph.rules.builds.commit_checks import ChecksState
+from graph.rules.ci.config_parser import CONFIG_FILENAME
+from graph.rules.ci.job_selection import group_by_stage
+from graph.rules.ci.pipeline_planner import PipelinePlan
+from graph.rules.events import change_records
 from storage import tables
 from storage.tables import CheckStatus, RunWhen, pipelines
 from storage.tables.commit_statuses import FINISHED
 
 ERROR_STAGE = "build"
 """Where the failed status stands that a file gets which cannot be read."""
-LONGEST_ERROR = 255
+MAX_ERROR_LENGTH = 255
 
-STARTS: Mapping[ChecksState, frozenset[RunWhen]] = {
+STARTING_JOBS: Mapping[ChecksState, frozenset[RunWhen]] = {
     ChecksState.SUCCESS: frozenset((RunWhen.ON_SUCCESS, RunWhen.ALWAYS)),
     ChecksState.FAILED: frozenset((RunWhen.ON_FAILURE, RunWhen.ALWAYS)),
 }
 """Which jobs of a stage begin, by what the builds of all stages before came to. Where all of them were canceled nothing does."""
 
 
-class Planned(Protocol):
+class HasPipelinePlan(Protocol):
     """News of a ref that moved, as far as this module looks at them."""
 
     @property
-    def plan(self) -> Plan | None: ...
+    def plan(self) -> PipelinePlan | None: ...
 
 
-async def begin(context: Context, project: tables.Project, news: Iterable[Planned]) -> None:
+async def create_pipelines(context: Context, project: tables.Project, ref_updates: Iterable[HasPipelinePlan]) -> None:
     """Makes the pipelines of a push and the builds of their first stages, in the transaction that records the push and holds the project.
 
     The same statements whatever the number of jobs. A commit that was pushed to the same ref before is not built again.
     """
-    plans = {(plan.sha, plan.ref): plan for each in news if (plan := each.plan) is not None}
+    plans = {(plan.sha, plan.ref): plan for each in ref_updates if (plan := each.plan) is not None}
     if not plans or not project.builds_enabled:
         return
-    for known in await context.tuples(pipelines.places(project.id, sorted({sha for sha, _ in plans}))):
+    for known in await context.tuples(pipelines.refs_of_commits(project.id, sorted({sha for sha, _ in plans}))):
         plans.pop(tuple(known), None)
     if not plans:
         return
@@ -69,16 +70,20 @@ async def begin(context: Context, project: tables.Project, news: Iterable[Planne
     ]
     # Not in the order of the rows, which on SQLite would be a statement for each.
     statement = insert(tables.Pipeline).returning(col(tables.Pipeline.sha), col(tables.Pipeline.ref), col(tables.Pipeline.id))
-    made = {(sha, ref): int(number) for sha, ref, number in await context.session.execute(statement, rows)}
-    await _create(
+    pipeline_ids = {(sha, ref): int(number) for sha, ref, number in await context.session.execute(statement, rows)}
+    await _create_builds(
         context,
-        [{**row, "pipeline_id": made[row["sha"], row["ref"]], "job": job} for row in rows for job in _next(row["jobs"] or [], [])],
+        [
+            {**row, "pipeline_id": pipeline_ids[row["sha"], row["ref"]], "job": job}
+            for row in rows
+            for job in _next_jobs(row["jobs"] or [], [])
+        ],
     )
-    await _tell_errors(context, [row for row in rows if row["error"] is not None])
-    await building.changed(context, project.id, *plans)
+    await _record_errors(context, [row for row in rows if row["error"] is not None])
+    await commit_checks.handle_checks_changed(context, project.id, *plans)
 
 
-async def advance(context: Context, build: tables.Build) -> None:
+async def advance_pipeline(context: Context, build: tables.Build) -> None:
     """Makes the builds of the next stage, if this one was the last to finish of those that it waits for.
 
     To be called when a build has finished, in the transaction of that. Who finishes another build of the pipeline at the same moment
@@ -86,22 +91,22 @@ async def advance(context: Context, build: tables.Build) -> None:
     """
     if build.pipeline_id is None or build.status not in FINISHED:
         return
-    pipeline = await context.first(pipelines.held(build.pipeline_id))
+    pipeline = await context.first(pipelines.for_update(build.pipeline_id))
     if pipeline is None or not pipeline.jobs:
         return
     project = await context.rows_by_id(tables.Project).get(pipeline.project_id)
     if project is None or not project.builds_enabled:
         return
-    there = [_Built(*row) for row in await context.tuples(pipelines.states_of(pipeline.id))]
-    jobs = _next(pipeline.jobs, there)
+    existing_builds = [_StageBuild(*row) for row in await context.tuples(pipelines.build_states(pipeline.id))]
+    jobs = _next_jobs(pipeline.jobs, existing_builds)
     if jobs:
         common = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag", "user_id")}
         # As of that end, so that the commit at no moment seems to be done with.
-        await _create(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], build.finished_at)
-        await building.changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
+        await _create_builds(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], build.finished_at)
+        await commit_checks.handle_checks_changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
 
 
-class _Built:
+class _StageBuild:
     """A build that is there, as far as the next stage depends on it."""
 
     __slots__ = ("allow_failure", "name", "stage_index", "status")
@@ -113,21 +118,21 @@ class _Built:
         self.allow_failure = allow_failure
 
 
-def _next(jobs: Sequence[Mapping[str, Any]], there: Sequence[_Built]) -> list[Mapping[str, Any]]:
+def _next_jobs(jobs: Sequence[Mapping[str, Any]], existing_builds: Sequence[_StageBuild]) -> list[Mapping[str, Any]]:
     """The jobs that are to begin: those of the first stage that has any, as long as nothing before it is unfinished."""
-    names = {build.name for build in there}
-    for index, of_stage in stages_of(jobs).items():
-        before = [build for build in there if build.stage_index < index]
-        if any(build.status not in FINISHED for build in before):
+    names = {build.name for build in existing_builds}
+    for index, of_stage in group_by_stage(jobs).items():
+        earlier_builds = [build for build in existing_builds if build.stage_index < index]
+        if any(build.status not in FINISHED for build in earlier_builds):
             return []
-        wanted = STARTS.get(_came_to(before), frozenset())
-        found = [job for job in of_stage if RunWhen(job["when"]) in wanted and job["name"] not in names]
+        startable = STARTING_JOBS.get(_combined_state(earlier_builds), frozenset())
+        found = [job for job in of_stage if RunWhen(job["when"]) in startable and job["name"] not in names]
         if found:
             return found
     return []
 
 
-def _came_to(builds: Sequence[_Built]) -> ChecksState:
+def _combined_state(builds: Sequence[_StageBuild]) -> ChecksState:
     """What finished builds come to, by the rule of a commit's status; where there are none they are no failure."""
     if all(build.status is CheckStatus.SUCCESS or (build.status is CheckStatus.FAILED and build.allow_failure) for build in builds):
         return ChecksState.SUCCESS
@@ -135,11 +140,11 @@ def _came_to(builds: Sequence[_Built]) -> ChecksState:
     return ChecksState.CANCELED if canceled else ChecksState.FAILED
 
 
-async def _create(context: Context, wanted: Sequence[Mapping[str, Any]], at: datetime | None = None) -> None:
+async def _create_builds(context: Context, specs: Sequence[Mapping[str, Any]], created_at: datetime | None = None) -> None:
     """Writes pending builds, and that they have come: two statements. Each of `wanted` has the columns of its pipeline, and its `job`."""
-    if not wanted:
+    if not specs:
         return
-    moment = at or context.now()
+    moment = created_at or context.now()
     rows = [
         {
             **{key: each[key] for key in ("project_id", "pipeline_id", "sha", "ref", "tag", "user_id")},
@@ -152,15 +157,15 @@ async def _create(context: Context, wanted: Sequence[Mapping[str, Any]], at: dat
             "created_at": moment,
             "updated_at": moment,
         }
-        for each in wanted
+        for each in specs
     ]
     statement = insert(tables.Build).returning(col(tables.Build.id), col(tables.Build.project_id), col(tables.Build.ref))
-    made = sorted(map(tuple, await context.session.execute(statement, rows)))
-    await changes.of_builds(context, made, None, CheckStatus.PENDING)
-    context.after_commit.append(context.services.line.ring)
+    created = sorted(map(tuple, await context.session.execute(statement, rows)))
+    await change_records.record_builds(context, created, None, CheckStatus.PENDING)
+    context.after_commit.append(context.services.runner_queue.notify)
 
 
-async def _tell_errors(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:
+async def _record_errors(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:
     """Says of commits whose file cannot be read that they failed."""
     if not rows:
         return
@@ -170,11 +175,11 @@ async def _tell_errors(context: Context, rows: Sequence[Mapping[str, Any]]) -> N
             "project_id": row["project_id"],
             "sha": row["sha"],
             "ref": row["ref"],
-            "name": FILE,
+            "name": CONFIG_FILENAME,
             "stage": ERROR_STAGE,
             "status": CheckStatus.FAILED,
             "allow_failure": False,
-            "description": str(row["error"]).partition("\n")[0][:LONGEST_ERROR],
+            "description": str(row["error"]).partition("\n")[0][:MAX_ERROR_LENGTH],
             "author_id": row["user_id"],
             "created_at": moment,
             "finished_at": moment,

@@ -4,13 +4,13 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from storage.git.commits import MESSAGE_LIMIT, Commit, parse_commit, parse_links
+from storage.git.commits import MAX_MESSAGE_CHARACTERS, GitCommit, parse_commit, parse_time_and_parents
 
 TREE = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n"
 OID = "c" * 40
 
 
-def commit(author: bytes = b"A <a@x.example> 0 +0000", message: bytes = b"m", more: bytes = b"") -> Commit:
+def commit(author: bytes = b"A <a@x.example> 0 +0000", message: bytes = b"m", more: bytes = b"") -> GitCommit:
     raw = TREE + b"author " + author + b"\ncommitter C <c@x.example> 1700000000 -0730\n" + more + b"\n" + message
     return parse_commit(OID, raw, ())
 
@@ -36,7 +36,7 @@ class TestParseCommit:
     def test_reads_other_encodings_as_utf_8(self, label: bytes):
         assert commit(message=b"ok \\x41 \xe9", more=b"encoding " + label + b"\n").message == "ok \\x41 �"
 
-    def test_replaces_what_is_no_utf_8(self):
+    def test_replaces_invalid_utf_8(self):
         assert commit(b"\xff\xfe <\xff> 0 +0000", b"\xed\xa0\x80").author_name == "��"
 
     def test_ends_a_message_at_a_nul_and_shows_one_in_a_name(self):
@@ -54,10 +54,10 @@ class TestParseCommit:
     def test_impossible_offsets_are_utc(self, zone: bytes):
         assert commit(b"A <a> 1000000000 " + zone).authored_at.isoformat() == "2001-09-09T01:46:40+00:00"
 
-    def test_keeps_a_bounded_message(self):
-        assert len(commit(message=b"x" * (MESSAGE_LIMIT + 5)).message) == MESSAGE_LIMIT
+    def test_truncates_long_messages(self):
+        assert len(commit(message=b"x" * (MAX_MESSAGE_CHARACTERS + 5)).message) == MAX_MESSAGE_CHARACTERS
 
-    def test_ignores_what_looks_like_a_header_in_a_signature(self):
+    def test_ignores_headers_in_a_signature(self):
         read = commit(more=b"gpgsig -----BEGIN\n author E <e@x.example> 1 +0000\n -----END\nauthor F <f@x.example> 2 +0000\n")
 
         assert read.author_name == "A"
@@ -84,8 +84,8 @@ class TestParseLinks:
         one, two = b"1" * 40, b"2" * 40
         raw = TREE + b"parent " + one + b"\nauthor A <a> 5 +0000\ncommitter C <c> 7 +0000\nparent " + two + b"\n\nm"
 
-        assert parse_links(raw) == (7, (one.decode(),))
+        assert parse_time_and_parents(raw) == (7, (one.decode(),))
 
     @pytest.mark.parametrize("raw", [b"", TREE, TREE + b"author A <a> 5 +0000", TREE + b"committer C <c> 7 +0000\n\n"])
     def test_time_is_0_where_git_finds_none(self, raw: bytes):
-        assert parse_links(raw) == (0, ())
+        assert parse_time_and_parents(raw) == (0, ())

@@ -14,17 +14,17 @@ import pytest
 
 from storage.git import diff as module
 from storage.git.diff import (
-    MARK,
-    TOO_LARGE_FILE,
-    TOO_MUCH,
-    TOO_SLOW,
-    TOTAL_LIMIT,
-    DiffEntry,
+    CUT_MARK,
+    DIFF_TOO_LARGE,
+    DIFF_TOO_SLOW,
+    FILE_TOO_LARGE,
+    MAX_DIFF_BYTES,
+    FileDiff,
     diff_of_commit,
-    find_line,
+    has_line,
 )
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
-from tests.history import commit_files, git, make_history, write_commit
+from tests.support.git_history import commit_files, git, make_history, write_commit
 
 Files = dict[str | bytes, bytes | tuple[int, bytes]]
 
@@ -34,14 +34,14 @@ def repository(tmp_path: Path) -> Repository:
     return Repository.create(tmp_path / "r.git")
 
 
-def changes(repository: Repository, before: Files | None, after: Files) -> dict[str, DiffEntry]:
+def changes(repository: Repository, before: Files | None, after: Files) -> dict[str, FileDiff]:
     """The entries of a commit from `before` (None: no parent) to `after`, by new path."""
     parents = [] if before is None else [commit_files(repository.path, before)]
     entries = diff_of_commit(repository, commit_files(repository.path, after, *parents))
     return {entry.new_path: entry for entry in entries}
 
 
-def commit_quickly(repository: Repository, files: Files) -> str:
+def fast_import(repository: Repository, files: Files) -> str:
     """A commit as `commit_files` makes it of files with plain names, without a process a file."""
     parts = [b"commit refs/heads/quick\ncommitter C <c@example.org> 1500000000 +0000\ndata 0\ndeleteall\n"]
     for name, content in files.items():
@@ -57,7 +57,7 @@ class TestEntries:
         old = b"one\ntwo\nthree\n"
         (entry,) = changes(repository, {"a": old}, {"a": b"one\n2\nthree\nfour"}).values()
 
-        assert entry == DiffEntry(
+        assert entry == FileDiff(
             diff="--- a/a\n+++ b/a\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n three\n+four\n\\ No newline at end of file\n",
             old_path="a",
             new_path="a",
@@ -146,7 +146,7 @@ class TestEntries:
 
         assert entry.diff == "--- a/a\n+++ b/a\n@@ -1 +1 @@\n--- x\n+++ y\n"
 
-    def test_does_not_follow_the_machines_or_the_repositorys_taste(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
+    def test_ignores_system_and_repository_config(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("GIT_EXTERNAL_DIFF", "false")
         monkeypatch.setenv("GIT_DIR", "/nonexistent")
         text = b"".join(b"%d\n" % number for number in range(40_000))
@@ -166,10 +166,10 @@ class TestEntries:
             assert git(made.path, "write-tree", environment=tree) == git(made.path, "rev-parse", f"{oid}^{{tree}}")
 
 
-class TestOutside:
+class TestDiffProcess:
     """What is not small is compared in a process of its own."""
 
-    def test_gives_the_same_as_inside(self, repository: Repository):
+    def test_matches_the_in_process_diff(self, repository: Repository):
         before: Files = {f"d{number % 7}/f{number}": b"one\n" * 9 + b"%d\n" % number for number in range(150)}
         after: Files = {"e/" + path[3:]: bytes(content) + b"two\n" for path, content in before.items() if isinstance(content, bytes)}
         after |= {"na\xff\u00efve".encode("latin-1"): b"\xff\n", "binary": b"\0", "link": (0o120000, b"to"), "empty": b""}
@@ -180,7 +180,7 @@ class TestOutside:
         for start in (old, None):
             assert module.diff_between(repository, start, new) == module.read_diff(repository, start, new) != []
 
-    def test_what_cannot_be_read_is_said(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
+    def test_unreadable_objects_are_reported(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(module, "is_small", lambda *_: False)
         with pytest.raises(DamagedRepository, match="cannot be read"):
             module.diff_between(repository, None, "1" * 40)
@@ -204,13 +204,13 @@ class TestOutside:
             ({"a": b"x"}, {"a": (0o100755, b"x")}, True),
         ],
     )
-    def test_what_is_small(self, repository: Repository, before: Files, after: Files, small: bool):
-        assert module.is_small(repository, commit_quickly(repository, before), commit_quickly(repository, after)) is small
+    def test_small_diffs_run_in_process(self, repository: Repository, before: Files, after: Files, small: bool):
+        assert module.is_small(repository, fast_import(repository, before), fast_import(repository, after)) is small
 
-    async def test_an_event_loop_keeps_its_pace_meanwhile(self, repository: Repository, tmp_path: Path):
+    async def test_the_event_loop_is_not_blocked(self, repository: Repository, tmp_path: Path):
         text = b"".join(b"a line with the number %d\n" % number for number in range(60))
-        old = commit_quickly(repository, {f"d{n % 9}/f{n}": text + b"%d" % n for n in range(800)})
-        new = commit_quickly(repository, {f"e{n % 9}/f{n}": b"and " + text + b"%d" % n for n in range(800)})
+        old = fast_import(repository, {f"d{n % 9}/f{n}": text + b"%d" % n for n in range(800)})
+        new = fast_import(repository, {f"e{n % 9}/f{n}": b"and " + text + b"%d" % n for n in range(800)})
         gaps: list[float] = []
 
         async def tick() -> None:
@@ -231,9 +231,9 @@ class TestOutside:
         assert sum(gap for gap in gaps if gap < took / 20) > took / 2
 
 
-class TestBounds:
+class TestLimits:
     @pytest.fixture(autouse=True)
-    def inside(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The process of its own has the bounds of the module, not those of a test."""
         monkeypatch.setattr(module, "is_small", lambda *_: True)
 
@@ -241,7 +241,7 @@ class TestBounds:
         monkeypatch.setattr(module, "FILE_LIMIT", 1000)
         found = changes(repository, {"big": b"x\n" * 600, "grows": b"g\n"}, {"big": b"y\n", "grows": b"g\n" * 600, "ok": b"new\n"})
 
-        assert [found["big"].diff, found["grows"].diff] == [TOO_LARGE_FILE, TOO_LARGE_FILE]
+        assert [found["big"].diff, found["grows"].diff] == [FILE_TOO_LARGE, FILE_TOO_LARGE]
         assert (found["big"].too_large, found["big"].additions) == (True, 0)
         assert (found["ok"].too_large, found["ok"].additions) == (False, 1)
 
@@ -264,34 +264,34 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         entries, kibibytes = done.stdout.splitlines()
 
         small = "--- /dev/null\n+++ b/small\n@@ -0,0 +1 @@\n+x\n"
-        assert entries == repr([("big", TOO_LARGE_FILE), ("moved", TOO_LARGE_FILE), ("small", small)])
+        assert entries == repr([("big", FILE_TOO_LARGE), ("moved", FILE_TOO_LARGE), ("small", small)])
         assert int(kibibytes) < 16 * 1024
 
-    def test_the_whole_is_bounded_and_says_where_it_is_cut(self, repository: Repository):
+    def test_the_whole_diff_is_truncated_with_a_notice(self, repository: Repository):
         line = b"abcdefghijklmnopqrstuvwxyz 0123456789\n"
         files: Files = {f"f{number}": line * 40_000 for number in range(6)}
         entries = list(changes(repository, None, files).values())
         cut = [entry for entry in entries if entry.too_large]
 
-        assert len(json.dumps([asdict(entry) for entry in entries]).replace("\\n", "n")) <= TOTAL_LIMIT
+        assert len(json.dumps([asdict(entry) for entry in entries]).replace("\\n", "n")) <= MAX_DIFF_BYTES
         assert [entry.too_large for entry in entries] == [False] * 3 + [True] * 3
-        assert cut[0].diff.endswith("\n+" + line.decode() + TOO_MUCH)
-        assert [entry.diff for entry in cut[1:]] == [TOO_MUCH] * 2
+        assert cut[0].diff.endswith("\n+" + line.decode() + DIFF_TOO_LARGE)
+        assert [entry.diff for entry in cut[1:]] == [DIFF_TOO_LARGE] * 2
         assert (cut[0].additions, cut[1].additions) == (40_000, 0)
 
     def test_text_is_measured_as_it_is_sent(self, repository: Repository):
         found = changes(repository, None, {"a": b"\xff" * 4_000_000 + b"\n"})
 
         assert found["a"].too_large
-        assert len(found["a"].diff.encode()) <= TOTAL_LIMIT
+        assert len(found["a"].diff.encode()) <= MAX_DIFF_BYTES
 
-    def test_what_is_read_is_bounded_where_little_changes(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
+    def test_bytes_read_are_bounded_for_small_changes(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(module, "READ_LIMIT", 100_000)
         before: Files = {f"f{number}": b"x\n" * 10_000 + b"%d\n" % number for number in range(5)}
         after: Files = {path: bytes(content) + b"y\n" for path, content in before.items() if isinstance(content, bytes)}
         found = changes(repository, before, after)
 
-        assert [entry.diff == TOO_MUCH for entry in found.values()] == [False, False, True, True, True]
+        assert [entry.diff == DIFF_TOO_LARGE for entry in found.values()] == [False, False, True, True, True]
 
     def test_very_many_files_are_counted(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(module, "TOTAL_LIMIT", 10_000)
@@ -299,7 +299,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         tree = git(repository.path, "mktree", stdin=b"".join(f"100644 blob {blob}\tf{n:05d}\n".encode() for n in range(500)))
         entries = diff_of_commit(repository, git(repository.path, "commit-tree", tree, "-m", "many"))
 
-        assert entries[-1].diff == f"{MARK}{500 - len(entries)} more files have changed\n"
+        assert entries[-1].diff == f"{CUT_MARK}{500 - len(entries)} more files have changed\n"
         assert entries[-1].too_large
         assert 10 < len(entries) < 50
 
@@ -339,7 +339,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         start = time.monotonic()
         found = changes(repository, {"a": sides[0], "b": b"1\n"}, {"a": sides[1], "b": b"2\n"})
 
-        assert [entry.diff for entry in found.values()] == [TOO_SLOW, TOO_SLOW]
+        assert [entry.diff for entry in found.values()] == [DIFF_TOO_SLOW, DIFF_TOO_SLOW]
         assert time.monotonic() - start < 8
 
 
@@ -364,7 +364,7 @@ class TestFindLine:
     """The file goes from one, two, three … nine to: one, 2a, 2b, three … eight (nine removed)."""
 
     @pytest.fixture
-    def entries(self, repository: Repository) -> list[DiffEntry]:
+    def entries(self, repository: Repository) -> list[FileDiff]:
         words = b"one two three four five six seven eight nine".split()
         new = [words[0], b"2a", b"2b", *words[2:8]]
         found = changes(
@@ -375,37 +375,37 @@ class TestFindLine:
         return list(found.values())
 
     @pytest.mark.parametrize("line", [2, 3])
-    def test_added_lines_by_their_place_in_the_new_file(self, entries: list[DiffEntry], line: int):
-        assert find_line(entries, "f", line, "new")
+    def test_added_lines_by_their_place_in_the_new_file(self, entries: list[FileDiff], line: int):
+        assert has_line(entries, "f", line, "new")
 
     @pytest.mark.parametrize("line", [0, 1, 4, 9, 10, -2, 10**12])
-    def test_context_and_other_lines_never_match(self, entries: list[DiffEntry], line: int):
-        assert not find_line(entries, "f", line, "new")
+    def test_context_and_other_lines_never_match(self, entries: list[FileDiff], line: int):
+        assert not has_line(entries, "f", line, "new")
 
-    def test_removed_lines_by_the_place_in_the_new_file(self, entries: list[DiffEntry]):
-        assert [line for line in range(12) if find_line(entries, "f", line, "old")] == [2, 10]
+    def test_removed_lines_by_the_place_in_the_new_file(self, entries: list[FileDiff]):
+        assert [line for line in range(12) if has_line(entries, "f", line, "old")] == [2, 10]
 
-    def test_headers_are_no_lines_but_lines_like_headers_are(self, entries: list[DiffEntry]):
-        assert [line for line in range(5) if find_line(entries, "new", line, "new")] == [1, 2]
-        assert [line for line in range(5) if find_line(entries, "gone", line, "old")] == [0]
-        assert not any(find_line(entries, "new", line, "old") for line in range(5))
+    def test_headers_are_no_lines_but_lines_like_headers_are(self, entries: list[FileDiff]):
+        assert [line for line in range(5) if has_line(entries, "new", line, "new")] == [1, 2]
+        assert [line for line in range(5) if has_line(entries, "gone", line, "old")] == [0]
+        assert not any(has_line(entries, "new", line, "old") for line in range(5))
 
     @pytest.mark.parametrize("path", ["g", "nowhere", "", "../f", "a/f", "F"])
-    def test_other_paths_never_match(self, entries: list[DiffEntry], path: str):
-        assert not any(find_line(entries, path, line, kind) for line in range(12) for kind in ("new", "old"))
+    def test_other_paths_never_match(self, entries: list[FileDiff], path: str):
+        assert not any(has_line(entries, path, line, kind) for line in range(12) for kind in ("new", "old"))
 
     @pytest.mark.parametrize("kind", ["", "NEW", "+", "context", "match"])
-    def test_other_types_never_match(self, entries: list[DiffEntry], kind: str):
-        assert not any(find_line(entries, "f", line, kind) for line in range(12))
+    def test_other_types_never_match(self, entries: list[FileDiff], kind: str):
+        assert not any(has_line(entries, "f", line, kind) for line in range(12))
 
     def test_a_mark_is_no_line(self):
-        entry = DiffEntry(f"--- a/f\n+++ b/f\n@@ -1 +1,2 @@\n+x\n{TOO_MUCH}", "f", "f", "100644", "100644", False, False, False)
+        entry = FileDiff(f"--- a/f\n+++ b/f\n@@ -1 +1,2 @@\n+x\n{DIFF_TOO_LARGE}", "f", "f", "100644", "100644", False, False, False)
 
-        assert [line for line in range(5) if find_line([entry], "f", line, "new")] == [1]
+        assert [line for line in range(5) if has_line([entry], "f", line, "new")] == [1]
 
     def test_several_hunks(self, repository: Repository):
         before = b"".join(b"%d\n" % number for number in range(1, 101))
         (entry,) = changes(repository, {"f": before}, {"f": before.replace(b"\n10\n", b"\n10\nx\n").replace(b"\n90\n", b"\n")}).values()
 
-        assert [line for line in range(110) if find_line([entry], "f", line, "new")] == [11]
-        assert [line for line in range(110) if find_line([entry], "f", line, "old")] == [91]
+        assert [line for line in range(110) if has_line([entry], "f", line, "new")] == [11]
+        assert [line for line in range(110) if has_line([entry], "f", line, "old")] == [91]

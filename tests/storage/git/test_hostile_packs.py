@@ -10,19 +10,19 @@ from time import monotonic, thread_time
 
 import pytest
 
-from storage.git import transport as transports
 from storage.git.diff import is_small
-from storage.git.limits import MEGABYTE, ProcessLimits
+from storage.git.protocol import transport as transports
+from storage.git.protocol.transport import Transport
 from storage.git.repository import Repository
-from storage.git.transport import Transport
+from storage.git.subprocesses.limits import MEGABYTE, ProcessLimits
 from storage.git.trees import find_blob, read_blob
-from tests import hostile_packs
-from tests.history import git, make_history
-from tests.hostile_packs import HostilePack
-from tests.storage.git.test_transport import NONE, Heard, allow, leftovers, line, refs, running, sent, until
+from tests.storage.git.test_transport import NONE, OutputBuffer, allow_all, leftovers, line, push_chunks, refs, running, wait_until
+from tests.support import hostile_packs
+from tests.support.git_history import git, make_history
+from tests.support.hostile_packs import HostilePack
 
 REF = "refs/heads/hostile"
-LIMITS = ProcessLimits(memory=512 * MEGABYTE, cpu_seconds=20, file_bytes=512 * MEGABYTE)
+LIMITS = ProcessLimits(memory_bytes=512 * MEGABYTE, cpu_seconds=20, file_bytes=512 * MEGABYTE)
 LARGEST = 256 * MEGABYTE
 AT_ONCE = """
 import asyncio, json, resource, sys
@@ -56,25 +56,25 @@ def path(tmp_path: Path) -> Path:
     return make_history(tmp_path / "made.git", commits=4).path
 
 
-def body(pack: HostilePack, ref: str = REF) -> list[bytes]:
+def push_body(pack: HostilePack, ref: str = REF) -> list[bytes]:
     """The request of a client with a side band: the list of updates, and the pack in blocks as they come from the network."""
-    asked = line(f"{NONE} {pack.tip or 'f' * 40} {ref}\0 report-status side-band-64k".encode()) + b"0000"
-    return [asked, *(pack.data[at : at + 65536] for at in range(0, len(pack.data), 65536))]
+    command = line(f"{NONE} {pack.tip or 'f' * 40} {ref}\0 report-status side-band-64k".encode()) + b"0000"
+    return [command, *(pack.data[at : at + 65536] for at in range(0, len(pack.data), 65536))]
 
 
-def limited(**given: object) -> Transport:
+def limited_transport(**given: object) -> Transport:
     settings = {"largest_object": LARGEST, "push_limits": LIMITS, "fetch_limits": LIMITS, **given}
     return Transport(**settings)  # type: ignore[arg-type]
 
 
 async def push(transport: Transport, path: Path, pack: HostilePack, ref: str = REF) -> tuple[bool, str]:
     """Whether the ref moved, and what the terminal shows."""
-    heard = Heard()
-    moved = await transport.receive_pack(path, sent(*body(pack, ref)), heard, allow)
-    return bool(moved), " ".join(heard.text.decode("utf-8", "replace").split())
+    received = OutputBuffer()
+    moved = await transport.receive_pack(path, push_chunks(*push_body(pack, ref)), received, allow_all)
+    return bool(moved), " ".join(received.text.decode("utf-8", "replace").split())
 
 
-REFUSED: tuple[tuple[Callable[[], HostilePack], str], ...] = (
+REJECTED_PACKS: tuple[tuple[Callable[[], HostilePack], str], ...] = (
     (hostile_packs.delta_bomb, "rejected: it needs more than the 512 MB of memory"),
     (hostile_packs.doubling_chain, "rejected: it needs more than the 512 MB of memory"),
     (hostile_packs.many_objects, "rejected: it needs more than the 512 MB of memory"),
@@ -82,7 +82,7 @@ REFUSED: tuple[tuple[Callable[[], HostilePack], str], ...] = (
     (hostile_packs.false_sizes, "bad object"),
     (hostile_packs.false_delta, "delta base offset is out of bound"),
 )
-TAKEN: tuple[Callable[[], HostilePack], ...] = (
+ACCEPTED_PACKS: tuple[Callable[[], HostilePack], ...] = (
     hostile_packs.deep_chain,
     hostile_packs.wide_tree,
     hostile_packs.deep_trees,
@@ -94,36 +94,38 @@ TAKEN: tuple[Callable[[], HostilePack], ...] = (
 
 
 class TestHostilePacks:
-    @pytest.mark.parametrize(("make_pack", "reason"), REFUSED)
-    async def test_over_a_limit_is_rejected_with_the_reason(self, path: Path, make_pack: Callable[[], HostilePack], reason: str) -> None:
+    @pytest.mark.parametrize(("make_pack", "reason"), REJECTED_PACKS)
+    async def test_packs_over_a_limit_are_rejected_with_the_reason(
+        self, path: Path, make_pack: Callable[[], HostilePack], reason: str
+    ) -> None:
         pack = make_pack()
         before = refs(path)
         started = monotonic()
-        moved, shown = await push(limited(), path, pack)
+        moved, shown = await push(limited_transport(), path, pack)
         assert not moved
         assert reason in shown
         assert monotonic() - started < 60
         assert refs(path) == before
         assert (running(), leftovers(path)) == ([], [])
 
-    @pytest.mark.parametrize("make_pack", TAKEN)
-    async def test_within_the_limits_is_taken(self, path: Path, make_pack: Callable[[], HostilePack]) -> None:
+    @pytest.mark.parametrize("make_pack", ACCEPTED_PACKS)
+    async def test_packs_within_the_limits_are_accepted(self, path: Path, make_pack: Callable[[], HostilePack]) -> None:
         pack = make_pack()
         ref = "refs/tags/hostile" if "tag of" in pack.name else REF
-        moved, shown = await push(limited(), path, pack, ref)
+        moved, shown = await push(limited_transport(), path, pack, ref)
         assert moved, shown
         assert (running(), leftovers(path)) == ([], [])
         # A fetch afterwards stays within its limits too.
-        heard = Heard()
-        await limited().advertise(transports.Service.UPLOAD, path, heard)
-        assert pack.tip is not None and pack.tip.encode() in heard.text
+        received = OutputBuffer()
+        await limited_transport().advertise(transports.GitService.UPLOAD, path, received)
+        assert pack.tip is not None and pack.tip.encode() in received.text
 
-    async def test_a_small_file_is_not_kept_as_a_delta_of_a_huge_one(self, path: Path) -> None:
+    async def test_a_small_file_is_not_stored_as_a_delta_of_a_huge_one(self, path: Path) -> None:
         """Else this process would unpack the huge one to read ten bytes, whatever it knows of their size."""
         pack = hostile_packs.shrunk_giant(100 * MEGABYTE)
-        assert (await push(limited(), path, pack))[0]
-        asked = "%(objectsize) %(deltabase)"
-        listed = git(path, "cat-file", "--batch-all-objects", f"--batch-check={asked}")
+        assert (await push(limited_transport(), path, pack))[0]
+        requested = "%(objectsize) %(deltabase)"
+        listed = git(path, "cat-file", "--batch-all-objects", f"--batch-check={requested}")
         assert f"{100 * MEGABYTE} {NONE}" in listed.splitlines()
         assert f"10 {NONE}" in listed.splitlines()
         assert leftovers(path) == []
@@ -136,7 +138,7 @@ class TestHostilePacks:
     async def test_a_wide_tree_is_not_read_to_know_that_its_diff_is_large(self, path: Path) -> None:
         """To split it holds the interpreter, and every other request with it."""
         pack = hostile_packs.wide_tree()
-        assert (await push(limited(), path, pack))[0]
+        assert (await push(limited_transport(), path, pack))[0]
         repository = Repository.open(path)
         started = thread_time()
         assert not is_small(repository, None, pack.tip or "")
@@ -150,47 +152,47 @@ class TestHostilePacks:
         found = json.loads(done.stdout)
         assert found["moved"] == [False] * 8
         assert found["most"] <= 2
-        assert found["peak"] < LIMITS.memory
+        assert found["peak"] < LIMITS.memory_bytes
         assert found["delay"] < 1
         assert leftovers(path) == []
 
     async def test_too_much_processor_time(self, path: Path) -> None:
-        limits = ProcessLimits(memory=1024 * MEGABYTE, cpu_seconds=1)
-        moved, shown = await push(limited(push_limits=limits), path, hostile_packs.delta_bomb(300 * MEGABYTE, 40))
+        limits = ProcessLimits(memory_bytes=1024 * MEGABYTE, cpu_seconds=1)
+        moved, shown = await push(limited_transport(push_limits=limits), path, hostile_packs.delta_bomb(300 * MEGABYTE, 40))
         assert not moved
         assert "rejected: it takes more than the 1 seconds that a git process may run" in shown
         assert leftovers(path) == []
 
     async def test_too_long_for_its_size(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A small push does not get the time of a large one."""
-        monkeypatch.setattr("storage.git.transport.INDEXING_SECONDS", 0.5)
-        moved, shown = await push(limited(push_limits=ProcessLimits()), path, hostile_packs.delta_bomb(300 * MEGABYTE, 40))
+        monkeypatch.setattr("storage.git.protocol.transport.INDEXING_SECONDS", 0.5)
+        moved, shown = await push(limited_transport(push_limits=ProcessLimits()), path, hostile_packs.delta_bomb(300 * MEGABYTE, 40))
         assert not moved
         assert "rejected: reading it takes more than the 1 seconds that a push of its size may take" in shown
         assert (running(), leftovers(path)) == ([], [])
 
     async def test_a_file_that_grows_too_large(self, path: Path) -> None:
         limits = ProcessLimits(file_bytes=MEGABYTE)
-        moved, shown = await push(limited(push_limits=limits), path, hostile_packs.wide_tree())
+        moved, shown = await push(limited_transport(push_limits=limits), path, hostile_packs.wide_tree())
         assert not moved
         assert "rejected: it makes a file of more than 1 MB" in shown
         assert leftovers(path) == []
 
     @pytest.mark.parametrize("seed", range(6))
-    async def test_drawn(self, path: Path, seed: int) -> None:
+    async def test_random_packs(self, path: Path, seed: int) -> None:
         """As fuzzing does it (scripts/check --fuzz): whatever comes, git ends, and what is left is a sound repository."""
-        pack = hostile_packs.drawn(seed, largest=256 * MEGABYTE)
-        assert pack == hostile_packs.drawn(seed, largest=256 * MEGABYTE)
-        await push(limited(), path, pack, "refs/tags/hostile")
+        pack = hostile_packs.random_pack(seed, max_bytes=256 * MEGABYTE)
+        assert pack == hostile_packs.random_pack(seed, max_bytes=256 * MEGABYTE)
+        await push(limited_transport(), path, pack, "refs/tags/hostile")
         assert (running(), leftovers(path)) == ([], [])
         git(path, "fsck", "--connectivity-only")
 
 
 class TestSlots:
     async def test_a_slow_upload_holds_no_slot(self, path: Path) -> None:
-        transport, heard, going = limited(indexing=1), Heard(), asyncio.Event()
+        transport, received, going = limited_transport(indexing=1), OutputBuffer(), asyncio.Event()
         pack = hostile_packs.deep_chain(10)
-        blocks = body(pack)
+        blocks = push_body(pack)
 
         async def slowly() -> AsyncIterator[bytes]:
             yield blocks[0]
@@ -198,7 +200,7 @@ class TestSlots:
             await going.wait()
             yield blocks[1][100:]
 
-        slow = asyncio.create_task(transport.receive_pack(path, slowly(), heard, allow))
+        slow = asyncio.create_task(transport.receive_pack(path, slowly(), received, allow_all))
         await asyncio.sleep(0.2)
         assert transport.indexing.running == 0
         assert (await push(transport, path, pack, "refs/heads/fast"))[0]
@@ -208,18 +210,18 @@ class TestSlots:
     @pytest.mark.parametrize("size", [1, 7, 100_000])
     async def test_over_a_stream_the_end_of_the_pack_waits(self, path: Path, size: int) -> None:
         """A client keeps its side open until it has the report; the checksum tells that the pack has come whole."""
-        transport, heard = limited(indexing=1), Heard()
+        transport, received = limited_transport(indexing=1), OutputBuffer()
         pack = hostile_packs.deep_chain(10)
-        asked = body(pack)[0]
+        requested = push_body(pack)[0]
 
         async def client() -> AsyncIterator[bytes]:
-            yield asked
+            yield requested
             for at in range(0, len(pack.data), size):
                 yield pack.data[at : at + size]
-            await until(lambda: b"ok " + REF.encode() in heard.text)
+            await wait_until(lambda: b"ok " + REF.encode() in received.text)
 
-        async with transport.indexing.one():
-            push_task = asyncio.create_task(transport.receive_pack(path, client(), heard, allow, stateless=False))
+        async with transport.indexing.slot():
+            push_task = asyncio.create_task(transport.receive_pack(path, client(), received, allow_all, stateless=False))
             await asyncio.sleep(0.3)
             assert transport.indexing.waiting == 1
             assert REF not in refs(path)
@@ -227,15 +229,15 @@ class TestSlots:
         assert (transport.indexing.running, transport.indexing.waiting) == (0, 0)
 
 
-class TestLaunching:
+class TestLaunch:
     def test_a_shell_limits_itself_where_a_process_cannot_be_limited(self) -> None:
         shown = "for each in v t f; do ulimit -$each; done"
-        limits = ProcessLimits(memory=512 * MEGABYTE, cpu_seconds=30, file_bytes=3 * MEGABYTE)
-        done = subprocess.run(limits.launch(["sh", "-c", shown]), capture_output=True, text=True, check=True)
+        limits = ProcessLimits(memory_bytes=512 * MEGABYTE, cpu_seconds=30, file_bytes=3 * MEGABYTE)
+        done = subprocess.run(limits.wrap_command(["sh", "-c", shown]), capture_output=True, text=True, check=True)
         assert done.stdout.split() == [str(512 * 1024), "30", str(3 * 2048)]
 
     def test_arguments_reach_the_program_as_they_are(self) -> None:
         done = subprocess.run(
-            ProcessLimits().launch(["printf", "%s|", "a b", "$HOME", "'\";x"]), capture_output=True, text=True, check=True
+            ProcessLimits().wrap_command(["printf", "%s|", "a b", "$HOME", "'\";x"]), capture_output=True, text=True, check=True
         )
         assert done.stdout == "a b|$HOME|'\";x|"

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from storage.git.diff import diff_of_commit
-from storage.git.importing import import_history
-from storage.git.log import history
-from storage.git.program import GitFailed
+from storage.git.log import list_history
 from storage.git.repository import DamagedRepository, NotARepository, Repository
-from tests.history import commit_files, git, make_history
+from storage.git.repository_import import import_repository
+from storage.git.subprocesses.git_command import GitCommandError
+from tests.support.git_history import commit_files, git, make_history
 
-HERE = Path(__file__).resolve().parents[3]
+PROJECT_ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def work_tree(tmp_path: Path, source: Path) -> Path:
     return tmp_path / "work"
 
 
-def imported(source: Path, target: Path) -> Repository:
-    import_history(source, target)
+def import_repository(source: Path, target: Path) -> Repository:
+    import_repository(source, target)
     assert [entry.name for entry in target.parent.iterdir() if entry.name.startswith(".")] == []
     return Repository.open(target)
 
@@ -38,7 +38,7 @@ def refs(path: Path) -> list[str]:
 
 class TestSources:
     def test_a_bare_repository(self, source: Path, tmp_path: Path):
-        got = imported(source, tmp_path / "got.git")
+        got = import_repository(source, tmp_path / "got.git")
 
         assert refs(got.path) == refs(source)
         assert got.default_branch() == "master"
@@ -47,21 +47,21 @@ class TestSources:
         assert git(got.path, "config", "core.fsync") == "all"
 
     def test_nothing_is_shared_with_the_source(self, source: Path, tmp_path: Path):
-        got = imported(source, tmp_path / "got.git")
+        got = import_repository(source, tmp_path / "got.git")
 
         assert not (got.path / "objects" / "info" / "alternates").exists()
         assert {file.stat().st_nlink for file in got.path.rglob("*") if file.is_file()} == {1}
 
     def test_a_source_with_alternates(self, source: Path, tmp_path: Path):
         git(tmp_path, "clone", "-q", "--bare", "--shared", str(source), "borrower.git")
-        got = imported(tmp_path / "borrower.git", tmp_path / "got.git")
+        got = import_repository(tmp_path / "borrower.git", tmp_path / "got.git")
 
         assert git(got.path, "fsck", "--full") == ""
         assert not (got.path / "objects" / "info" / "alternates").exists()
 
     def test_a_work_tree_on_a_branch(self, work_tree: Path, tmp_path: Path):
         git(work_tree, "switch", "-q", "-c", "feature/x")
-        got = imported(work_tree, tmp_path / "got.git")
+        got = import_repository(work_tree, tmp_path / "got.git")
 
         assert [branch.name for branch in got.branches()] == ["feature/x", "master"]
         assert got.default_branch() == "feature/x"
@@ -70,12 +70,12 @@ class TestSources:
     def test_a_linked_work_tree(self, work_tree: Path, tmp_path: Path):
         git(work_tree, "worktree", "add", "-q", "-b", "linked", str(tmp_path / "linked"), "v1")
 
-        assert imported(tmp_path / "linked", tmp_path / "got.git").default_branch() == "linked"
+        assert import_repository(tmp_path / "linked", tmp_path / "got.git").default_branch() == "linked"
 
     def test_a_detached_head_at_a_branch(self, work_tree: Path, tmp_path: Path):
         git(work_tree, "branch", "aaa")
         git(work_tree, "switch", "-q", "--detach")
-        got = imported(work_tree, tmp_path / "got.git")
+        got = import_repository(work_tree, tmp_path / "got.git")
 
         assert got.default_branch() == "master"
         assert [branch.name for branch in got.branches()] == ["aaa", "master"]
@@ -86,14 +86,14 @@ class TestSources:
         git(work_tree, "branch", "-f", "detached", "v2")
         git(work_tree, "branch", "-D", "main/sub")
         git(work_tree, "branch", "main/sub", "v2")
-        got = imported(work_tree, tmp_path / "got.git")
+        got = import_repository(work_tree, tmp_path / "got.git")
 
         assert got.default_branch() == "detached-2"
         assert got.resolve("detached-2") == got.resolve("v1")
 
     def test_a_detached_head_at_a_remote_branch_takes_its_name(self, work_tree: Path, tmp_path: Path):
         git(work_tree, "switch", "-q", "--detach", "origin/topic")
-        got = imported(work_tree, tmp_path / "got.git")
+        got = import_repository(work_tree, tmp_path / "got.git")
 
         assert got.default_branch() == "topic"
         assert [branch.name for branch in got.branches()] == ["master", "topic"]
@@ -102,9 +102,9 @@ class TestSources:
         git(tmp_path, "init", "-q", "ci")
         git(tmp_path / "ci", "fetch", "-q", "--depth=3", f"file://{source}", "master")
         git(tmp_path / "ci", "checkout", "-q", "--detach", "FETCH_HEAD")
-        got = imported(tmp_path / "ci", tmp_path / "got.git")
+        got = import_repository(tmp_path / "ci", tmp_path / "got.git")
         start = str(got.resolve("master"))
-        commits = history(got, start, skip=0, limit=100)
+        commits = list_history(got, start, skip=0, limit=100)
 
         assert start == git(source, "rev-parse", "master")
         assert [commit.oid for commit in commits] == git(tmp_path / "ci", "log", "--format=%H").split()
@@ -115,7 +115,7 @@ class TestSources:
 
     def test_an_empty_repository(self, tmp_path: Path):
         git(tmp_path, "init", "-q", "-b", "trunk", "empty")
-        got = imported(tmp_path / "empty", tmp_path / "got.git")
+        got = import_repository(tmp_path / "empty", tmp_path / "got.git")
 
         assert got.is_empty()
         assert git(got.path, "symbolic-ref", "HEAD") == "refs/heads/trunk"
@@ -123,7 +123,7 @@ class TestSources:
     def test_an_unborn_head_beside_branches(self, source: Path, tmp_path: Path):
         git(source, "symbolic-ref", "HEAD", "refs/heads/nowhere")
 
-        assert imported(source, tmp_path / "got.git").default_branch() == "master"
+        assert import_repository(source, tmp_path / "got.git").default_branch() == "master"
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
     def test_another_users_repository(self, source: Path, tmp_path: Path):
@@ -131,35 +131,35 @@ class TestSources:
         for path in (source, *source.rglob("*")):
             os.chown(path, 65534, 65534)
 
-        assert refs(imported(source, tmp_path / "got.git").path) == before
+        assert refs(import_repository(source, tmp_path / "got.git").path) == before
 
     def test_odd_paths(self, source: Path, tmp_path: Path):
         for name in ("--upload-pack=false", "a b", "x:y", "ext::sh -c false", "q'\"$(x)`", "ü\n"):
             odd = source.rename(tmp_path / name)
             target = tmp_path / f"got {name}.git"
-            import_history(odd, target)
+            import_repository(odd, target)
             assert len(Repository.open(target).branches()) == 2
             odd.rename(source)
 
     def test_relative_paths(self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.chdir(tmp_path)
-        import_history(Path("source.git"), Path("got.git"))
+        import_repository(Path("source.git"), Path("got.git"))
 
         assert refs(tmp_path / "got.git") == refs(source)
 
-    @pytest.mark.skipif(not (HERE / ".git").exists(), reason="not a checkout")
+    @pytest.mark.skipif(not (PROJECT_ROOT / ".git").exists(), reason="not a checkout")
     def test_the_projects_own_checkout(self, tmp_path: Path):
-        before = git(HERE, "rev-parse", "HEAD")
-        got = imported(HERE, tmp_path / "got.git")
+        before = git(PROJECT_ROOT, "rev-parse", "HEAD")
+        got = import_repository(PROJECT_ROOT, tmp_path / "got.git")
 
         assert got.resolve(before)
-        assert history(got, str(got.resolve(str(got.default_branch()))), skip=0, limit=5)
+        assert list_history(got, str(got.resolve(str(got.default_branch()))), skip=0, limit=5)
 
 
 class TestProgress:
     def test_counts_up_to_the_whole_in_each_phase(self, source: Path, tmp_path: Path):
         steps: list[tuple[str, int, int]] = []
-        import_history(source, tmp_path / "got.git", lambda *step: steps.append(step))
+        import_repository(source, tmp_path / "got.git", lambda *step: steps.append(step))
         phases = list(dict.fromkeys(phase for phase, _, _ in steps))
 
         assert "receiving objects" in phases
@@ -177,7 +177,7 @@ class TestProgress:
             raise Enough
 
         with pytest.raises(Enough):
-            import_history(source, tmp_path / "got.git", stop)
+            import_repository(source, tmp_path / "got.git", stop)
         assert [entry.name for entry in tmp_path.iterdir()] == ["source.git"]
 
 
@@ -186,22 +186,22 @@ class TestErrors:
         (tmp_path / "folder").mkdir()
         for name in ("folder", "missing"):
             with pytest.raises(NotARepository):
-                import_history(tmp_path / name, tmp_path / "got.git")
+                import_repository(tmp_path / name, tmp_path / "got.git")
         assert not (tmp_path / "got.git").exists()
 
     def test_a_target_that_is_there(self, source: Path, tmp_path: Path):
         (tmp_path / "got.git").mkdir()
 
         with pytest.raises(FileExistsError):
-            import_history(source, tmp_path / "got.git")
+            import_repository(source, tmp_path / "got.git")
 
     def test_a_damaged_source(self, source: Path, tmp_path: Path):
         for pack in (source / "objects" / "pack").glob("*.pack"):
             pack.chmod(0o644)
             pack.write_bytes(pack.read_bytes()[:500])
 
-        with pytest.raises((DamagedRepository, GitFailed)):
-            import_history(source, tmp_path / "got.git")
+        with pytest.raises((DamagedRepository, GitCommandError)):
+            import_repository(source, tmp_path / "got.git")
         assert [entry.name for entry in tmp_path.iterdir()] == ["source.git"]
 
     def test_a_source_with_a_lost_object(self, tmp_path: Path):
@@ -211,6 +211,6 @@ class TestErrors:
         blob = git(source.path, "rev-parse", f"{oid}:a")
         (source.path / "objects" / blob[:2] / blob[2:]).unlink()
 
-        with pytest.raises(GitFailed, match=blob):
-            import_history(source.path, tmp_path / "got.git")
+        with pytest.raises(GitCommandError, match=blob):
+            import_repository(source.path, tmp_path / "got.git")
         assert [entry.name for entry in tmp_path.iterdir()] == ["source.git"]

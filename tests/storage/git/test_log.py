@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from storage.git import log
-from storage.git.log import TooDeep, history
+from storage.git.log import HistoryTooDeep, list_history
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
-from tests.history import git, make_history, write_commit
+from tests.support.git_history import git, make_history, write_commit
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -26,8 +26,8 @@ def commit(repository: Repository, time: int | str, *parents: str, author: int =
     return write_commit(repository.path, raw.encode())
 
 
-def shown(repository: Repository, start: str, skip: int = 0, limit: int = 10_000) -> list[str]:
-    return [found.oid for found in history(repository, start, skip=skip, limit=limit)]
+def page_of_log(repository: Repository, start: str, skip: int = 0, limit: int = 10_000) -> list[str]:
+    return [found.oid for found in list_history(repository, start, skip=skip, limit=limit)]
 
 
 def git_log(repository: Repository, start: str) -> list[str]:
@@ -41,7 +41,7 @@ class TestOrder:
         repository = Repository.open(made.path)
         for name in (*made.branches, *made.tags):
             start = str(repository.resolve(name))
-            assert shown(repository, start) == git_log(repository, start)
+            assert page_of_log(repository, start) == git_log(repository, start)
 
     @pytest.mark.parametrize("seed", range(6))
     def test_is_git_logs_with_equal_dates_octopuses_roots_and_skewed_clocks(self, repository: Repository, seed: int):
@@ -52,21 +52,21 @@ class TestOrder:
             made.append(commit(repository, 1000 + rng.randrange(5), *parents))
         start = commit(repository, 0, *made[-5:])
 
-        assert shown(repository, start) == git_log(repository, start)
+        assert page_of_log(repository, start) == git_log(repository, start)
 
     def test_is_git_logs_where_a_parent_is_named_twice_or_a_date_is_none(self, repository: Repository):
         root = commit(repository, "soon")
         left, right = commit(repository, 5, root), commit(repository, 2**40, root)
         start = commit(repository, 9, left, right, left)
 
-        assert shown(repository, start) == git_log(repository, start)
+        assert page_of_log(repository, start) == git_log(repository, start)
 
     def test_is_by_the_committers_date(self, repository: Repository):
         root = commit(repository, 1)
         early, late = commit(repository, 10, root, author=99), commit(repository, 20, root, author=2)
         start = commit(repository, 30, early, late)
 
-        assert shown(repository, start) == [start, late, early, root]
+        assert page_of_log(repository, start) == [start, late, early, root]
 
     def test_ends_where_a_shallow_repository_ends(self, tmp_path: Path):
         made = make_history(tmp_path / "made.git", commits=30)
@@ -74,20 +74,20 @@ class TestOrder:
         repository = Repository.open(tmp_path / "shallow.git")
         start = str(repository.resolve("master"))
 
-        assert shown(repository, start) == git_log(repository, start)
-        assert history(repository, start, skip=0, limit=100)[-1].parents == ()
+        assert page_of_log(repository, start) == git_log(repository, start)
+        assert list_history(repository, start, skip=0, limit=100)[-1].parents == ()
 
 
 class TestPages:
     def test_meet_without_gap_or_overlap(self, tmp_path: Path):
         repository = Repository.open(make_history(tmp_path / "made.git", commits=100, merges_every=4).path)
         start = str(repository.resolve("master"))
-        pages = [shown(repository, start, skip, 7) for skip in range(0, 112, 7)]
+        pages = [page_of_log(repository, start, skip, 7) for skip in range(0, 112, 7)]
 
         assert [oid for page in pages for oid in page] == git_log(repository, start)
-        assert shown(repository, start, 1000, 7) == []
-        assert shown(repository, start, 0, 0) == []
-        assert shown(repository, start, -5, 2) == git_log(repository, start)[:2]
+        assert page_of_log(repository, start, 1000, 7) == []
+        assert page_of_log(repository, start, 0, 0) == []
+        assert page_of_log(repository, start, -5, 2) == git_log(repository, start)[:2]
 
     @pytest.mark.parametrize("commits", [200, 3000])
     def test_cost_what_they_show_and_not_the_history(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int):
@@ -97,32 +97,32 @@ class TestPages:
         plain = Repository.raw_commit
         monkeypatch.setattr(Repository, "raw_commit", lambda self, oid: (read.append(oid), plain(self, oid))[1])
 
-        assert len(shown(repository, start, 0, 20)) == 20
+        assert len(page_of_log(repository, start, 0, 20)) == 20
         # Twenty walked, twenty shown, and the edge: a side branch or two that are open at that point.
         assert len(read) <= 2 * 20 + 5
         read.clear()
-        assert len(shown(repository, start, 100, 20)) == 20
+        assert len(page_of_log(repository, start, 100, 20)) == 20
         assert len(read) <= 120 + 20 + 5
 
 
 class TestErrors:
     def test_an_unknown_start(self, repository: Repository):
         with pytest.raises(UnknownCommit):
-            shown(repository, "f" * 40)
+            page_of_log(repository, "f" * 40)
 
     def test_a_missing_parent(self, repository: Repository):
         start = commit(repository, 1, "f" * 40)
 
-        assert shown(repository, start, limit=1) == [start]
+        assert page_of_log(repository, start, limit=1) == [start]
         with pytest.raises(DamagedRepository):
-            shown(repository, start)
+            page_of_log(repository, start)
 
 
-def test_a_walk_that_takes_too_long_says_so(repository: Repository, monkeypatch: pytest.MonkeyPatch):
+def test_a_walk_over_its_time_limit_is_reported(repository: Repository, monkeypatch: pytest.MonkeyPatch):
     root = commit(repository, 1)
     start = commit(repository, 3, commit(repository, 2, root))
     monkeypatch.setattr(log, "SECONDS_LIMIT", -1.0)
 
-    assert [found.oid for found in history(repository, start, skip=0, limit=1)] == [start]
-    with pytest.raises(TooDeep):
-        history(repository, start, skip=1, limit=1)
+    assert [found.oid for found in list_history(repository, start, skip=0, limit=1)] == [start]
+    with pytest.raises(HistoryTooDeep):
+        list_history(repository, start, skip=1, limit=1)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from storage.git import merge
-from storage.git.merge import Conflicted, DiffStat, Signature, Trial, Unrelated
-from storage.git.program import GitFailed
+from storage.git.merge import CommitSignature, DiffTotals, MergeConflict, MergeTrial, UnrelatedHistories
 from storage.git.repository import Repository, UnknownCommit
-from tests.history import commit_files, git, make_history
+from storage.git.subprocesses.git_command import GitCommandError
+from tests.support.git_history import commit_files, git, make_history
 
 AT = datetime(2026, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=-3, minutes=-30)))
-AUTHOR = Signature("A U Thor", "author@example.org", AT)
-COMMITTER = Signature("Forge", "forge@example.org", AT.astimezone(UTC))
+AUTHOR = CommitSignature("A U Thor", "author@example.org", AT)
+COMMITTER = CommitSignature("Forge", "forge@example.org", AT.astimezone(UTC))
 TEXT = b"".join(b"line %d\n" % number for number in range(30))
 
 
@@ -33,14 +33,14 @@ def write(path: Path, ours: str, theirs: str, message: str = "Merge") -> str:
     return merge.write_merge(Repository.open(path), ours, theirs, message, AUTHOR, COMMITTER)
 
 
-class TestTrial:
+class TestTrialMerge:
     def test_leaves_nothing_behind(self, path: Path) -> None:
         base = commit_files(path, {"a": TEXT, "b": b"b\n"})
         ours = commit_files(path, {"a": TEXT.replace(b"line 2\n", b"ours\n"), "b": b"b\n"}, base)
         theirs = commit_files(path, {"a": TEXT.replace(b"line 25\n", b"theirs\n"), "b": b"b\n"}, base)
         before = objects(path)
 
-        assert merge.try_merge(Repository.open(path), ours, theirs) == Trial(True)
+        assert merge.try_merge(Repository.open(path), ours, theirs) == MergeTrial(True)
         assert objects(path) == before
 
     def test_names_the_conflicting_files(self, path: Path) -> None:
@@ -48,14 +48,14 @@ class TestTrial:
         ours = commit_files(path, {"a": b"1\n", "deep/b": b"1\n", "c": b"1\n"}, base)
         theirs = commit_files(path, {"a": b"2\n", "deep/b": b"2\n", "c": b"c\n"}, base)
 
-        assert merge.try_merge(Repository.open(path), ours, theirs) == Trial(False, ("a", "deep/b"))
+        assert merge.try_merge(Repository.open(path), ours, theirs) == MergeTrial(False, ("a", "deep/b"))
 
     def test_changed_here_and_deleted_there(self, path: Path) -> None:
         base = commit_files(path, {"a": TEXT, "b": b"b\n"})
         ours = commit_files(path, {"a": TEXT + b"more\n", "b": b"b\n"}, base)
         theirs = commit_files(path, {"b": b"b\n"}, base)
 
-        assert merge.try_merge(Repository.open(path), ours, theirs) == Trial(False, ("a",))
+        assert merge.try_merge(Repository.open(path), ours, theirs) == MergeTrial(False, ("a",))
 
     def test_hostile_file_names_are_data(self, path: Path) -> None:
         names: list[str | bytes] = ["--output=x", "new\nline", "tab\there", b"not\xffutf8", "x" * 255, "@{-1}", " "]
@@ -70,22 +70,22 @@ class TestTrial:
     def test_unrelated(self, path: Path) -> None:
         one, other = commit_files(path, {"a": b"1"}), commit_files(path, {"a": b"2"})
 
-        assert merge.try_merge(Repository.open(path), one, other) == Trial(False, unrelated=True)
-        with pytest.raises(Unrelated):
+        assert merge.try_merge(Repository.open(path), one, other) == MergeTrial(False, unrelated=True)
+        with pytest.raises(UnrelatedHistories):
             write(path, one, other)
 
-    def test_takes_no_longer_than_it_may(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_timeout_ends_the_merge(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         one = commit_files(path, {"a": b"1"})
         monkeypatch.setattr(merge, "MERGE_SECONDS", -1.0)
 
-        with pytest.raises(GitFailed, match="took more than"):
+        with pytest.raises(GitCommandError, match="took more than"):
             merge.try_merge(Repository.open(path), one, one)
 
     @pytest.mark.parametrize("name", ["", "master", "HEAD", "--all", "f" * 40, "0" * 40, "-h"])
     def test_takes_only_ids_of_commits_that_are_there(self, name: str, path: Path) -> None:
         one = commit_files(path, {"a": b"1"})
         repository = Repository.open(path)
-        for work in (merge.is_ancestor, merge.merge_base, merge.try_merge, merge.changes, merge.diff_stat, merge.count_between):
+        for work in (merge.is_ancestor, merge.merge_base, merge.try_merge, merge.merge_changes, merge.diff_stat, merge.count_between):
             for pair in ((one, name), (name, one)):
                 if name == "" and work is merge.count_between:
                     continue
@@ -93,8 +93,8 @@ class TestTrial:
                     work(repository, *pair)
 
 
-class TestWriting:
-    def test_the_commit_is_as_it_was_asked(self, path: Path) -> None:
+class TestWriteMerge:
+    def test_the_commit_has_the_given_fields(self, path: Path) -> None:
         base = commit_files(path, {"a": TEXT})
         ours, theirs = commit_files(path, {"a": TEXT, "b": b"b"}, base), commit_files(path, {"a": TEXT, "c": b"c"}, base)
 
@@ -117,9 +117,9 @@ class TestWriting:
     def test_hostile_names_and_messages_stay_one_commit(self, path: Path) -> None:
         base = commit_files(path, {"a": b"a"})
         ours, theirs = commit_files(path, {"a": b"a", "b": b"b"}, base), commit_files(path, {"a": b"a", "c": b"c"}, base)
-        evil = Signature("Eve> <x\ncommitter Mallory", "a<b>\0@\nx", AT)
+        evil = CommitSignature("Eve> <x\ncommitter Mallory", "a<b>\0@\nx", AT)
 
-        oid = merge.write_merge(Repository.open(path), ours, theirs, "a\0b\udc80\r\n", evil, Signature("", "", AT))
+        oid = merge.write_merge(Repository.open(path), ours, theirs, "a\0b\udc80\r\n", evil, CommitSignature("", "", AT))
 
         commit = Repository.open(path).commit(oid)
         assert (commit.author_name, commit.author_email) == ("Eve   x committer Mallory", "ab@x")
@@ -157,7 +157,7 @@ class TestWriting:
         base = commit_files(path, {"a": b"a\n"})
         ours, theirs = commit_files(path, {"a": b"1\n"}, base), commit_files(path, {"a": b"2\n"}, base)
 
-        with pytest.raises(Conflicted) as raised:
+        with pytest.raises(MergeConflict) as raised:
             write(path, ours, theirs)
         assert raised.value.paths == ("a",)
 
@@ -170,10 +170,10 @@ class TestWriting:
 
     def test_an_offset_is_needed(self) -> None:
         with pytest.raises(ValueError, match="offset"):
-            Signature("x", "y", datetime(2026, 1, 1)).line()
+            CommitSignature("x", "y", datetime(2026, 1, 1)).format()
 
 
-class TestBetween:
+class TestCommitsBetween:
     def test_ancestors(self, path: Path) -> None:
         base = commit_files(path, {"a": b"a"})
         left, right = commit_files(path, {"b": b"b"}, base), commit_files(path, {"c": b"c"}, base)
@@ -206,23 +206,23 @@ class TestBetween:
         source = commit_files(path, {"moved": TEXT, "b": b"b\n", "new": b"1\n2\n"}, base)
         repository = Repository.open(path)
 
-        entries = merge.changes(repository, target, source)
+        entries = merge.merge_changes(repository, target, source)
 
         assert [(entry.old_path, entry.new_path, entry.renamed_file) for entry in entries] == [("a", "moved", True), ("new", "new", False)]
-        assert merge.diff_stat(repository, base, source) == DiffStat(2, 2, 0)
-        assert merge.diff_stat(repository, base, base) == DiffStat(0, 0, 0)
-        assert merge.diff_stat(repository, base, target) == DiffStat(1, 1, 1)
+        assert merge.diff_stat(repository, base, source) == DiffTotals(2, 2, 0)
+        assert merge.diff_stat(repository, base, base) == DiffTotals(0, 0, 0)
+        assert merge.diff_stat(repository, base, target) == DiffTotals(1, 1, 1)
 
     def test_changes_of_an_unrelated_history_are_all_of_it(self, path: Path) -> None:
         one, other = commit_files(path, {"a": b"a\n"}), commit_files(path, {"b": b"b\n"})
 
-        (entry,) = merge.changes(Repository.open(path), one, other)
+        (entry,) = merge.merge_changes(Repository.open(path), one, other)
 
         assert (entry.new_path, entry.new_file) == ("b", True)
-        assert merge.diff_stat(Repository.open(path), None, other) == DiffStat(1, 1, 0)
+        assert merge.diff_stat(Repository.open(path), None, other) == DiffTotals(1, 1, 0)
         assert merge.ahead_behind(Repository.open(path), one, other) == (1, 1)
 
-    def test_a_long_walk_does_not_hold_the_interpreter(self, tmp_path: Path) -> None:
+    def test_a_long_walk_releases_the_gil(self, tmp_path: Path) -> None:
         made = make_history(tmp_path / "m.git", commits=5000, files=5)
         repository = Repository.open(made.path)
         first, master = git(made.path, "rev-list", "--max-parents=0", "master"), git(made.path, "rev-parse", "master")

@@ -5,24 +5,24 @@ from pathlib import Path
 import pytest
 
 from storage.git.merge import diff_stat, diff_stats
-from storage.git.merges import Merged, Told, highest_number, merge_line, merges, told
+from storage.git.merge_history import MergedBranch, MergeMessage, first_parent_merges, highest_number, parse_merge_message, read_merges
 from storage.git.repository import Repository
-from tests.history import git, grow, make_history
+from tests.support.git_history import commit_to_branch, git, make_history
 
 
-class TestWhatAMessageTells:
+class TestMessageParsing:
     @pytest.mark.parametrize(
         ("message", "expected"),
         [
-            ("Merge pull request #12 from ada/doors\n\nAdd a door\n", Told(12, "doors", "Add a door")),
-            ("Merge pull request #12 from ada/feature/doors", Told(12, "feature/doors", None)),
-            ("Merge pull request #3 in APP/app from doors to master", Told(3, "app", None)),
-            ("Merge branch 'doors' into 'master'\n\nAdd a door\n\nSee merge request !7\n", Told(7, "doors", "Add a door")),
-            ("Merge branch 'doors' into 'master'\n\nSee merge request group/app!7", Told(7, "doors", None)),
-            ("Merge branch 'doors'", Told(None, "doors", None)),
-            ("Merge remote-tracking branch 'origin/doors' into develop", Told(None, "doors", None)),
-            ("Merged in doors (pull request #4)\n\nAdd a door", Told(4, "doors", "Add a door")),
-            ("Merge #21: Add a door\n\nmore", Told(21, None, "Add a door")),
+            ("Merge pull request #12 from ada/doors\n\nAdd a door\n", MergeMessage(12, "doors", "Add a door")),
+            ("Merge pull request #12 from ada/feature/doors", MergeMessage(12, "feature/doors", None)),
+            ("Merge pull request #3 in APP/app from doors to master", MergeMessage(3, "app", None)),
+            ("Merge branch 'doors' into 'master'\n\nAdd a door\n\nSee merge request !7\n", MergeMessage(7, "doors", "Add a door")),
+            ("Merge branch 'doors' into 'master'\n\nSee merge request group/app!7", MergeMessage(7, "doors", None)),
+            ("Merge branch 'doors'", MergeMessage(None, "doors", None)),
+            ("Merge remote-tracking branch 'origin/doors' into develop", MergeMessage(None, "doors", None)),
+            ("Merged in doors (pull request #4)\n\nAdd a door", MergeMessage(4, "doors", "Add a door")),
+            ("Merge #21: Add a door\n\nmore", MergeMessage(21, None, "Add a door")),
             ("Merge pull request #99999999999 from ada/doors", None),
             ("Merge branch 'master' of example.org:app", None),
             ("Merge branch 'master' of https://example.org/app into doors", None),
@@ -30,58 +30,56 @@ class TestWhatAMessageTells:
             ("", None),
         ],
     )
-    def test_is_read(self, message: str, expected: Told | None) -> None:
-        assert told(message) == expected
+    def test_is_read(self, message: str, expected: MergeMessage | None) -> None:
+        assert parse_merge_message(message) == expected
 
     def test_is_read_in_time_in_line_with_its_length(self) -> None:
-        assert told("Merge branch '" + "'" * 200_000) is None
-        assert told("Merge pull request #1 from " + "a/" * 100_000) == Told(1, None, None)
+        assert parse_merge_message("Merge branch '" + "'" * 200_000) is None
+        assert parse_merge_message("Merge pull request #1 from " + "a/" * 100_000) == MergeMessage(1, None, None)
 
 
 class TestMerges:
-    def test_come_oldest_first_with_what_they_brought(self, tmp_path: Path) -> None:
+    def test_are_listed_oldest_first_with_their_commits(self, tmp_path: Path) -> None:
         path = make_history(tmp_path / "app.git", commits=3, merges_every=0).path
         heads = []
         for number, name in enumerate(("doors", "walls"), 1):
-            grow(path, name, {f"{name}.txt": b"one\n"}, start="master", message=f"Begin {name}")
-            heads.append(grow(path, name, {f"{name}.txt": b"two\n"}, message=f"End {name}"))
+            commit_to_branch(path, name, {f"{name}.txt": b"one\n"}, start="master", message=f"Begin {name}")
+            heads.append(commit_to_branch(path, name, {f"{name}.txt": b"two\n"}, message=f"End {name}"))
             merge = git(
                 path, "commit-tree", f"{name}^{{tree}}", "-p", "master", "-p", name, "-m", f"Merge pull request #{number} from ada/{name}"
             )
             git(path, "update-ref", "refs/heads/master", merge)
         repository = Repository.open(path)
 
-        line = merge_line(repository, git(path, "rev-parse", "master"))
-        found = [each for each in merges(repository, line) if each is not None]
+        line = first_parent_merges(repository, git(path, "rev-parse", "master"))
+        found = [each for each in read_merges(repository, line) if each is not None]
 
         assert highest_number(repository, line) == 2
         assert [each.head for each in found] == heads
-        assert [each.told.number for each in found] == [1, 2]
+        assert [each.message.number for each in found] == [1, 2]
         assert [len(each.oids) for each in found] == [2, 2]
         assert [each.base for each in found] == [git(path, "merge-base", f"{each.merge.oid}^1", each.head) for each in found]
 
-    def test_of_a_line_without_any_are_none(self, tmp_path: Path) -> None:
+    def test_a_history_without_merges_has_none(self, tmp_path: Path) -> None:
         path = make_history(tmp_path / "app.git", commits=5, merges_every=0).path
         repository = Repository.open(path)
 
-        assert merge_line(repository, git(path, "rev-parse", "master")) == []
-        assert merges(repository, []) == []
+        assert first_parent_merges(repository, git(path, "rev-parse", "master")) == []
+        assert read_merges(repository, []) == []
 
     @pytest.mark.parametrize("size", [1, 3, 1000])
     @pytest.mark.parametrize("walked", [2, 100_000])
-    def test_are_what_git_says_in_batches_of_any_size(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, walked: int
-    ) -> None:
-        monkeypatch.setattr("storage.git.merges.MOST_WALKED", walked)
-        monkeypatch.setattr("storage.git.merges.told", lambda message: Told(None, None, None))
+    def test_match_git_in_batches_of_any_size(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, walked: int) -> None:
+        monkeypatch.setattr("storage.git.merge_history.MOST_WALKED", walked)
+        monkeypatch.setattr("storage.git.merge_history.told", lambda message: MergeMessage(None, None, None))
         path = make_history(tmp_path / "app.git", commits=120, merges_every=4).path
         repository = Repository.open(path)
-        line = merge_line(repository, git(path, "rev-parse", "master"))
+        line = first_parent_merges(repository, git(path, "rev-parse", "master"))
         assert len(line) > 8
 
-        found: list[Merged | None] = []
+        found: list[MergedBranch | None] = []
         for start in range(0, len(line), size):
-            found += merges(repository, line[start : start + size])
+            found += read_merges(repository, line[start : start + size])
 
         for oid, each in zip(line, found, strict=True):
             first, head = git(path, "rev-parse", f"{oid}^1", f"{oid}^2").split()

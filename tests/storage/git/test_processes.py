@@ -10,28 +10,28 @@ from typing import Any
 import pytest
 import uvloop
 
-from storage.git import processes, program
-from storage.git.limits import ProcessLimits
+from storage.git.subprocesses import async_process, git_command
+from storage.git.subprocesses.limits import ProcessLimits
 
 
 def test_uvloop_closes_no_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second close would hit a file that a thread has opened since, under the number that the first one made free."""
     open_still = []
-    close = processes._Own.close
+    close = async_process._DuplicatedPipe.close
 
-    def watched(own: processes._Own) -> None:
+    def watched(own: async_process._DuplicatedPipe) -> None:
         open_still.append(bool(os.fstat(own._file.fileno())))
         close(own)
 
-    monkeypatch.setattr(processes._Own, "close", watched)
+    monkeypatch.setattr(async_process._DuplicatedPipe, "close", watched)
 
     async def talk() -> tuple[bytes, int]:
-        process = await processes.start(["cat"], program.environment(), limit=65536, process_limits=ProcessLimits())
+        process = await async_process.start(["cat"], git_command.environment(), buffer_bytes=65536, process_limits=ProcessLimits())
         process.stdin.write(b"words")
         process.stdin.close()
-        said, code = await process.stdout.read(), await process.wait()
+        output, code = await process.stdout.read(), await process.wait()
         process.close()
-        return said, code
+        return output, code
 
     assert uvloop.run(talk()) == (b"words", 0)
     assert open_still == [True] * 3
@@ -41,7 +41,9 @@ def test_uvloop_closes_no_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_start_that_is_cancelled_leaves_no_pipe_open(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
     async def cancel() -> None:
         for steps in range(6):
-            task = asyncio.create_task(processes.start(["cat"], program.environment(), limit=65536, process_limits=ProcessLimits()))
+            task = asyncio.create_task(
+                async_process.start(["cat"], git_command.environment(), buffer_bytes=65536, process_limits=ProcessLimits())
+            )
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()

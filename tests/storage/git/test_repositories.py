@@ -10,7 +10,7 @@ import pytest
 from storage.git import repository as module
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
-from tests.history import git, make_history
+from tests.support.git_history import git, make_history
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def repositories(tmp_path: Path) -> Iterator[Repositories]:
     made.close()
 
 
-class TestPlaces:
+class TestPaths:
     def test_are_named_by_the_projects_id(self, repositories: Repositories):
         assert repositories.path_of(42) == repositories.root / "42.git"
 
@@ -40,12 +40,12 @@ class TestPlaces:
     def test_adopt(self, repositories: Repositories, tmp_path: Path):
         made = make_history(tmp_path / "source.git", commits=20)
         steps: list[str] = []
-        adopted = repositories.adopt(7, made.path, lambda phase, done, total: steps.append(phase))
+        adopted = repositories.import_copy(7, made.path, lambda phase, done, total: steps.append(phase))
 
         assert [branch.name for branch in adopted.branches()] == list(made.branches)
         assert steps
         with pytest.raises(FileExistsError):
-            repositories.adopt(7, made.path)
+            repositories.import_copy(7, made.path)
 
     def test_everything_is_synced_before_it_appears(self, repositories: Repositories, monkeypatch: pytest.MonkeyPatch):
         synced: list[tuple[Path, bool]] = []
@@ -66,7 +66,7 @@ class TestRead:
         assert await repositories.read(1, lambda _: threading.current_thread().name.startswith("git"))
         assert await repositories.read(1, Repository.is_empty)
 
-    async def test_says_when_there_is_none(self, repositories: Repositories):
+    async def test_a_missing_repository_is_reported(self, repositories: Repositories):
         with pytest.raises(NotARepository):
             await repositories.read(1, Repository.branches)
 
@@ -75,9 +75,9 @@ class TestRead:
         with pytest.raises(LookupError):
             await repositories.read(1, lambda repository: repository.commit("f" * 40))
 
-    async def test_sees_what_git_did_since(self, repositories: Repositories, tmp_path: Path):
+    async def test_sees_later_changes_by_git(self, repositories: Repositories, tmp_path: Path):
         made = make_history(tmp_path / "source.git", commits=20)
-        repositories.adopt(1, made.path)
+        repositories.import_copy(1, made.path)
         git(repositories.path_of(1), "branch", "later", "master")
         git(repositories.path_of(1), "repack", "-adq")
 
@@ -101,10 +101,10 @@ class TestRead:
         assert most == 2
 
 
-class TestSweep:
-    def test_removes_what_a_kill_left_and_nothing_else(self, repositories: Repositories, tmp_path: Path):
+class TestCleanup:
+    def test_removes_only_leftovers_of_a_killed_process(self, repositories: Repositories, tmp_path: Path):
         made = make_history(tmp_path / "source.git", commits=20)
-        adopted = repositories.adopt(1, made.path)
+        adopted = repositories.import_copy(1, made.path)
         oid = str(adopted.resolve("master"))
         for name in (".incoming-2.git-00000000", ".removed-3.git-00000000"):
             (repositories.root / name / "objects").mkdir(parents=True)

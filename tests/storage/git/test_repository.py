@@ -7,7 +7,6 @@ from threading import Barrier, Thread
 import pytest
 from pygit2.enums import ObjectType
 
-from storage.git.program import GitFailed
 from storage.git.repository import (
     DamagedRepository,
     NotARepository,
@@ -16,7 +15,8 @@ from storage.git.repository import (
     Repository,
     UnknownCommit,
 )
-from tests.history import commit_files, git, make_history, write_commit
+from storage.git.subprocesses.git_command import GitCommandError
+from tests.support.git_history import commit_files, git, make_history, write_commit
 
 HOSTILE = [
     "", "-", "--output=x", "-h", "../x", "..", "/", "a/../b", "@", "@{-1}", "@{u}", "master@{0}", "master~1", "master^", "HEAD~1",
@@ -32,7 +32,7 @@ def made(tmp_path: Path) -> Repository:
 
 
 class TestOpen:
-    def test_refuses_what_is_no_repository(self, tmp_path: Path):
+    def test_rejects_a_folder_that_is_not_a_repository(self, tmp_path: Path):
         (tmp_path / "file").write_text("x")
         (tmp_path / "empty").mkdir()
         (tmp_path / "half").mkdir()
@@ -65,7 +65,7 @@ class TestCreate:
         assert git(created.path, "config", "core.fsync") == "all"
         assert created.resolve("trunk") is None
 
-    def test_leaves_what_is_there(self, tmp_path: Path):
+    def test_does_not_overwrite(self, tmp_path: Path):
         (tmp_path / "new.git").mkdir()
 
         with pytest.raises(FileExistsError):
@@ -91,7 +91,7 @@ class TestRefs:
 
         assert Ref("caf�", str(oid)) in made.branches()
 
-    def test_leaves_out_a_symbolic_ref_to_nothing(self, made: Repository):
+    def test_excludes_dangling_symbolic_refs(self, made: Repository):
         git(made.path, "symbolic-ref", "refs/heads/dangling", "refs/heads/nowhere")
 
         assert [branch.name for branch in made.branches()] == ["master", "topic"]
@@ -107,10 +107,10 @@ class TestRefs:
 
 class TestResolve:
     @pytest.mark.parametrize("name", HOSTILE)
-    def test_gives_nothing_for_what_is_no_name(self, made: Repository, name: str):
+    def test_invalid_names_resolve_to_nothing(self, made: Repository, name: str):
         assert made.resolve(name) is None
 
-    def test_finds_ids_branches_tags_and_unique_beginnings(self, made: Repository):
+    def test_resolves_ids_branches_tags_and_unique_prefixes(self, made: Repository):
         oid = git(made.path, "rev-parse", "master")
         v2 = git(made.path, "rev-parse", "v2^{commit}")
 
@@ -125,7 +125,7 @@ class TestResolve:
 
         assert [made.resolve(name) for name in (tree, tree[:10], tag, "tree")] == [None] * 4
 
-    def test_ambiguous_beginnings_give_nothing(self, made: Repository):
+    def test_ambiguous_prefixes_resolve_to_nothing(self, made: Repository):
         tree = git(made.path, "rev-parse", "master^{tree}")
         seen: dict[str, str] = {}
         # Two commits whose ids share seven digits: a birthday in 2^28, found by writing objects without a process each.
@@ -159,26 +159,26 @@ class TestResolve:
 
 
 class TestCommit:
-    def test_reads_what_git_reads(self, made: Repository):
+    def test_fields_match_git_show(self, made: Repository):
         for oid in git(made.path, "rev-list", "--all").split():
             read = made.commit(oid)
-            said = git(made.path, "show", "-s", "--format=%P%x00%an%x00%ae%x00%aI%x00%cn%x00%ce%x00%cI%x00%B", oid).split("\0")
-            assert read.parents == tuple(said[0].split())
+            output = git(made.path, "show", "-s", "--format=%P%x00%an%x00%ae%x00%aI%x00%cn%x00%ce%x00%cI%x00%B", oid).split("\0")
+            assert read.parents == tuple(output[0].split())
             assert [read.author_name, read.author_email, read.committer_name, read.committer_email] == [
-                said[1], said[2], said[4], said[5],
+                output[1], output[2], output[4], output[5],
             ]  # fmt: skip
             assert [read.authored_at.isoformat(), read.committed_at.isoformat()] == [
-                text.replace("Z", "+00:00") for text in (said[3], said[6])
+                text.replace("Z", "+00:00") for text in (output[3], output[6])
             ]
-            assert read.message.strip() == said[7].strip()
+            assert read.message.strip() == output[7].strip()
 
-    def test_reads_a_commit_that_libgit2_refuses(self, made: Repository):
+    def test_reads_a_commit_that_libgit2_rejects(self, made: Repository):
         tree = git(made.path, "rev-parse", "master^{tree}")
         oid = write_commit(made.path, f"tree {tree}\nauthor nobody\ncommitter\n\nodd".encode())
 
         assert made.commit(oid).message == "odd"
 
-    def test_refuses_an_enormous_commit(self, made: Repository):
+    def test_rejects_an_enormous_commit(self, made: Repository):
         tree = git(made.path, "rev-parse", "master^{tree}")
         raw = f"tree {tree}\nauthor A <a> 1 +0000\ncommitter C <c> 1 +0000\n\n".encode() + b"x" * (17 * 1024 * 1024)
         oid = write_commit(made.path, raw)
@@ -187,7 +187,7 @@ class TestCommit:
             made.commit(oid)
 
     @pytest.mark.parametrize("oid", ["f" * 40, "master", "", "\0", "0" * 39])
-    def test_unknown_ones_are_named_so_and_left_out_of_lists(self, made: Repository, oid: str):
+    def test_unknown_commits_are_reported_and_excluded_from_lists(self, made: Repository, oid: str):
         known = str(made.resolve("master"))
 
         with pytest.raises(UnknownCommit):
@@ -195,7 +195,7 @@ class TestCommit:
         assert [commit.oid for commit in made.commits([known, oid, known])] == [known, known]
 
 
-class TestDamage:
+class TestDamagedPacks:
     def test_a_corrupt_pack_is_named(self, made: Repository):
         oid = str(made.resolve("master"))
         for pack in (made.path / "objects" / "pack").glob("*.pack"):
@@ -227,7 +227,7 @@ class TestMoveRef:
         made.move_ref("refs/heads/new", None, new)
         assert made.resolve("new") is None
 
-    def test_refuses_when_the_ref_holds_something_else(self, made: Repository):
+    def test_rejects_a_changed_old_value(self, made: Repository):
         new, old, older = git(made.path, "rev-list", "-3", "master").split()
         for name, to, expected in (("master", older, old), ("master", old, None), ("none", new, old), ("master", None, old)):
             with pytest.raises(RefMoved):
@@ -235,26 +235,26 @@ class TestMoveRef:
         assert made.resolve("master") == new
 
     @pytest.mark.parametrize("name", ["HEAD", "master", "refs/heads/", "refs/remotes/x", "refs/heads/../x", "refs/heads/a\0b", "-d"])
-    def test_refuses_names_that_are_none(self, made: Repository, name: str):
+    def test_rejects_invalid_names(self, made: Repository, name: str):
         with pytest.raises(ValueError, match="no name"):
             made.move_ref(name, "1" * 40, None)
 
-    def test_refuses_ids_that_are_none(self, made: Repository):
+    def test_rejects_invalid_ids(self, made: Repository):
         for new, old in (("HEAD", None), ("1" * 40, "master~1"), ("1" * 40, "1" * 40), (None, None)):
             with pytest.raises(ValueError, match=r"no object id|the same"):
                 made.move_ref("refs/heads/x", new, old)
 
-    def test_takes_an_option_for_a_name(self, made: Repository):
+    def test_treats_an_option_as_a_name(self, made: Repository):
         oid = str(made.resolve("master"))
         made.move_ref("refs/heads/--output=x", oid, None)
 
         assert made.resolve("--output=x") == oid
 
-    def test_says_what_git_refuses(self, made: Repository):
+    def test_reports_gits_reason(self, made: Repository):
         tree = git(made.path, "rev-parse", "master^{tree}")
         oid = str(made.resolve("master"))
         for name, new in (("refs/heads/tree", tree), ("refs/heads/absent", "1" * 40), ("refs/heads/master/below", oid)):
-            with pytest.raises(GitFailed):
+            with pytest.raises(GitCommandError):
                 made.move_ref(name, new, None)
 
     def test_runs_no_hook(self, made: Repository):
@@ -269,12 +269,12 @@ class TestMoveRef:
     def test_one_of_many_wins(self, made: Repository):
         new, old = git(made.path, "rev-list", "-2", "master").split()
         made.move_ref("refs/heads/race", old, None)
-        together = Barrier(6)
+        barrier = Barrier(6)
         outcomes: list[str] = []
 
         def race() -> None:
             mine = Repository.open(made.path)
-            together.wait()
+            barrier.wait()
             try:
                 mine.move_ref("refs/heads/race", new, old)
                 outcomes.append("won")
@@ -298,7 +298,7 @@ def test_a_tag_of_a_tag_of_a_blob_is_no_commit(made: Repository):
     assert "outer" not in [tag.name for tag in made.tags()]
 
 
-def test_commit_files_makes_the_commit_that_it_says(tmp_path: Path):
+def test_commit_files_creates_the_given_tree(tmp_path: Path):
     Repository.create(tmp_path / "r.git")
     oid = commit_files(tmp_path / "r.git", {"a/b": b"x", "s": (0o120000, b"a")})
 

@@ -6,10 +6,10 @@ import pytest
 
 from storage.git import trees
 from storage.git.repository import DamagedRepository, Repository
-from storage.git.trees import Listing, Span, TooMuch, as_text, find_blob, read_blob
-from tests.history import commit_files, git
+from storage.git.trees import ListingPage, ListingTimeout, TreeListing, decode_text, find_blob, read_blob
+from tests.support.git_history import commit_files, git
 
-ALL = Span(1000)
+ALL = ListingPage(1000)
 OTHERS_COMMIT = "5" * 40
 
 
@@ -38,35 +38,35 @@ def commit(path: Path) -> str:
     )
 
 
-def paths(repository: Repository, commit: str, path: str = "", span: Span = ALL, *, recursive: bool = False) -> list[str]:
-    return [entry.path for entry in Listing(repository, commit, path, recursive=recursive).page(span)]
+def paths(repository: Repository, commit: str, path: str = "", span: ListingPage = ALL, *, recursive: bool = False) -> list[str]:
+    return [entry.path for entry in TreeListing(repository, commit, path, recursive=recursive).page(span)]
 
 
 class TestListing:
     @pytest.mark.parametrize(("at", "recursive"), [("", False), ("", True), ("a", False), ("a", True), ("a/b", True), ("Übung", False)])
-    def test_is_what_git_lists(self, path: Path, commit: str, at: str, recursive: bool) -> None:
-        listing = Listing(Repository.open(path), commit, at, recursive=recursive)
+    def test_matches_git_ls_tree(self, path: Path, commit: str, at: str, recursive: bool) -> None:
+        listing = TreeListing(Repository.open(path), commit, at, recursive=recursive)
         listed = [f"{entry.mode} {entry.kind} {entry.oid} {entry.size if entry.size is not None else '-':>7}\t{entry.path}"
                   for entry in listing.page(ALL)]  # fmt: skip
         options = ("-r", "-t") if recursive else ()
-        said = git(path, "-c", "core.quotePath=false", "ls-tree", "--long", *options, commit, *([f"{at}/"] if at else []))
+        output = git(path, "-c", "core.quotePath=false", "ls-tree", "--long", *options, commit, *([f"{at}/"] if at else []))
         # With -t git shows the directories on the way as well.
-        wanted = [line for line in said.splitlines() if not at or line.split("\t")[1].startswith(f"{at}/")]
-        assert listed == wanted
-        assert listing.count() == len(wanted)
+        expected = [line for line in output.splitlines() if not at or line.split("\t")[1].startswith(f"{at}/")]
+        assert listed == expected
+        assert listing.count() == len(expected)
 
     @pytest.mark.parametrize("recursive", [False, True])
     def test_every_page_joins_on(self, path: Path, commit: str, recursive: bool) -> None:
         repository = Repository.open(path)
-        listing = Listing(repository, commit, "", recursive=recursive)
+        listing = TreeListing(repository, commit, "", recursive=recursive)
         whole = listing.page(ALL)
-        for place, entry in enumerate(whole):
-            assert listing.page(Span(2, after=entry.key)) == whole[place + 1 : place + 4]
-            assert listing.page(Span(2, before=entry.key)) == whole[:place][:3]
-            assert listing.page(Span(2, before=entry.key, backward=True)) == whole[:place][::-1][:3]
-            assert listing.page(Span(2, after=entry.key, backward=True)) == whole[place + 1 :][::-1][:3]
-            assert listing.page(Span(2, skip=place)) == whole[place : place + 3]
-        assert listing.page(Span(5, after=b"a/0")) == [each for each in whole if each.key > b"a/0"][:6]
+        for index, entry in enumerate(whole):
+            assert listing.page(ListingPage(2, after=entry.key)) == whole[index + 1 : index + 4]
+            assert listing.page(ListingPage(2, before=entry.key)) == whole[:index][:3]
+            assert listing.page(ListingPage(2, before=entry.key, backward=True)) == whole[:index][::-1][:3]
+            assert listing.page(ListingPage(2, after=entry.key, backward=True)) == whole[index + 1 :][::-1][:3]
+            assert listing.page(ListingPage(2, skip=index)) == whole[index : index + 3]
+        assert listing.page(ListingPage(5, after=b"a/0")) == [each for each in whole if each.key > b"a/0"][:6]
 
     @pytest.mark.parametrize(
         "at",
@@ -93,20 +93,20 @@ class TestListing:
             "A",
         ],
     )
-    def test_of_what_is_no_directory_is_not_found(self, path: Path, commit: str, at: str) -> None:
+    def test_a_missing_directory_is_not_found(self, path: Path, commit: str, at: str) -> None:
         repository = Repository.open(path)
         with pytest.raises(LookupError):
-            Listing(repository, commit, at)
+            TreeListing(repository, commit, at)
         assert find_blob(repository, commit, f"{at}/x") is None
 
     def test_of_a_commit_without_files(self, path: Path) -> None:
-        listing = Listing(Repository.open(path), commit_files(path, {}), recursive=True)
+        listing = TreeListing(Repository.open(path), commit_files(path, {}), recursive=True)
         assert (listing.page(ALL), listing.count()) == ([], 0)
 
     def test_of_names_that_are_no_utf_8(self, path: Path) -> None:
         commit = commit_files(path, {b"b\xff/x\xfe.txt": b"1", b"b\xfd/y.txt": b"2", "b\ufffd/z.txt": b"3", b"\xfa": b"4", b"\xfb": b"5"})
         repository = Repository.open(path)
-        shown = Listing(repository, commit).page(ALL)
+        shown = TreeListing(repository, commit).page(ALL)
         assert [entry.name for entry in shown] == ["b\ufffd", "b\ufffd", "b\ufffd", "\ufffd", "\ufffd"]
         # Exactly this name first, else the first that looks like it.
         assert paths(repository, commit, "b\ufffd") == ["b\ufffd/z.txt"]
@@ -114,36 +114,36 @@ class TestListing:
         assert found is not None and read_blob(repository, *found, "\ufffd").text == "4"
         assert len({entry.key for entry in shown}) == 5
 
-    def test_of_a_tree_that_holds_itself_a_billion_times(self, path: Path) -> None:
+    def test_of_an_exponentially_nested_tree(self, path: Path) -> None:
         blob = git(path, "hash-object", "-w", "--stdin", stdin=b"x")
         tree = git(path, "mktree", stdin=f"100644 blob {blob}\tf\n".encode())
         for _ in range(9):
             tree = git(path, "mktree", stdin="".join(f"040000 tree {tree}\td{number}\n" for number in range(10)).encode())
         commit = git(path, "commit-tree", tree, "-m", "bomb")
-        listing = Listing(Repository.open(path), commit, recursive=True)
+        listing = TreeListing(Repository.open(path), commit, recursive=True)
         assert listing.count() == sum(10**level for level in range(1, 10)) + 10**9
-        page = listing.page(Span(3, after=b"d5/d5/d5/"))
+        page = listing.page(ListingPage(3, after=b"d5/d5/d5/"))
         assert [entry.path for entry in page][:2] == ["d5/d5/d5/d0", "d5/d5/d5/d0/d0"]
 
-    def test_gives_up_in_time(self, path: Path, commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_timeout_is_reported(self, path: Path, commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(trees, "SECONDS_LIMIT", -1.0)
-        listing = Listing(Repository.open(path), commit, recursive=True)
-        with pytest.raises(TooMuch):
+        listing = TreeListing(Repository.open(path), commit, recursive=True)
+        with pytest.raises(ListingTimeout):
             listing.page(ALL)
-        with pytest.raises(TooMuch):
+        with pytest.raises(ListingTimeout):
             listing.count()
 
     def test_does_not_go_deeper_than_it_may(self, path: Path) -> None:
-        deep = "/".join(["d"] * (trees.DEEPEST + 10)) + "/f"
+        deep = "/".join(["d"] * (trees.MAX_DEPTH + 10)) + "/f"
         repository, commit = Repository.open(path), commit_files(path, {deep: b"x", "d" * 300 + "/f": b"y"})
-        listing = Listing(repository, commit, recursive=True)
-        assert len(listing.page(ALL)) == listing.count() == trees.DEEPEST + 1
+        listing = TreeListing(repository, commit, recursive=True)
+        assert len(listing.page(ALL)) == listing.count() == trees.MAX_DEPTH + 1
         assert find_blob(repository, commit, deep) is None
-        below = "/".join(["d"] * (trees.DEEPEST - 1))
+        below = "/".join(["d"] * (trees.MAX_DEPTH - 1))
         assert paths(repository, commit, below, recursive=True) == [f"{below}/d"]
-        assert Listing(repository, commit, below, recursive=True).count() == 1
+        assert TreeListing(repository, commit, below, recursive=True).count() == 1
         with pytest.raises(LookupError):
-            Listing(repository, commit, f"{below}/d")
+            TreeListing(repository, commit, f"{below}/d")
 
     def test_of_a_damaged_repository(self, path: Path, commit: str) -> None:
         tree = git(path, "rev-parse", f"{commit}:a")
@@ -154,7 +154,7 @@ class TestListing:
             paths(repository, commit, recursive=True)
         blob = git(path, "rev-parse", f"{commit}:README.md")
         (path / "objects" / blob[:2] / blob[2:]).unlink()
-        assert [entry.size for entry in Listing(repository, commit).page(ALL) if entry.name == "README.md"] == [None]
+        assert [entry.size for entry in TreeListing(repository, commit).page(ALL) if entry.name == "README.md"] == [None]
         with pytest.raises(DamagedRepository):
             read_blob(repository, blob, "100644", "README.md")
 
@@ -210,4 +210,4 @@ class TestBlob:
     ],
 )
 def test_text_in_other_alphabets(data: bytes, text: str) -> None:
-    assert as_text(data) == text
+    assert decode_text(data) == text

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.git.merge import Signature
+from storage.git.commit_writer import write_commit
+from storage.git.merge import CommitSignature
 from storage.git.repository import Repository, UnknownCommit
-from storage.git.writing import write_commit
-from tests.history import git, make_history
+from tests.support.git_history import git, make_history
 
-ADA = Signature("Ada", "ada@example.org", datetime(2016, 1, 4, tzinfo=UTC))
+ADA = CommitSignature("Ada", "ada@example.org", datetime(2016, 1, 4, tzinfo=UTC))
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def repository(tmp_path: Path) -> Repository:
     return Repository.open(make_history(tmp_path / "app.git", commits=3).path)
 
 
-def test_keeps_what_the_parent_holds(repository: Repository) -> None:
+def test_preserves_files_of_the_parent(repository: Repository) -> None:
     parent = git(repository.path, "rev-parse", "master")
 
     oid = write_commit(repository, parent, {"docs/a.txt": b"one\n"}, "Add a page", ADA)
@@ -34,11 +34,11 @@ def test_begins_a_history(repository: Repository) -> None:
 
 
 @pytest.mark.parametrize("path", ["../a", "a//b", "/a", "a/../b", ".git/config", ""])
-def test_refuses_paths_that_no_tree_holds(repository: Repository, path: str) -> None:
+def test_rejects_invalid_paths(repository: Repository, path: str) -> None:
     with pytest.raises(ValueError, match="no path of a tree"):
         write_commit(repository, None, {path: b""}, "Odd", ADA)
 
 
-def test_refuses_a_parent_that_is_not_there(repository: Repository) -> None:
+def test_rejects_a_missing_parent(repository: Repository) -> None:
     with pytest.raises(UnknownCommit):
         write_commit(repository, "1" * 40, {"a": b""}, "Odd", ADA)

@@ -1,0 +1,287 @@
+"""The data set of a run: the same rows for the same scale, on both databases.
+
+At scale 1: 50 users, 200 projects, 100,000 issues, 300,000 notes; commits, builds and merge requests are in `work_data.py`.
+"""
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from benchmarks.dataset import build_rows, project_history
+from benchmarks.dataset.bulk_insert import insert_rows
+from benchmarks.dataset.project_history import ProjectHistory
+from storage import tables
+from storage.database.engine import Database
+from storage.migrations import upgrade
+from storage.secrets import digest_token
+from storage.tables import AccessLevel, CounterKind, IssueState, MilestoneState, NamespaceKind, Visibility
+
+USERS = 50
+PROJECTS = 200
+ISSUES = 500
+"""In each project."""
+NOTES = 3
+"""Under each issue."""
+LABELS = 8
+MILESTONES = 3
+MEMBERS = 4
+"""In each project, beside its owner."""
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WORDS = ("fix", "add", "the", "build", "page", "when", "user", "opens", "merge", "list", "slow", "crash", "token", "path", "name", "commit")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a client needs to know of the rows: a plain member's token, and (project, issue) pairs of private projects where he is one.
+
+    `worked_on` are those of the projects whose repositories are to be the history that builds and merge requests are about;
+    `pending` are others, in which builds may wait.
+    """
+
+    token: str
+    projects: tuple[int, ...]
+    issues: tuple[tuple[int, int], ...]
+    history_projects: tuple[int, ...] = ()
+    pending_projects: tuple[int, ...] = ()
+    changed_merge_request: tuple[int, int] = (0, 0)
+    """(project, merge request) of one that changes fifty files; the one before it changes one."""
+
+
+def token_of(user_id: int) -> str:
+    return f"bench-token-{user_id:04}"
+
+
+def path_of(project: int) -> str:
+    """The full path of a project."""
+    return f"user{_owner(project)}/project{project}"
+
+
+def seed(url: str, scale: float = 1.0) -> Dataset:
+    """Migrates an empty database and fills it; `scale` multiplies the number of projects, and with it all that hangs on them."""
+    projects = _project_count(scale)
+    upgrade(url)
+    with tempfile.TemporaryDirectory() as folder:
+        worked = project_history.create_repository(Path(folder) / "worked.git")
+    asyncio.run(_seed(url, projects, worked))
+    return describe_dataset(scale)
+
+
+def describe_dataset(scale: float = 1.0) -> Dataset:
+    """What a client needs to know of the rows that `seed` makes at this scale."""
+    projects = _project_count(scale)
+    own_projects = [number for number in range(1, projects + 1) if _members(number)[0] == 1 and _visibility(number) == Visibility.PRIVATE]
+    listed_projects = tuple(own_projects[:20])
+    every = max(ISSUES // 10, 1)
+    issues = tuple((project, (project - 1) * ISSUES + 1 + index) for project in listed_projects for index in range(0, ISSUES, every))
+    # The first two and the last one have other histories: `commits.py` and `transfers.py`.
+    history_projects = listed_projects[2:-1]
+    others = tuple(sorted(set(range(1, projects + 1)) - set(listed_projects)))
+    return Dataset(
+        token_of(1),
+        listed_projects,
+        issues,
+        history_projects,
+        others,
+        (history_projects[0], history_projects[0] * build_rows.MERGE_REQUESTS),
+    )
+
+
+def _project_count(scale: float) -> int:
+    """Of projects."""
+    return max(int(PROJECTS * scale), 16)
+
+
+async def _seed(url: str, projects: int, worked: ProjectHistory) -> None:
+    database = Database(url)
+    try:
+        async with database.engine.execution_options(writing=True).begin() as connection:
+            await insert_rows(connection, _tables(projects, worked))
+        async with database.engine.connect() as connection:
+            # As the database would by itself after a while; without it the first plans are guesses.
+            tidied = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
+            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(tidied))
+    finally:
+        await database.close()
+
+
+def _tables(projects: int, worked: ProjectHistory) -> Iterator[tuple[Any, Iterable[dict[str, Any]]]]:
+    """Every table with its rows, parents first. Ids are not given: an empty database counts them from 1 in this order."""
+    yield tables.User, (_user(number) for number in range(1, USERS + 1))
+    yield (
+        tables.Token,
+        (
+            {"user_id": number, "name": "private", "digest": digest_token(token_of(number)), "sealed": "", "created_at": START}
+            for number in range(1, USERS + 1)
+        ),
+    )
+    yield (
+        tables.Namespace,
+        (
+            {
+                "kind": NamespaceKind.USER,
+                "name": f"User {number}",
+                "path": f"user{number}",
+                "path_key": f"user{number}",
+                "description": "",
+                "owner_id": number,
+                **_timestamps(),
+            }
+            for number in range(1, USERS + 1)
+        ),
+    )
+    numbers = range(1, projects + 1)
+    yield tables.Project, (_project(number) for number in numbers)
+    yield (
+        tables.ProjectMember,
+        (
+            {"project_id": number, "user_id": user, "access_level": int(AccessLevel.DEVELOPER), **_timestamps()}
+            for number in numbers
+            for user in _members(number)
+        ),
+    )
+    yield (
+        tables.Milestone,
+        (
+            {
+                "project_id": number,
+                "iid": iid,
+                "title": f"Release {iid}",
+                "description": "What comes next.",
+                "due_date": (START + timedelta(days=30 * iid)).date(),
+                "state": MilestoneState.ACTIVE,
+                **_timestamps(),
+            }
+            for number in numbers
+            for iid in range(1, MILESTONES + 1)
+        ),
+    )
+    yield (
+        tables.Label,
+        (
+            {"project_id": number, "title": f"label {index}", "color": "#428BCA", "description": None, "template": False, **_timestamps()}
+            for number in numbers
+            for index in range(1, LABELS + 1)
+        ),
+    )
+    yield tables.Issue, _issues(numbers)
+    yield tables.IssueLabel, _issue_labels(projects)
+    yield tables.Counter, ({"project_id": number, "kind": CounterKind.ISSUE, "value": ISSUES} for number in numbers)
+    yield tables.Note, _notes(projects)
+    yield from build_rows.tables_with_rows(projects, worked, people_of, start=START, labels_each=LABELS, milestones_each=MILESTONES)
+
+
+def _timestamps(minutes: int = 0) -> dict[str, datetime]:
+    timestamp = START + timedelta(minutes=minutes)
+    return {"created_at": timestamp, "updated_at": timestamp}
+
+
+def _owner(project: int) -> int:
+    return 2 + project % (USERS - 1)
+
+
+def _members(project: int) -> list[int]:
+    """The members beside the owner; user 1 is one of every second project."""
+    others = [2 + (project + step) % (USERS - 1) for step in range(1, MEMBERS + 1)]
+    return [1, *others] if project % 2 else others
+
+
+def people_of(project: int) -> list[int]:
+    """The owner and the members."""
+    return [_owner(project), *_members(project)]
+
+
+def _visibility(project: int) -> Visibility:
+    return (Visibility.PRIVATE, Visibility.PRIVATE, Visibility.INTERNAL, Visibility.PUBLIC)[project % 4]
+
+
+def _words(random: random.Random, count: int) -> str:
+    return " ".join(random.choices(WORDS, k=count))
+
+
+def _add_defaults(table: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """The row with the defaults of its table's other columns."""
+    fields = table.model_fields
+    return {
+        **{
+            column.key: fields[column.key].get_default(call_default_factory=True)
+            for column in table.__table__.columns
+            if column.key != "id"
+        },
+        **values,
+    }
+
+
+def _user(number: int) -> dict[str, Any]:
+    name = f"user{number}"
+    values = {"username": name, "name": f"User {number}", "email": f"{name}@example.org", "confirmed": True, "bio": "Writes code."}
+    return _add_defaults(tables.User, {**values, **_timestamps()})
+
+
+def _project(number: int) -> dict[str, Any]:
+    values = {
+        # A personal namespace has the id of its user.
+        "namespace_id": _owner(number),
+        "creator_id": _owner(number),
+        "name": f"Project {number}",
+        "path": f"project{number}",
+        "path_key": f"project{number}",
+        "description": "A project of the benchmark.",
+        "visibility_level": int(_visibility(number)),
+        "last_activity_at": START,
+    }
+    return _add_defaults(tables.Project, {**values, **_timestamps()})
+
+
+def _issues(projects: Iterable[int]) -> Iterator[dict[str, Any]]:
+    dice = random.Random(1)
+    for project in projects:
+        users = people_of(project)
+        for iid in range(1, ISSUES + 1):
+            closed = dice.random() < 0.4
+            dates = _timestamps(iid * 60 + project % 60)
+            yield {
+                "project_id": project,
+                "iid": iid,
+                "author_id": dice.choice(users),
+                "assignee_id": dice.choice(users) if dice.random() < 0.7 else None,
+                "milestone_id": (project - 1) * MILESTONES + dice.randint(1, MILESTONES) if dice.random() < 0.5 else None,
+                "title": _words(dice, 6),
+                "description": _words(dice, 40),
+                "state": IssueState.CLOSED if closed else IssueState.OPENED,
+                "closed_at": dates["updated_at"] if closed else None,
+                **dates,
+            }
+
+
+def _issue_labels(projects: int) -> Iterator[dict[str, Any]]:
+    dice = random.Random(2)
+    for issue in range(1, projects * ISSUES + 1):
+        first = (issue - 1) // ISSUES * LABELS + 1
+        for index in sorted(dice.sample(range(LABELS), dice.randint(0, 3))):
+            yield {"issue_id": issue, "label_id": first + index}
+
+
+def _notes(projects: int) -> Iterator[dict[str, Any]]:
+    dice = random.Random(3)
+    for issue in range(1, projects * ISSUES + 1):
+        project = (issue - 1) // ISSUES + 1
+        users = people_of(project)
+        for index in range(NOTES):
+            yield {
+                "project_id": project,
+                "issue_id": issue,
+                "author_id": dice.choice(users),
+                "body": _words(dice, 20),
+                "attachment": None,
+                "system": False,
+                "upvote": False,
+                "downvote": False,
+                **_timestamps(issue % 50_000 + index),
+            }

@@ -1,0 +1,71 @@
+"""The service in this process, asked without a network."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.load import LoadRequest
+from forgefront import logs
+from forgefront.app import App, create_app
+from forgefront.config import Config
+from tests.support.statements import StatementRecorder
+
+
+def discard_logs() -> None:
+    """For the rest of the process: as in the server, the lines are made and written; nobody reads them."""
+    logs.configure("json", "info", Path(os.devnull).open("w"))  # noqa: SIM115 - the null device, until the process ends
+
+
+@asynccontextmanager
+async def service(folder: Path, url: str) -> AsyncIterator[App]:
+    app = create_app(Config.load(data=folder, database_url=url, rate_limit=0))
+    try:
+        yield app
+    finally:
+        await app.stop()
+
+
+async def call(app: Any, request: LoadRequest, number: int) -> int:
+    """Sends one of the questions to an ASGI application; gives the status."""
+    path, _, query = request.paths[number % len(request.paths)].partition("?")
+    headers = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
+    body = (request.bodies[number % len(request.bodies)] if request.bodies else request.body or "").encode()
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [*headers, (b"content-length", str(len(body)).encode())],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+        "state": {},
+    }
+    status = 0
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        nonlocal status
+        status = message.get("status", status)
+
+    await app(scope, receive, send)
+    return status
+
+
+async def count_statements(app: App, requests: Mapping[str, LoadRequest]) -> dict[str, int]:
+    """How many SQL statements each of these questions takes, when it is not the first of its kind."""
+    found = {}
+    for name, request in requests.items():
+        assert await call(app, request, 0) == request.status
+        with StatementRecorder(app.database.engine.sync_engine).record() as statements:
+            await call(app, request, 0)
+        found[name] = len(statements)
+    return found

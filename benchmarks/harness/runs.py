@@ -1,0 +1,131 @@
+"""What the measuring commands share: their options, how far they are, what is said of the machine, and where results go."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import load, servers
+
+BOTH = ("postgresql", "sqlite")
+NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
+
+
+class Progress:
+    """Lines on standard error: what is measured now, what it gave, and how long the rest will take."""
+
+    def __init__(self) -> None:
+        self._step_started_at = time.monotonic()
+        self._spent = 0.0
+        self._total = self._done = 0
+
+    def log(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def expect(self, rounds: int) -> None:
+        """So many more; or fewer, where what was expected is not run."""
+        self._total += rounds
+
+    def reset_clock(self) -> None:
+        """What was done since the last round, as starting servers, does not come again with each round."""
+        self._step_started_at = time.monotonic()
+
+    def step(self, what: str, figures: str) -> None:
+        self._done += 1
+        now = time.monotonic()
+        self._spent, self._step_started_at = self._spent + now - self._step_started_at, now
+        remaining = self._spent / self._done * (self._total - self._done)
+        self.log(f"  [{self._done:3}/{self._total}] {what:62} {figures:34} about {remaining / 60:.1f} min left")
+
+
+def parser_of(command: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
+    """With the options that all commands have."""
+    parser = argparse.ArgumentParser(prog=f"scripts/bench {command}", description=description, epilog=epilog)
+    parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data set there, and use it again when it fits")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure of every round there")
+    parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="DIR",
+        help=f"write {command}.json and {command}.md there; `--save benchmarks` renews what the repository shows",
+    )
+    return parser
+
+
+@contextmanager
+def folder_of(data: Path | None) -> Iterator[Path]:
+    """Where the data set lies: what `--data` says, or a folder that goes afterwards."""
+    if data is not None:
+        data.mkdir(parents=True, exist_ok=True)
+        yield data
+        return
+    from benchmarks.__main__ import temporary_folder
+
+    with temporary_folder() as folder:
+        yield folder
+
+
+def require_wrk() -> None:
+    if not load.is_wrk_installed():
+        sys.exit(load.MISSING_MESSAGE)
+
+
+def reserve_core() -> bool:
+    """Keeps this process, wrk and PostgreSQL off the core of the servers; gives whether there is one for them."""
+    pinned = servers.can_pin()
+    if pinned:
+        servers.leave_server_core()
+    return pinned
+
+
+def machine(pinned: bool, load_before: float) -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "pinned": pinned,
+        "load_average": {"before": round(load_before, 2), "after": round(os.getloadavg()[0], 2)},
+    }
+
+
+def describe_machine(found: dict[str, Any]) -> str:
+    """A sentence on the machine."""
+    machine = found["machine"]
+    loads = machine["load_average"]
+    own = "" if machine["pinned"] else " The servers had no core of their own, so the noise is larger."
+    return f"{machine['cores']} cores, Python {machine['python']}; load average {loads['before']} before and {loads['after']} after.{own}"
+
+
+def write_results(command: str, found: dict[str, Any], text: str, options: argparse.Namespace, svg: str | None = None) -> None:
+    """Prints the text, and writes what the options ask for."""
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+    if options.save:
+        options.save.mkdir(parents=True, exist_ok=True)
+        (options.save / f"{command}.json").write_text(json.dumps(found, indent=2) + "\n")
+        (options.save / f"{command}.md").write_text(f"What `scripts/bench {command}` found when it was last kept.\n\n{text}\n")
+        if svg is not None:
+            (options.save / f"{command}.svg").write_text(svg)
+
+
+def render_table(lines: list[list[str]]) -> str:
+    """A table in Markdown that is readable on a terminal too; the first line is its head, the first column is aligned left.
+
+    A line of which only two cells are filled does not make its columns wider.
+    """
+    full_lines = [line for line in lines if not (len(line) > 2 and all(cell == "" for cell in line[2:]))]
+    widths = [max(len(cell) for cell in column) for column in zip(*full_lines, strict=True)]
+    widths[0] = max(len(line[0]) for line in lines)
+
+    def row(cells: list[str]) -> str:
+        first, *others = cells
+        return "| " + " | ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]) + " |"
+
+    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
+    return "\n".join([row(lines[0]), rule, *map(row, lines[1:])])

@@ -1,0 +1,56 @@
+"""One request after the other over one connection: how long a client waits for each, and what the server's process uses for it."""
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from benchmarks.harness.load import BadAnswersError, LoadRequest
+from benchmarks.harness.servers import MeasuredServer
+
+
+@dataclass(frozen=True)
+class SequentialLatency:
+    """Milliseconds: of one client, the median; of the server's CPU, the mean, since the system counts it in steps of 10."""
+
+    ms: float
+    cpu_ms: float
+
+    def row(self) -> dict[str, float]:
+        return {"ms": round(self.ms, 2), "cpu_ms": round(self.cpu_ms, 2)}
+
+
+@dataclass(frozen=True)
+class SequentialRun:
+    """What several requests took: seconds for each, and seconds of the server's CPU for all."""
+
+    seconds: tuple[float, ...]
+    cpu_seconds: float
+
+
+def run_sequentially(server: MeasuredServer, request: LoadRequest, times: int, check: Callable[[Any], object]) -> SequentialRun:
+    """Asks so often; `check` is shown each answer, and raises for a wrong one. Raises BadAnswersError for another status."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    seconds = []
+    before = server.cpu_seconds()
+    for number in range(times):
+        began = time.perf_counter()
+        connection.request(request.method, request.paths[number % len(request.paths)], body=request.body, headers=request.headers)
+        response = connection.getresponse()
+        body = response.read()
+        seconds.append(time.perf_counter() - began)
+        if response.status != request.status:
+            raise BadAnswersError(f"{server.name}, {request.method} {request.paths[0]}: {response.status} {body[:300]!r}")
+        check(json.loads(body))
+    used = server.cpu_seconds() - before
+    connection.close()
+    return SequentialRun(tuple(seconds), used)
+
+
+def summarize_runs(runs: Iterable[SequentialRun]) -> SequentialLatency:
+    all_runs = list(runs)
+    seconds = [each for one in all_runs for each in one.seconds]
+    return SequentialLatency(median(seconds) * 1000, sum(one.cpu_seconds for one in all_runs) * 1000 / len(seconds))

@@ -1,0 +1,182 @@
+"""The processes that are measured: the service as `forgefront serve` runs it, and the peer under uvicorn, one process each."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.peers import fastapi_peer
+from benchmarks.peers.engine import DATABASE_URL_VARIABLE
+from storage.database.engine import driver_url
+
+ROOT = Path(__file__).parent.parent
+SERVER_CORE, OTHER_CORE = 0, 1
+EXTERNAL_URL = "http://forge.example"
+"""In the links of both sides' answers."""
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class ServerStartError(Exception):
+    """The message has the end of the server's log."""
+
+
+@dataclass(frozen=True)
+class MeasuredServer:
+    """A server that answers. `cpu_seconds` is what its process used since it began, in user and kernel mode.
+
+    `tree`: it has processes below it that answer too, whose time and memory count.
+    """
+
+    name: str
+    port: int
+    pid: int
+    includes_children: bool = False
+
+    def cpu_seconds(self, *, children: bool = False) -> float:
+        """`children`: with all processes that it started and that have ended."""
+        if self.includes_children:
+            return tree_cpu_seconds(self.pid)
+        # After the name in brackets, which may hold blanks; utime, stime, cutime and cstime are the 14th to 17th fields of proc(5).
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11 : 15 if children else 13])) / TICKS
+
+    def memory_mib(self) -> float:
+        """What it has in memory now, of its own and shared (VmRSS of proc(5)). What processes share counts for each of them."""
+        return sum(map(_memory_mib, [self.pid, *_descendants(self.pid)] if self.includes_children else [self.pid]))
+
+
+def _memory_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def _descendants(pid: int) -> list[int]:
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [*children, *(each for child in children for each in _descendants(child))]
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """What a process and all below it used since they began; those that ended count with who waited for them."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        # It ended between two looks.
+        return 0.0
+    return sum(map(int, fields[11:15])) / TICKS + sum(tree_cpu_seconds(int(child)) for child in children)
+
+
+def can_pin() -> bool:
+    """Whether servers can have a core of their own: there are two, and the command `taskset`."""
+    return shutil.which("taskset") is not None and {SERVER_CORE, OTHER_CORE} <= os.sched_getaffinity(0)
+
+
+def leave_server_core() -> None:
+    """Moves this process, and all that it starts from now on (wrk, PostgreSQL), to the other core."""
+    os.sched_setaffinity(0, {OTHER_CORE})
+
+
+@contextmanager
+def run_service(data: Path, database_url: str, *, pinned: bool, workers: int = 1) -> Iterator[MeasuredServer]:
+    """The complete service: authentication, policy, access log and metrics are on. `workers` are its processes."""
+    command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
+    environment = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL, "FORGEFRONT_RATE_LIMIT": "0"}
+    environment["FORGEFRONT_WORKERS"] = str(workers)
+    port = free_port()
+    with run_server("ours", [*command, "--port", str(port)], environment, port, "/-/health", data / "serve.log", pinned=pinned) as server:
+        yield replace(server, tree=workers > 1)
+
+
+@contextmanager
+def run_peer(data: Path, database_url: str, *, pinned: bool) -> Iterator[MeasuredServer]:
+    """The peer, with uvicorn's access log on, as it is by default."""
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "--factory",
+        "benchmarks.peers.fastapi_peer_app:create_app",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
+    environment = {
+        DATABASE_URL_VARIABLE: driver_url(database_url).render_as_string(hide_password=False),
+        fastapi_peer.EXTERNAL_URL_VARIABLE: EXTERNAL_URL,
+    }
+    with run_server("peer", command, environment, port, "/openapi.json", data / "peer.log", pinned=pinned) as server:
+        yield server
+
+
+@contextmanager
+def run_http_backend(root: Path, *, pinned: bool) -> Iterator[MeasuredServer]:
+    """Plain git over HTTP, for the bare repositories in `root`."""
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.peers.git_http_backend", str(root), str(port)]
+    with run_server("http-backend", command, {}, port, "/repository.git/HEAD", root / "peer.log", pinned=pinned) as server:
+        yield server
+
+
+@contextmanager
+def run_server(
+    name: str, command: list[str], extra_environment: Mapping[str, str], port: int, ready: str, log: Path, *, pinned: bool
+) -> Iterator[MeasuredServer]:
+    """A server that `command` starts, once it answers `ready`, until the end of the block. Raises DidNotStartError."""
+    pin = ["taskset", "--cpu-list", str(SERVER_CORE)] if pinned else []
+    # Nothing of the caller's configuration, so that two runs are alike.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FORGEFRONT_")}
+    # The code beside the benchmark, wherever the environment's own is.
+    environment["PYTHONPATH"] = str(ROOT)
+    with (
+        log.open("wb") as log_file,
+        subprocess.Popen(
+            [*pin, *command], cwd=ROOT, env=environment | dict(extra_environment), stdout=log_file, stderr=log_file
+        ) as process,
+    ):
+        try:
+            _wait_until_ready(process, f"http://127.0.0.1:{port}{ready}", log)
+            # taskset replaces itself, so the number is the server's.
+            yield MeasuredServer(name, port, process.pid)
+        finally:
+            # Not the signal of a keyboard, which a shell has what it starts in the background ignore.
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    until = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=1):
+                return
+        except urllib.error.HTTPError as error:
+            # It has nothing there, or not for everybody; but it answers.
+            if error.code < 500:
+                return
+            time.sleep(0.1)
+        except OSError:
+            if process.poll() is not None or time.monotonic() > until:
+                raise ServerStartError(log.read_text(errors="replace")[-2000:]) from None
+            time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

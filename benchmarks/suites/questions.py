@@ -1,0 +1,250 @@
+"""The questions of the table, in the words of each side, and what their answers have in common.
+
+GraphQL sides are asked the same text; sides with routes answer the same content by path. `content` brings every answer into one form:
+lists as lists, words of enumerations in lower case, instants as seconds since 1970.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.dataset.seed import Dataset
+from benchmarks.harness.load import LoadRequest
+from benchmarks.suites.cases import V3, UnfairError
+
+BODY = "A note that the benchmark wrote, of a usual length for a note."
+
+_USER = "fragment user on User { databaseId username name state }"
+ISSUE = f"""
+fragment issue on Issue {{
+  databaseId iid title description state createdAt updatedAt labels
+  milestone {{ databaseId iid title state dueDate }} author {{ ...user }} assignee {{ ...user }}
+}}
+{_USER}
+"""
+LIST = f"query List($path: String!) {{ project(path: $path) {{ issues(first: 20) {{ nodes {{ ...issue }} }} }} }} {ISSUE}"
+ONE = f"query One($path: String!, $id: Int!) {{ project(path: $path) {{ issue(databaseId: $id) {{ ...issue }} }} }} {ISSUE}"
+JOIN = f"""
+query Join($path: String!) {{
+  project(path: $path) {{
+    mergeRequests(first: 20) {{
+      nodes {{
+        databaseId iid title state sourceBranch targetBranch createdAt
+        author {{ ...user }}
+        headCommit {{
+          oid title authorName committedAt
+          builds(first: 5) {{ nodes {{ databaseId name stage status startedAt finishedAt }} }}
+        }}
+      }}
+    }}
+  }}
+}}
+{_USER}
+"""
+NOTE = f"""
+mutation Note($input: CreateNoteInput!) {{
+  createNote(input: $input) {{ note {{ databaseId body createdAt author {{ ...user }} }} }}
+}}
+{_USER}
+"""
+
+# The words that PostGraphile makes of the tables, under the names of the others.
+_GENERATED_USER = "fragment user on User { databaseId: rowId username name state }"
+_GENERATED_ISSUE = f"""
+fragment issue on Issue {{
+  databaseId: rowId iid title description state createdAt updatedAt
+  labels: issueLabelsByIssueId {{ nodes {{ label: labelByLabelId {{ title }} }} }}
+  milestone: milestoneByMilestoneId {{ databaseId: rowId iid title state dueDate }}
+  author: userByAuthorId {{ ...user }} assignee: userByAssigneeId {{ ...user }}
+}}
+{_GENERATED_USER}
+"""
+GENERATED_LIST = f"""
+query List($id: Int!) {{
+  project: projectByRowId(rowId: $id) {{
+    issues: issuesByProjectId(first: 20, orderBy: [CREATED_AT_DESC, ROW_ID_DESC]) {{ nodes {{ ...issue }} }}
+  }}
+}}
+{_GENERATED_ISSUE}
+"""
+GENERATED_ONE = f"""
+query One($project: Int!, $id: Int!) {{
+  project: projectByRowId(rowId: $project) {{ issuesByProjectId(condition: {{rowId: $id}}, first: 1) {{ nodes {{ ...issue }} }} }}
+}}
+{_GENERATED_ISSUE}
+"""
+GENERATED_JOIN = f"""
+query Join($id: Int!) {{
+  project: projectByRowId(rowId: $id) {{
+    mergeRequests: mergeRequestsByProjectId(first: 20, orderBy: [CREATED_AT_DESC, ROW_ID_DESC]) {{
+      nodes {{
+        databaseId: rowId iid title state sourceBranch targetBranch createdAt
+        author: userByAuthorId {{ ...user }}
+        headCommit {{
+          oid title authorName committedAt
+          builds(first: 5, orderBy: [ROW_ID_DESC], condition: {{currentId: null}}) {{
+            nodes {{ databaseId: rowId name stage status startedAt finishedAt }}
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+{_GENERATED_USER}
+"""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One to one side: what is sent, and how the content is read out of the JSON that comes."""
+
+    request: LoadRequest
+    read: Callable[[Any], Any]
+
+    def content(self, answer: Any) -> Any:
+        """Raises UnfairError for an answer of another shape."""
+        try:
+            return _normalize(self.read(answer))
+        except (KeyError, TypeError, IndexError) as error:
+            raise UnfairError(f"no content in {json.dumps(answer)[:1000]}") from error
+
+
+TITLES = {
+    "list": "list 20 issues",
+    "one": "one issue",
+    "join": "20 merge requests + author + head commit + 5 builds",
+    "note": "post a note",
+}
+"""The questions by key, in the order of the table."""
+
+
+def graphql_questions(data: Dataset) -> dict[str, Question]:
+    """To a side whose schema has the names of Forgefront's."""
+    inputs = [{"projectPath": str(project), "issueDatabaseId": issue, "body": BODY} for project, issue in data.issues]
+    return {
+        "list": _graph(data, LIST, ({"path": str(project)} for project in data.projects), lambda data: data["project"]["issues"]),
+        "one": _graph(
+            data, ONE, ({"path": str(project), "id": issue} for project, issue in data.issues), lambda data: data["project"]["issue"]
+        ),
+        "join": _graph(
+            data, JOIN, ({"path": str(project)} for project in data.history_projects), lambda data: data["project"]["mergeRequests"]
+        ),
+        "note": _graph(data, NOTE, ({"input": each} for each in inputs), lambda data: data["createNote"]["note"]),
+    }
+
+
+def generated_graphql_questions(data: Dataset) -> dict[str, Question]:
+    """To PostGraphile, which was asked for no writing."""
+    ones = ({"project": project, "id": issue} for project, issue in data.issues)
+    return {
+        "list": _graph(data, GENERATED_LIST, ({"id": project} for project in data.projects), _generated_issues),
+        "one": _graph(
+            data, GENERATED_ONE, ones, lambda data: _generated_issues({"project": {"issues": _issues_by_project(data)}})["nodes"][0]
+        ),
+        "join": _graph(
+            data, GENERATED_JOIN, ({"id": project} for project in data.history_projects), lambda data: data["project"]["mergeRequests"]
+        ),
+    }
+
+
+def route_questions(data: Dataset) -> dict[str, Question]:
+    """To a side that has routes."""
+
+    def get(paths: Iterable[str]) -> Question:
+        return Question(LoadRequest("GET", tuple(paths), data.token), lambda answer: answer)
+
+    notes = tuple(f"/projects/{project}/issues/{issue}/notes" for project, issue in data.issues)
+    return {
+        "list": get(f"/projects/{project}/issues" for project in data.projects),
+        "one": get(f"/projects/{project}/issues/{issue}" for project, issue in data.issues),
+        "join": get(f"/projects/{project}/merge_requests" for project in data.history_projects),
+        "note": Question(LoadRequest("POST", notes, data.token, json.dumps({"body": BODY}), 201), lambda answer: answer),
+    }
+
+
+def v3_questions(data: Dataset) -> dict[str, Question]:
+    """To the service's REST v3, which answers more of each row, and how many there are; the join is no call of it."""
+
+    def get(paths: Iterable[str], read: Callable[[Any], Any]) -> Question:
+        return Question(LoadRequest("GET", tuple(f"{V3}{path}" for path in paths), data.token), read)
+
+    notes = tuple(f"{V3}/projects/{project}/issues/{issue}/notes" for project, issue in data.issues)
+    return {
+        "list": get((f"/projects/{project}/issues" for project in data.projects), lambda answer: [_v3_issue(row) for row in answer]),
+        "one": get((f"/projects/{project}/issues/{issue}" for project, issue in data.issues), _v3_issue),
+        "note": Question(LoadRequest("POST", notes, data.token, json.dumps({"body": BODY}), 201), _v3_note),
+    }
+
+
+_V3_NAMES = {"databaseId": "id", "createdAt": "created_at", "updatedAt": "updated_at", "dueDate": "due_date"}
+
+
+def _v3(row: Any, *names: str) -> Any:
+    """What v3 tells of a row, under the names of the graph."""
+    return None if row is None else {name: row[_V3_NAMES.get(name, name)] for name in names}
+
+
+def _v3_user(row: Any) -> Any:
+    return _v3(row, "databaseId", "username", "name", "state")
+
+
+def _v3_issue(row: Any) -> Any:
+    own = _v3(row, "databaseId", "iid", "title", "description", "state", "createdAt", "updatedAt", "labels")
+    milestone = _v3(row["milestone"], "databaseId", "iid", "title", "state", "dueDate")
+    return {**own, "milestone": milestone, "author": _v3_user(row["author"]), "assignee": _v3_user(row["assignee"])}
+
+
+def _v3_note(row: Any) -> Any:
+    return {**_v3(row, "databaseId", "body", "createdAt"), "author": _v3_user(row["author"])}
+
+
+def _graph(data: Dataset, text: str, variables: Iterable[dict[str, Any]], read: Callable[[Any], Any]) -> Question:
+    compact = " ".join(text.split())
+    bodies = tuple(json.dumps({"query": compact, "variables": each}) for each in variables)
+
+    def found(answer: Any) -> Any:
+        if answer.get("errors"):
+            raise UnfairError(f"errors: {json.dumps(answer['errors'])[:1000]}")
+        return read(answer["data"])
+
+    return Question(LoadRequest("POST", ("/graphql",), data.token, bodies[0], 200, bodies), found)
+
+
+def _issues_by_project(data: Any) -> Any:
+    return data["project"]["issuesByProjectId"]
+
+
+def _generated_issues(data: Any) -> Any:
+    """Labels as titles, sorted: its lists have no order by what stands in another table."""
+    issues = data["project"]["issues"]
+    for issue in issues["nodes"]:
+        issue["labels"] = sorted(each["label"]["title"] for each in issue["labels"]["nodes"])
+    return issues
+
+
+def _normalize(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return _normalize(value["nodes"]) if value.keys() == {"nodes"} else {name: _normalize(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_normalize(item) for item in value]
+    if isinstance(value, str) and key in ("state", "status"):
+        return value.lower()
+    if isinstance(value, str) and key.endswith("At"):
+        timestamp = datetime.fromisoformat(value)
+        return (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).timestamp()
+    return value
+
+
+def compare_contents(key: str, name: str, ours: Any, theirs: Any) -> None:
+    """Two contents. Raises UnfairError when they differ, and when our own is not what the case is about."""
+    if key == "join" and [len(row["headCommit"]["builds"]) for row in ours] != [5] * 20:
+        raise UnfairError("join: not twenty merge requests with five builds each")
+    if key == "list" and len(ours) != 20:
+        raise UnfairError("list: not twenty issues")
+    if key == "note":
+        # Of rows that were just written, the id and the time differ.
+        ours, theirs = ({**content, "databaseId": None, "createdAt": None} for content in (ours, theirs))
+    if ours != theirs:
+        raise UnfairError(f"{key}: {name} answers otherwise\nours: {json.dumps(ours)[:1500]}\n{name}: {json.dumps(theirs)[:1500]}")

@@ -1,0 +1,202 @@
+"""Clone, fetch and push with the real git program: the service against plain `git http-backend`, on the same repository."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from benchmarks.dataset.seed import Dataset, path_of
+from benchmarks.harness import servers
+from benchmarks.harness.servers import MeasuredServer
+from storage.git.repositories import Repositories
+from tests.support.git_history import make_history
+
+HISTORY_COMMITS = 10_000
+COMMITS_PER_PUSH = 100
+"""Commits of one push."""
+MAX_TIME_RATIO = 1.3
+"""How many times the peer's time ours may take."""
+_PERSON = "C O Mitter <committer@example.org>"
+
+
+@dataclass(frozen=True)
+class TransferTime:
+    """One transfer: seconds for whoever waited for it, and milliseconds of CPU of the server with its git processes."""
+
+    seconds: float
+    cpu_ms: float
+
+
+@dataclass(frozen=True)
+class GitRemote:
+    """A server, and the address of the repository on it."""
+
+    server: MeasuredServer
+    address: str
+    token: str
+
+    @property
+    def _settings(self) -> tuple[str, str]:
+        return "-c", f"http.extraHeader=PRIVATE-TOKEN: {self.token}"
+
+    def heads(self, folder: Path) -> dict[str, str]:
+        """The branches there, with their commits."""
+        output = _git(folder, *self._settings, "ls-remote", "--heads", self.address)
+        return {name: oid for oid, name in (line.split("\t") for line in output.splitlines())}
+
+    def git(self, *arguments: str, folder: Path) -> TransferTime:
+        """Runs git as a client of this side."""
+        before, began = self.server.cpu_seconds(children=True), time.perf_counter()
+        _git(folder, *self._settings, *arguments)
+        seconds = time.perf_counter() - began
+        # A server learns that its process has ended a moment after the client has all that it wanted.
+        time.sleep(0.05)
+        return TransferTime(seconds, (self.server.cpu_seconds(children=True) - before) * 1000)
+
+
+@dataclass(frozen=True)
+class TransferCase:
+    """`run` does it once on all sides that it is given, in their order; `times` as often in each round, since short ones measure ill."""
+
+    name: str
+    repeats: int
+    run: Callable[[list[GitRemote]], list[TransferTime]]
+
+
+class Transfers:
+    """The repository on both sides, and clients that are behind it or ahead of it."""
+
+    def __init__(self, data: Dataset, folder: Path, scale: float) -> None:
+        """To be made before the servers start; `folder` is the service's."""
+        self._data = data
+        self._folder = folder / "transfers"
+        self._folder.mkdir()
+        self.commits = max(int(HISTORY_COMMITS * scale), 100)
+        self._pushes = 0
+        self._project = data.projects[-1]
+        source = self._folder / "source.git"
+        make_history(source, commits=self.commits)
+        store = Repositories(folder / "repositories")
+        repository = store.import_copy(self._project, source).path
+        store.close()
+        shutil.copytree(repository, self._folder / "peer" / "repository.git")
+        _git(self._folder / "peer" / "repository.git", "config", "http.receivepack", "true")
+        shutil.rmtree(source)
+        # A client that lacks the newest commit of master, and has one branch a push.
+        self._behind = self._folder / "behind.git"
+        _git(
+            self._folder,
+            "clone",
+            "-q",
+            "--bare",
+            "--no-local",
+            "--single-branch",
+            "--branch=master",
+            f"file://{repository}",
+            str(self._behind),
+        )
+        _git(self._behind, "config", "gc.auto", "0")
+        one_more = _add_commits(repository, "refs/heads/master", 1)
+        peer = self._folder / "peer" / "repository.git"
+        _git(peer, "fetch", "-q", str(repository), one_more)
+        _git(peer, "update-ref", "refs/heads/master", one_more)
+        self._ahead = self._folder / "ahead.git"
+        shutil.copytree(self._behind, self._ahead)
+
+    @contextmanager
+    def sides(self, ours: MeasuredServer, *, pinned: bool) -> Iterator[dict[str, GitRemote]]:
+        with servers.run_http_backend(self._folder / "peer", pinned=pinned) as peer:
+            yield {
+                "ours": GitRemote(ours, f"http://127.0.0.1:{ours.port}/{path_of(self._project)}.git", self._data.token),
+                "peer": GitRemote(peer, f"http://127.0.0.1:{peer.port}/repository.git", self._data.token),
+            }
+
+    def cases(self) -> list[TransferCase]:
+        return [
+            TransferCase(f"clone of {self.commits:,} commits", 1, self._clone),
+            TransferCase("fetch of one new commit", 4, self._fetch),
+            TransferCase(f"push of {COMMITS_PER_PUSH} commits", 4, self._push),
+        ]
+
+    def _clone(self, sides: list[GitRemote]) -> list[TransferTime]:
+        found = []
+        for side in sides:
+            with self._scratch() as folder:
+                found.append(side.git("clone", "-q", "--bare", side.address, "copy.git", folder=folder))
+        return found
+
+    def _fetch(self, sides: list[GitRemote]) -> list[TransferTime]:
+        found = []
+        for side in sides:
+            with self._scratch() as folder:
+                shutil.copytree(self._behind, folder / "copy.git")
+                found.append(side.git("fetch", "-q", side.address, "+refs/heads/master:refs/heads/master", folder=folder / "copy.git"))
+        return found
+
+    def _push(self, sides: list[GitRemote]) -> list[TransferTime]:
+        self._pushes += 1
+        branch = f"refs/heads/push-{self._pushes}"
+        _git(self._ahead, "update-ref", branch, "refs/heads/master")
+        _add_commits(self._ahead, branch, COMMITS_PER_PUSH)
+        return [side.git("push", "-q", side.address, branch, folder=self._ahead) for side in sides]
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        folder = self._folder / "scratch"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+
+
+def compare_transfers(transfers: Transfers, sides: dict[str, GitRemote], rounds: int) -> list[dict[str, Any]]:
+    """A row for each case: both sides, and how many times the peer's ours takes."""
+    rows = []
+    for case in transfers.cases():
+        measured: dict[str, list[TransferTime]] = {key: [] for key in sides}
+        for number in range(-1, rounds * case.repeats):
+            order = sorted(sides, reverse=bool(number % 2))
+            for key, times in zip(order, case.run([sides[key] for key in order]), strict=True):
+                if number >= 0:  # the one before is for warming up
+                    measured[key].append(times)
+        rows.append({"case": case.name, **_summarize(measured)})
+    return rows
+
+
+def _summarize(measured: dict[str, list[TransferTime]]) -> dict[str, Any]:
+    # The system counts CPU in steps of 10 ms, which only a mean evens out.
+    found = {
+        key: {"ms": round(median(each.seconds for each in times) * 1000, 1), "cpu_ms": round(mean(each.cpu_ms for each in times), 1)}
+        for key, times in measured.items()
+    }
+    ratios = {part: round(found["ours"][part] / max(found["peer"][part], 0.1), 2) for part in ("ms", "cpu_ms")}
+    return {**found, "times_ms": ratios["ms"], "times_cpu": ratios["cpu_ms"], "goal": MAX_TIME_RATIO}
+
+
+def _add_commits(repository: Path, ref: str, count: int) -> str:
+    """Adds commits of one changed file each to the branch; gives the id of the last one."""
+    parts = []
+    for number in range(count):
+        text = f"{ref} {number}\n" * 20
+        begin = f"from {ref}^0\n" if number == 0 else ""
+        parts.append(
+            f"commit {ref}\ncommitter {_PERSON} {1_700_000_000 + number} +0000\ndata 7\nChange\n{begin}"
+            f"M 100644 inline src/part{number % 7}/file{number % 50}.txt\ndata {len(text)}\n{text}\n"
+        )
+    _git(repository, "fast-import", "--quiet", "--force", stdin="".join(parts).encode())
+    return _git(repository, "rev-parse", ref)
+
+
+def _git(folder: Path, *arguments: str, stdin: bytes = b"") -> str:
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+    done = subprocess.run(["git", *arguments], cwd=folder, env=environment, input=stdin, capture_output=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')[-1000:]}")
+    return done.stdout.decode().strip()

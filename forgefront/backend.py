@@ -1,0 +1,108 @@
+"""What stands below the doors: database, repositories, secrets and the graph over them; how they start and how they stop.
+
+The service is this with doors, a command of the command line this without.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import structlog
+
+from forgefront.config import Config, ConfigError
+from forgefront.data_folder_lock import DataFolderLock
+from forgefront.file_permissions import restrict_permissions
+from graph.context import Services
+from graph.events.outbox import Outbox
+from graph.live.broadcaster import ChangeBroadcaster
+from graph.operations.execution import Graph
+from graph.operations.rate_limits import RateLimiter
+from storage import migrations
+from storage.database.engine import Database, now
+from storage.git.repositories import Repositories
+from storage.git.repository_import import ProgressCallback
+from storage.objects.object_store import open_store
+from storage.objects.uploads import UploadStore
+from storage.secrets import InvalidKey, Passwords, TokenCipher, load_key
+
+CLOSE_TIMEOUT_SECONDS = 3.0
+
+
+class Backend:
+    """The graph over one data folder. Making it touches the folder, but not the database before it is started,
+    and has the whole process create files for its user alone. Raises ConfigError."""
+
+    def __init__(self, config: Config, *, progress: ProgressCallback | None = None, clock: Callable[[], datetime] = now) -> None:
+        self.config = config
+        restrict_permissions(config)
+        try:
+            config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            config.repositories.mkdir(mode=0o700, exist_ok=True)
+            key = load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None)
+        except OSError as error:
+            raise ConfigError([f"the data folder {config.data} cannot be used: {error.strerror or error}"]) from error
+        except InvalidKey as error:
+            raise ConfigError([str(error)]) from error
+        self.database = Database(config.database_url, pool_size=config.database_connections)
+        self.repositories = Repositories(config.repositories)
+        self.uploads = UploadStore(config.uploads)
+        try:
+            self.objects = open_store(config.artifacts_url, config.artifacts, config.s3_settings)
+        except ValueError as error:
+            raise ConfigError([f"artifacts_url: {error}"]) from error
+        self.passwords = Passwords()
+        self.graph = Graph(
+            Services(
+                database=self.database,
+                repositories=self.repositories,
+                passwords=self.passwords,
+                cipher=TokenCipher(key),
+                uploads=self.uploads,
+                objects=self.objects,
+                external_url=config.base_url,
+                ssh_prefix=config.ssh_prefix,
+                avatar_url_template=config.avatar_url_template,
+                max_artifact_bytes=config.largest_artifact * 2**20,
+                max_trace_bytes=config.largest_trace * 2**20,
+                build_lease=config.build_lease,
+                build_timeout=config.build_timeout,
+                clock=clock,
+                progress=progress,
+                broadcaster=ChangeBroadcaster(max_streams=config.streams, max_streams_per_viewer=config.streams_per_viewer),
+                rate_limiter=RateLimiter(config.rate_limit),
+                outbox=Outbox(allow_local=config.hooks_allow_local),
+            ),
+            planner=config.planner,
+        )
+        self._folder_lock = DataFolderLock(config.data)
+        self._log = structlog.get_logger()
+
+    async def start(self) -> None:
+        """Brings the database up to date and tidies up after a process that was killed. Raises what the migrations raise."""
+        await asyncio.to_thread(self._folder_lock.acquire, self._remove_leftovers)
+        try:
+            applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
+        except OSError as error:
+            raise ConnectionError(str(error)) from error
+        if applied:
+            self._log.info("migrated", revisions=applied)
+
+    def _remove_leftovers(self) -> None:
+        self.repositories.sweep()
+        self.uploads.sweep()
+        self.objects.sweep()
+
+    async def stop(self) -> None:
+        """Closes everything; what does not close in time is left to the end of the process."""
+        await self._close_in_time("outbox", self.graph.services.outbox.close())
+        await self._close_in_time("objects", self.objects.close())
+        await self._close_in_time("database", self.database.close())
+        await self._close_in_time("repositories", asyncio.to_thread(self.repositories.close))
+        await self._close_in_time("passwords", asyncio.to_thread(self.passwords.close))
+        self._folder_lock.release()
+
+    async def _close_in_time(self, name: str, closing: Awaitable[None]) -> None:
+        try:
+            await asyncio.wait_for(closing, CLOSE_TIMEOUT_SECONDS / 3)
+        except Exception as error:
+            self._log.warning("not closed", part=name, error=type(error).__name__)

@@ -1,0 +1,116 @@
+"""The classes and methods of a client, as data."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class PlainType:
+    """A value as JSON has it, or as `read`, a function of the runtime, makes it: `Plain("dt.datetime", "_instant")`."""
+
+    annotation: str
+    read: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedType:
+    """A value of a class or an alias of the module."""
+
+    name: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    item_type: "Type"
+
+
+@dataclass(frozen=True, slots=True)
+class NullableType:
+    """What may be null."""
+
+    inner_type: "Type"
+
+
+Type = PlainType | NamedType | ListType | NullableType
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMember:
+    """A field of a class. `key` is its name in JSON; with `absent` the key may be missing."""
+
+    name: str
+    key: str
+    type: Type
+    may_be_absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordClass:
+    """A class of an answer."""
+
+    name: str
+    description: str
+    members: tuple[RecordMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VariantUnion:
+    """What stands behind an interface or a union: a class by `__typename`."""
+
+    name: str
+    reader: str
+    records: dict[str, str]
+    """Type names → classes."""
+    fallback: str | None
+    """The class of all other types; None where an operation names every type there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnumClass:
+    """An enumeration: members and their words."""
+
+    name: str
+    description: str
+    values: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class InputField:
+    """A field of an input, or a variable. One that is not `required` need not be sent."""
+
+    name: str
+    key: str
+    type: Type
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InputClass:
+    name: str
+    description: str
+    fields: tuple[InputField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationMethod:
+    """An operation."""
+
+    name: str
+    operation: str
+    constant: str
+    source: str
+    description: str
+    variables: tuple[InputField, ...]
+    result: NamedType
+    is_subscription: bool
+    """Whether it is a subscription."""
+
+
+@dataclass(slots=True)
+class ClientModel:
+    files: tuple[str, ...]
+    enums: list[EnumClass] = field(default_factory=list)
+    inputs: list[InputClass] = field(default_factory=list)
+    answers: list[RecordClass | VariantUnion] = field(default_factory=list)
+    """Each after those that it names."""
+    methods: list[OperationMethod] = field(default_factory=list)

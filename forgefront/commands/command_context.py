@@ -1,0 +1,110 @@
+"""What commands share: options, the way to the graph, and errors as people read them.
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from forgefront import logs
+from forgefront.backend import Backend
+from forgefront.config import Config, ConfigError
+from forgefront.local_client import LocalClient, OperationRejected
+from storage.database.engine import is_unavailable, now
+from storage.git.repository_import import ProgressCallback
+from storage.migrations import DatabaseTooNew
+
+T = TypeVar("T")
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="The data folder.  [default: FORGEFRONT_DATA, or ./data]", show_default=False, file_okay=False),
+]
+UsernameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="USERNAME", help="Act as this user, with their rights.  [default: the first administrator]", show_default=False
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
+    """Ends the command with a text on standard error."""
+    for line in message.splitlines():
+        typer.echo(f"forgefront: {line}", err=True)
+    raise typer.Exit(code)
+
+
+def load_config(data: Path | None, **given: Any) -> Config:
+    """The configuration of this run; a wrong one ends the command."""
+    try:
+        return Config.load(data=data, **given)
+    except ConfigError as error:
+        fail("\n".join(error.problems), EXIT_USAGE)
+
+
+def load_existing_config(data: Path | None) -> Config:
+    """As `config_of`, of a data folder that is there; the command ends without one."""
+    config = load_config(data)
+    if not config.data.is_dir():
+        fail(f"there is no data folder {config.data}; name one with --data, or begin one with `forgefront serve` or `forgefront demo`")
+    return config
+
+
+def run_with_client(
+    data: Path | None,
+    document: Path,
+    work: Callable[[LocalClient], Awaitable[T]],
+    *,
+    username: str | None = None,
+    may_create: bool = False,
+    progress: ProgressCallback | None = None,
+) -> T:
+    """Runs `work` over the data folder; ends the command where it is refused. Only what `creates` may begin a new folder."""
+    config = load_config(data) if may_create else load_existing_config(data)
+    return run_with_backend(config, lambda engine: work(LocalClient(engine.graph, document, username)), progress=progress)
+
+
+def run_with_backend(
+    config: Config,
+    work: Callable[[Backend], Awaitable[T]],
+    *,
+    progress: ProgressCallback | None = None,
+    clock: Callable[[], datetime] = now,
+) -> T:
+    """Runs `work` over a started engine, and ends the command with a text where something is refused or cannot be reached."""
+    logs.configure("text", "error")
+
+    async def work_with_backend() -> T:
+        async with AsyncExitStack() as stack:
+            engine = Backend(config, progress=progress, clock=clock)
+            stack.push_async_callback(engine.stop)
+            await engine.start()
+            return await work(engine)
+
+    try:
+        return asyncio.run(work_with_backend())
+    except OperationRejected as error:
+        fail(str(error))
+    except ConfigError as error:
+        fail("\n".join(error.problems), EXIT_USAGE)
+    except DatabaseTooNew as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        fail("interrupted", 130)
+    except Exception as error:
+        if is_unavailable(error):
+            fail(f"the database cannot be reached ({type(error).__name__}): is it running, and is FORGEFRONT_DATABASE_URL right?")
+        if isinstance(error, OSError):
+            fail(str(error))
+        raise

@@ -1,0 +1,143 @@
+"""`forgefront serve`."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forgefront.commands import demo as demo_command
+from forgefront.commands.command_context import EXIT_FAILED, DataOption, fail, load_config
+from forgefront.config import Config, ConfigError
+from forgefront.demo import demo_builder
+from forgefront.demo.demo_builder import Demo
+from forgefront.demo.demo_folder import is_fillable
+from storage import integrity
+from storage.database.engine import Database
+
+
+def serve(
+    data: DataOption = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.  [default: 127.0.0.1]", show_default=False)] = None,
+    port: Annotated[int | None, typer.Option(help="The port; 0 takes a free one.  [default: 8080]", show_default=False)] = None,
+    external_url: Annotated[
+        str | None, typer.Option(help="The address that clients use, for links.  [default: of host and port]", show_default=False)
+    ] = None,
+    ssh_port: Annotated[
+        int | None, typer.Option(help="The port for git over SSH; 0 takes a free one.  [default: no SSH]", show_default=False)
+    ] = None,
+    with_demo: Annotated[bool, typer.Option("--demo", help="Fill an empty data folder with the demo first.")] = False,
+    repository: demo_command.RepositoryOption = None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C: GraphQL at /graphql, REST v3 at /api/v3.
+
+    Brings the database up to date first. Everything else is configured by FORGEFRONT_* and by forgefront.toml in the data folder.
+    """
+    config = load_config(data, host=host, port=port, external_url=external_url, ssh_port=ssh_port)
+    created: Demo | None = None
+    existing: demo_builder.ExistingDemo | None = None
+    if with_demo and _can_fill_folder(config):
+        source, reason = demo_command.find_source(repository)
+        if reason:
+            typer.echo(f"{reason}; the demo's project is empty. To see a history: --repository PATH, with a new --data.", err=True)
+        created = demo_command.fill_folder(config, source)
+    elif with_demo:
+        existing = demo_command.find_existing_demo(config)
+    from forgefront.server import http_server
+
+    try:
+        http_server.run(config, on_ready=_create_greeting(created, existing))
+    except ConfigError as error:
+        fail("\n".join(error.problems), EXIT_FAILED)
+
+
+def _can_fill_folder(config: Config) -> bool:
+    try:
+        return is_fillable(config)
+    except OSError as error:
+        fail(f"the data folder cannot be used: {error}")
+
+
+def _create_greeting(created: Demo | None, existing: demo_builder.ExistingDemo | None) -> Callable[[Config], None]:
+    def greet(config: Config) -> None:
+        base = config.base_url
+        lines = [
+            f"Forgefront answers at {base}",
+            f"  pages     {base}/  (open it in a browser, and sign in with a token)",
+            f"  GraphQL   {base}/graphql  (to try out at {base}/-/graphiql, described at {base}/-/reference)",
+            f"  REST v3   {base}/api/v3  (described at {base}/api/v3/docs)",
+            *_format_ssh_lines(config),
+            f"  data      {config.data}",
+        ]
+        show = f"{_program_name()} admin token show dev --data {_quote(config.data)}"
+        if created is not None:
+            width = max(map(len, created.accounts))
+            lines += ["", f"Accounts, with their tokens (all of them sign in with the password {created.password}):"]
+            lines += [f"  {name:{width}}  {account.token}  {account.role}" for name, account in created.accounts.items()]
+            lines += ["", "Three commands to try:", *_example_commands(base, created.accounts["dev"].token, created.project_id)]
+            lines += ["A runner that builds what is pushed to demo/pipeline:"]
+            lines += [f"  FORGEFRONT_RUNNER_TOKEN={created.runner_token} {_program_name()} runner --url {base}"]
+        elif existing is not None:
+            lines += ["", f"The data are kept. The tokens: {show}", "", "Three commands to try:"]
+            lines += _example_commands(base, f"$({show})", existing.project_id)
+        elif not _has_administrator(config):
+            lines += ["", "Nobody administers it yet. To open the first account:"]
+            lines += [f"  {_program_name()} admin user create NAME --email ADDRESS --admin --data {_quote(config.data)}"]
+            lines += ["To look at a demo instead, which takes a folder of its own:", f"  {_program_name()} demo --data FOLDER"]
+        lines += ["", "Ctrl-C stops it."]
+        typer.echo("\n".join(lines))
+        sys.stdout.flush()
+
+    return greet
+
+
+def _format_ssh_lines(config: Config) -> list[str]:
+    if config.ssh_port is None:
+        return []
+    from forgefront.ssh import host_keys
+
+    fingerprints = [host_keys.fingerprint(key) for key in host_keys.load_host_keys(config.data, config.ssh_host_keys)]
+    return [f"  SSH       {config.ssh_prefix}NAMESPACE/PROJECT.git  (host key {', '.join(fingerprints)})"]
+
+
+def _has_administrator(config: Config) -> bool:
+    """Asked of the database on a thread of its own, since the server's loop runs in this one. True where it does not answer."""
+
+    async def query() -> bool:
+        database = Database(config.database_url, pool_size=1)
+        try:
+            return await integrity.has_administrator(database)
+        finally:
+            await database.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        try:
+            return threads.submit(asyncio.run, query()).result()
+        except Exception:
+            return True
+
+
+def _example_commands(base: str, token: str, project_id: int) -> list[str]:
+    header = f'-H "PRIVATE-TOKEN: {token}"'
+    query = f'{{"query": "{{ project(path: \\"{project_id}\\") {{ fullPath issues(first: 3) {{ totalCount nodes {{ iid title }} }} }} }}"}}'
+    return [
+        f'  curl -s {header} "{base}/api/v3/projects/{project_id}/issues?state=opened&per_page=3"',
+        f'  curl -s {header} "{base}/api/v3/projects/{project_id}/repository/commits?per_page=3"',
+        f"  curl -s {header} -H 'Content-Type: application/json' {base}/graphql -d '{query}'",
+    ]
+
+
+def _program_name() -> str:
+    """How this program was called, as it can be called again from the same place."""
+    called = Path(sys.argv[0])
+    return _quote(called) if os.sep in sys.argv[0] else called.name
+
+
+def _quote(path: Path) -> str:
+    import shlex
+
+    return shlex.quote(str(path))

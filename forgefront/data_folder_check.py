@@ -1,0 +1,289 @@
+"""Whether a data folder is whole: the folder, the database, the repositories; what is wrong, and what to do.
+
+It changes nothing, but for `mend`, which makes the index equal to the repositories where the check found that it differs.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from forgefront.backend import Backend
+from forgefront.config import Config
+from forgefront.demo.demo_folder import is_unfinished
+from forgefront.file_permissions import find_exposed
+from graph.errors import NotFound
+from graph.rules.git import index_reconciler
+from storage import index_comparison, integrity, migrations
+from storage.database.engine import Database, is_unavailable
+from storage.git.repositories import Repositories
+from storage.git.repository import NotARepository, Repository
+from storage.git.subprocesses import git_command
+from storage.integrity import StoredProject
+from storage.objects.uploads import UploadStore
+from storage.secrets import KEY_FILE, InvalidKey, TokenCipher, UndecryptableToken, load_key
+
+MIN_FREE_BYTES = 64 * 1024 * 1024
+"""Bytes; below it the next push or artifact may fail."""
+FSCK_SECONDS = 3600.0
+RECHECK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """One thing that is wrong. `subject` is where: a path, a table, a project."""
+
+    area: str
+    subject: str
+    problem: str
+    remedy: str
+
+
+@dataclass
+class CheckReport:
+    """`looked_at` says in words what was checked, `notes` what is unusual and not wrong, `to_index` whose index can be repaired."""
+
+    problems: list[CheckFinding] = field(default_factory=list)
+    repaired: list[CheckFinding] = field(default_factory=list)
+    unindexed_projects: list[StoredProject] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+
+    def add(self, area: str, subject: object, problem: str, remedy: str) -> None:
+        self.problems.append(CheckFinding(area, str(subject), problem, remedy))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "ok": not self.problems,
+            "problems": [asdict(finding) for finding in self.problems],
+            "repaired": [asdict(finding) for finding in self.repaired],
+            "notes": self.notes,
+            "looked_at": self.checked,
+        }
+
+
+async def check_data_folder(config: Config, *, full: bool = False) -> CheckReport:
+    """Looks at everything that can be looked at; `full` also has git follow every object of every repository."""
+    report = CheckReport()
+    if not await asyncio.to_thread(_check_folder, config, report):
+        return report
+    cipher = await asyncio.to_thread(_check_key, config, report)
+    if not await asyncio.to_thread(_check_revision, config, report):
+        return report
+    database = Database(config.database_url)
+    repositories = Repositories(config.repositories)
+    try:
+        await _check_database(database, cipher, report)
+        projects = await integrity.list_projects(database)
+        await _check_uploads(config, database, report)
+        readable = await asyncio.to_thread(_check_repositories, config, repositories, projects, full, report)
+        for project in readable:
+            await _check_index(database, repositories, project, report)
+    except Exception as error:
+        report.add("database", "rows", f"it cannot be read: {_first_line_of(error)}", "restore it from a backup, or see the text")
+    finally:
+        repositories.close()
+        await database.close()
+    return report
+
+
+async def repair_indexes(engine: Backend, report: CheckReport) -> None:
+    """Repairs the indexes that the check found to differ, and moves what was said of them to `repaired`."""
+    for project in report.unindexed_projects:
+        findings = [finding for finding in report.problems if finding.area == "index" and finding.subject == project.full_path]
+        try:
+            await index_reconciler.rebuild_index(engine.graph.services, project.id)
+            remaining = await index_comparison.compare_index(engine.database, engine.repositories, project.id)
+        except (NotARepository, git_command.GitCommandError) as error:
+            report.add("index", project.full_path, f"it cannot be repaired: {_first_line_of(error)}", "see whether the repository is whole")
+            continue
+        except NotFound:
+            remaining = index_comparison.IndexDifference()
+        if not remaining:
+            report.problems = [finding for finding in report.problems if finding not in findings]
+            report.repaired += findings
+
+
+def _check_folder(config: Config, report: CheckReport) -> bool:
+    """Whether there is a folder to go on with."""
+    report.checked.append(f"data folder {config.data}")
+    if not config.data.is_dir():
+        problem = "it is no folder" if config.data.exists() else "it is not there"
+        report.add("folder", config.data, problem, "name the right one with --data, or start the service once to make it")
+        return False
+    for folder in (config.data, config.repositories):
+        if not folder.exists():
+            report.add("folder", folder, "it is not there", "restore it from a backup; a service that starts makes an empty one")
+            continue
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"x" * 4096)
+        except OSError as error:
+            report.add("folder", folder, f"it cannot be written: {error.strerror}", "give it to the user who runs the service")
+    if config.data.stat().st_mode & 0o077:
+        report.notes.append(f"{config.data} can be entered by other users of this machine; chmod 700 keeps them out")
+    for path, mode in find_exposed(config):
+        # The key is looked at by itself.
+        if path.name != KEY_FILE:
+            remedy = f"chmod {mode & 0o700:o} {path}, or start the service once, which does it"
+            report.add("folder", path, f"others may use it (mode {mode:o})", remedy)
+    free = shutil.disk_usage(config.data).free
+    if free < MIN_FREE_BYTES:
+        report.add("folder", config.data, f"only {free // 2**20} MB are free on its disk", "make room")
+    if is_unfinished(config.data):
+        report.add("folder", config.data, "it holds a demo that was never finished", "run `forgefront demo` again, which starts anew")
+    return True
+
+
+def _check_key(config: Config, report: CheckReport) -> TokenCipher | None:
+    """The cipher of the instance's key, or None where the key cannot be used."""
+    report.checked.append("secret key")
+    path = config.data / KEY_FILE
+    if config.secret_key is None:
+        if not path.is_file():
+            report.add("key", path, "it is not there", "restore it from a backup; without it no stored token can be shown again")
+            return None
+        mode = path.stat().st_mode & 0o777
+        if mode & 0o077:
+            report.add("key", path, f"others may read it (mode {mode:o})", f"chmod 600 {path}")
+        if not os.access(path, os.R_OK):
+            report.add("key", path, "it cannot be read", "give it to the user who runs the service")
+            return None
+    try:
+        return TokenCipher(load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None))
+    except InvalidKey as error:
+        report.add("key", path if config.secret_key is None else "FORGEFRONT_SECRET_KEY", str(error), "restore the key from a backup")
+        return None
+
+
+def _check_revision(config: Config, report: CheckReport) -> bool:
+    """Whether the database is there and as this program knows it."""
+    report.checked.append("SQLite database" if config.uses_sqlite else "PostgreSQL database")
+    try:
+        current = migrations.current_revision(config.database_url)
+    except Exception as error:
+        problem = "it cannot be reached" if is_unavailable(error) or isinstance(error, OSError) else "it cannot be read"
+        remedy = "restore it from a backup" if config.uses_sqlite else "start it, and see whether FORGEFRONT_DATABASE_URL is right"
+        report.add("database", "connection", f"{problem}: {_first_line_of(error)}", remedy)
+        return False
+    if current == (expected := migrations.head_revision()):
+        return True
+    if current is None:
+        report.add(
+            "database", "revision", "it is empty or not there", "start the service once, which makes it, or restore it from a backup"
+        )
+    else:
+        remedy = f"start the service once, which brings it to {expected}; if it is newer than this program, upgrade the program"
+        report.add("database", "revision", f"it is at {current}, this program wants {expected}", remedy)
+    return False
+
+
+async def _check_database(database: Database, cipher: TokenCipher | None, report: CheckReport) -> None:
+    for line in await integrity.find_broken_pages(database):
+        report.add("database", "integrity", line, "stop the service and restore the database from a backup")
+    for line in await integrity.find_broken_references(database):
+        report.add("database", "references", line, "restore the database from a backup, or delete those rows")
+    sealed = await integrity.any_sealed_token(database)
+    if cipher is not None and sealed is not None:
+        try:
+            cipher.decrypt(sealed)
+        except UndecryptableToken:
+            report.add(
+                "key", KEY_FILE, "the stored tokens were encrypted with another key", "restore the key that belongs to this database"
+            )
+    if not await integrity.has_administrator(database):
+        report.notes.append("there is no active administrator; `forgefront admin user create NAME --admin` makes one")
+
+
+def _check_repositories(
+    config: Config, repositories: Repositories, projects: list[StoredProject], full: bool, report: CheckReport
+) -> list[StoredProject]:
+    """Those projects whose repositories can be read."""
+    report.checked.append(f"{len(projects)} repositories and their index" + (", with every object" if full else ""))
+    readable = [project for project in projects if _check_repository(repositories.path_of(project.id), project, full, report)]
+    expected = {repositories.path_of(project.id).name for project in projects}
+    if not config.repositories.is_dir():
+        return readable
+    for folder in sorted(config.repositories.iterdir()):
+        # What begins with a dot is on its way in or out; a start of the service sweeps what a kill left of it.
+        if folder.name not in expected and not folder.name.startswith("."):
+            report.add("repositories", folder, "no project has it", "move it away, after a look at what it holds")
+    return readable
+
+
+async def _check_index(database: Database, repositories: Repositories, project: StoredProject, report: CheckReport) -> None:
+    try:
+        found = await index_comparison.compare_index(database, repositories, project.id)
+        if found:
+            # A push that the service is recording differs for a moment.
+            await asyncio.sleep(RECHECK_SECONDS)
+            found = await index_comparison.compare_index(database, repositories, project.id)
+    except (NotARepository, git_command.GitCommandError) as error:
+        report.add("index", project.full_path, f"it cannot be compared: {_first_line_of(error)}", "see whether the repository is whole")
+        return
+    remedy = "`forgefront check --repair` makes it equal to the repository; so does the service, in time"
+    for line in found.describe():
+        report.add("index", project.full_path, line, remedy)
+    if found:
+        report.unindexed_projects.append(project)
+
+
+async def _check_uploads(config: Config, database: Database, report: CheckReport) -> None:
+    uploads = await integrity.list_uploads(database)
+    report.checked.append(f"{len(uploads)} uploads")
+    try:
+        sizes = await asyncio.to_thread(UploadStore(config.uploads).sizes)
+    except OSError as error:
+        report.add("uploads", config.uploads, f"it cannot be read: {error.strerror}", "give it to the user who runs the service")
+        return
+    wrong_sizes = {
+        upload.secret: size for upload in uploads if (size := sizes.pop((upload.project_id, upload.secret), None)) != upload.size
+    }
+    if wrong_sizes:
+        # What the service has deleted since then is not wrong; its rows go before its files.
+        uploads = await integrity.list_uploads(database)
+    for upload in uploads:
+        if upload.secret in wrong_sizes:
+            size = wrong_sizes[upload.secret]
+            problem = "it is not there" if size is None else f"it has {size} bytes instead of {upload.size}"
+            path = config.uploads / str(upload.project_id) / upload.secret
+            report.add("uploads", f"{upload.address} ({path})", problem, "restore it from a backup; until then its links answer 404")
+    if sizes:
+        (project_id, secret), *more = sorted(sizes)
+        others = f" and {len(more)} others" if more else ""
+        report.notes.append(
+            f"{config.uploads / str(project_id) / secret}{others}: no upload has it; "
+            "a file is so while it is sent, and the service removes one that stays so for an hour"
+        )
+
+
+def _check_repository(path: Path, project: StoredProject, full: bool, report: CheckReport) -> bool:
+    """Whether it can be read."""
+    subject = f"{project.full_path} ({path})"
+    try:
+        repository = Repository.open(path)
+        repository.branches()
+        repository.tags()
+        head = repository.default_branch()
+    except NotARepository as error:
+        problem = "it is not there" if not path.exists() else f"it cannot be read: {error}"
+        report.add("repositories", subject, problem, "restore it from a backup")
+        return False
+    if head != project.default_branch:
+        problem = f"its HEAD is {head or 'no branch'}, the project's default branch is {project.default_branch or 'none'}"
+        remedy = f"`forgefront admin project change {project.full_path} --default-branch NAME` sets both"
+        report.add("repositories", subject, problem, remedy)
+    if full:
+        try:
+            git_command.run(path, "fsck", "--connectivity-only", "--no-dangling", "--no-progress", seconds=FSCK_SECONDS)
+        except git_command.GitCommandError as error:
+            report.add("repositories", subject, f"git fsck: {_first_line_of(error)}", "restore it from a backup")
+    return True
+
+
+def _first_line_of(error: BaseException) -> str:
+    """The text of an error without the driver's statement and parameters."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,108 @@
+"""The demo's builds: what a build system outside said of the newest commits, with what it printed and the files that it left."""
+
+import io
+import zipfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from forgefront.demo.demo_merge_requests import DemoBuilderProtocol
+from graph.artifact_access import ArtifactAccess
+
+MAX_COMMITS = 4
+"""How many of the newest commits have builds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoJob:
+    """A job of each run. `ends` are its outcomes on the newest commit, the one before, and so on; `left` is what a good one leaves."""
+
+    name: str
+    stage: str
+    seconds: int
+    output: str
+    statuses: tuple[str, ...]
+    failure_output: str = ""
+    coverage: float | None = None
+    artifact: tuple[str, str] | None = None
+
+
+JOBS = (
+    DemoJob(
+        "compile",
+        "build",
+        74,
+        "$ make\ncc -O2 -c main.c\ncc -O2 -c parts.c\ncc -o app main.o parts.o\nok\n",
+        ("SUCCESS", "SUCCESS", "SUCCESS", "SUCCESS"),
+        artifact=("app.zip", "the program\n"),
+    ),
+    DemoJob(
+        "unit",
+        "test",
+        212,
+        "$ make test\n128 tests\n",
+        ("SUCCESS", "FAILED", "SUCCESS", "SUCCESS"),
+        failure_output="FAILED test_parts.c:41: expected 3, found 2\n1 failed, 127 passed\n",
+        coverage=87.5,
+        artifact=("report.zip", "128 passed\n"),
+    ),
+    DemoJob("style", "test", 9, "$ make style\nno complaints\n", ("SUCCESS", "SUCCESS", "SUCCESS", "CANCELED")),
+)
+
+
+@dataclass(slots=True)
+class DemoBuilds:
+    """The v3 ids of two builds that have ended well and have files: one to look at, and one to try things on."""
+
+    build_id: int = 0
+    scratch_build_id: int = 0
+
+
+async def create_builds(builder: DemoBuilderProtocol, access: ArtifactAccess, project_id: int, branch: str, oids: list[str]) -> DemoBuilds:
+    """Tells of the builds of these commits, newest first; at most RUNS of them."""
+    build_ids: list[int] = []
+    for age, oid in reversed(list(enumerate(oids[:MAX_COMMITS]))):
+        for job in JOBS:
+            build_id = await _create_build(builder, access, project_id, branch, oid, job, job.statuses[age])
+            if build_id is not None:
+                build_ids.append(build_id)
+    return DemoBuilds(build_ids[-1], build_ids[0]) if build_ids else DemoBuilds()
+
+
+async def _create_build(
+    builder: DemoBuilderProtocol, access: ArtifactAccess, project_id: int, branch: str, oid: str, job: DemoJob, status: str
+) -> int | None:
+    """Gives the id of a build that left a file."""
+    path, started = str(project_id), builder.clock()
+    created: dict[str, Any] = await builder.run_mutation(
+        "dev",
+        "CreateBuild",
+        projectPath=path,
+        sha=oid,
+        ref=branch,
+        name=job.name,
+        stage=job.stage,
+        status="RUNNING",
+        startedAt=started.isoformat(),
+    )
+    output = job.output + (job.failure_output if status == "FAILED" else "")
+    await builder.run_mutation("dev", "AppendBuildTrace", projectPath=path, databaseId=created["id"], text=output, offset=0)
+    artifact = job.artifact if status == "SUCCESS" else None
+    if artifact is not None:
+        upload = await builder.run_mutation("dev", "CreateArtifactUpload", projectPath=path, databaseId=created["id"], filename=artifact[0])
+        grant = await access.authorize_upload(upload["url"].rpartition("/")[2], "demo")
+        await access.store(grant, _create_zip(artifact[0].replace(".zip", ".txt"), artifact[1]), "demo")
+    finished = started + timedelta(seconds=job.seconds)
+    coverage = job.coverage if status == "SUCCESS" else None
+    await builder.run_mutation(
+        "dev", "UpdateBuild", projectPath=path, databaseId=created["id"], status=status, finishedAt=finished.isoformat(), coverage=coverage
+    )
+    return int(created["id"]) if artifact is not None else None
+
+
+async def _create_zip(name: str, text: str) -> AsyncIterator[bytes]:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(zipfile.ZipInfo(name), text)
+    yield buffer.getvalue()

@@ -1,0 +1,217 @@
+"""The door to questions with names: `GET /q/NAME.json` and `GET /q/NAME.csv`, for spreadsheets, scripts and panels that fetch an address.
+
+NAME is that of the query of a trusted document. Its variables are the parameters of the address (`forgefront/endpoints/query_variables.py`), and the
+credential stands in a header, as at /graphql, or is the password of Basic credentials (RFC 7617), with any user name: spreadsheets can send
+nothing else. As JSON it answers `{"data": …}`; as CSV (RFC 4180) the rows of one list (`forgefront/endpoints/csv_tables.py`), which `?list=PATH`
+chooses. It runs through the same door to the graph as text does: the same rights, limits and rate.
+
+    400  parameters that are unknown, missing or cannot be read: all of them are named       401  no credential, or one that is not good
+    404  no such question; a mutation or a subscription is none                              405  other methods than GET and HEAD
+
+What the graph says is answered with the statuses of the GraphQL door. CSV has no place for errors beside data: there the first error is
+the answer, with the status that v3 would give it.
+
+`GET /q` lists the questions, for who has a good credential: JSON, or a page for who asks for HTML (`forgefront/endpoints/named_query_index.py`).
+
+Browsers keep Basic credentials and send them of their own accord, also for other sites. Nothing comes of it: these paths change nothing,
+other origins are never shown an answer to such a request (`forgefront/server/cors.py`) nor may embed one, and the realm is not that of git.
+
+Answers have an ETag over their bytes, and `If-None-Match` is answered with 304 where nothing has changed.
+"""
+
+import base64
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from forgefront.endpoints.csv_tables import CsvTables
+from forgefront.endpoints.named_query_index import PAGE_CSP, describe_query, render_index
+from forgefront.endpoints.query_variables import parse_variables
+from forgefront.pages import prefers_html
+from graph.errors import Code
+from graph.http.endpoint import RESPONSE_JSON, make_response
+from graph.http.requests import GraphqlRequestError, credential_of, headers_of, parse_pairs
+from graph.http.responses import rate_headers, serialize_result
+from graph.operations.execution import Graph, prepare
+from graph.operations.results import OperationResult
+from graph.operations.trusted_documents import TrustedDocument
+from rest_v3.errors import STATUS_BY_CODE
+from rest_v3.operations import describe_operation
+
+PATH_PATTERN = re.compile(r"/q/([A-Za-z_][A-Za-z0-9_]*)\.(json|csv)")
+INDEX_PATHS = ("/q", "/q/")
+INDEX_ROUTE = "/q"
+CHALLENGE = 'Basic realm="Forgefront questions", charset="UTF-8"'
+ROUTES = {"json": "/q/:name.json", "csv": "/q/:name.csv"}
+CONTENT_TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8; header=present"}
+ALLOWED_METHODS = "GET, HEAD"
+LIST_PARAMETER = "list"
+"""The parameter that chooses the list of a CSV answer, unless the operation has a variable of this name."""
+RESPONSE_HEADERS = {
+    "cache-control": "private, no-cache",
+    "vary": "PRIVATE-TOKEN, Authorization",
+    "cross-origin-resource-policy": "same-origin",
+}
+VIEWER_OPERATION = prepare("query Viewer { viewer { databaseId } }", "Viewer")
+
+
+class _NamedQuery:
+    def __init__(self, document: TrustedDocument) -> None:
+        self.document = document
+        self.source = document.text
+        described = describe_operation(document.operation.prepared)
+        self.variables = described.variables
+        self.tables = CsvTables(described.root_fields)
+
+
+class NamedQueriesEndpoint:
+    """Answers the paths that `matches` knows. Which questions there are is settled when it is made."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._queries = {str(document.name): _NamedQuery(document) for document in graph.trusted_documents.queries()}
+        self._index: tuple[bytes, bytes] | None = None
+
+    @staticmethod
+    def matches(path: str) -> bool:
+        return PATH_PATTERN.fullmatch(path) is not None or path in INDEX_PATHS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = PATH_PATTERN.fullmatch(scope["path"])
+        state = scope.setdefault("state", {})
+        headers = headers_of(scope)
+        credential = credential_of(headers) or _read_password(headers)
+        try:
+            if found is None:
+                state["route"] = INDEX_ROUTE
+                response = await self._respond_index(scope, headers, credential)
+            else:
+                name, format_name = found.groups()
+                state["route"] = ROUTES[format_name]
+                response = await self._respond_query(scope, headers, credential, name, format_name)
+        except GraphqlRequestError as refused:
+            response = await self._respond_rejection(scope, refused, credential)
+        if response.status_code == 401:
+            response.headers["www-authenticate"] = CHALLENGE if _may_challenge_for_password(headers) else "Bearer"
+        if scope["method"] == "HEAD":
+            # Its headers, with the length, are made already.
+            response.body = b""
+        await response(scope, receive, send)
+
+    async def _respond_index(self, scope: Scope, headers: Mapping[str, str], credential: str | None) -> Response:
+        if scope["method"] not in ("GET", "HEAD"):
+            raise GraphqlRequestError(405, "405 Method Not Allowed", allow=ALLOWED_METHODS)
+        if not await self._is_authenticated(scope, credential):
+            raise GraphqlRequestError(401, "401 Unauthorized")
+        if self._index is None:
+            # Made once, when it is first wanted: it does not change.
+            base = f"{self._graph.services.external_url}/q/"
+            entries = [
+                describe_query(each.document, each.variables, each.tables.names, base + name) for name, each in self._queries.items()
+            ]
+            self._index = orjson.dumps({"questions": entries}), render_index(entries).encode()
+        as_json, as_page = self._index
+        more = {**RESPONSE_HEADERS, "vary": f"{RESPONSE_HEADERS['vary']}, Accept"}
+        if prefers_html(headers.get("accept", "")):
+            return Response(as_page, 200, {**more, "content-security-policy": PAGE_CSP, "content-type": "text/html; charset=utf-8"})
+        return Response(as_json, 200, {**more, "content-type": CONTENT_TYPES["json"]})
+
+    async def _respond_rejection(self, scope: Scope, rejection: GraphqlRequestError, credential: str | None) -> Response:
+        if rejection.status in (400, 404):
+            # Which questions there are, and what they take, is not for everybody.
+            try:
+                if not await self._is_authenticated(scope, credential):
+                    rejection = GraphqlRequestError(401, "401 Unauthorized")
+            except GraphqlRequestError as unavailable:
+                rejection = unavailable
+        content = orjson.dumps({"message": rejection.message})
+        return Response(content, rejection.status, {"cache-control": "no-store", **rejection.headers}, "application/json")
+
+    async def _is_authenticated(self, scope: Scope, credential: str | None) -> bool:
+        """Whether somebody calls by a good credential. Raises Refused, 503, where that cannot be told now."""
+        if credential is None:
+            return False
+        state = scope["state"]
+        result = await self._graph.run(VIEWER_OPERATION, {}, credential, request_id=str(state.get("request_id", "")))
+        if any(error.code is Code.UNAVAILABLE for error in result.errors):
+            raise GraphqlRequestError(503, "503 Service Unavailable", Code.UNAVAILABLE, retry_after="2")
+        if result.viewer_id is not None:
+            state["user_id"] = result.viewer_id
+        return result.viewer_id is not None and not result.errors
+
+    async def _respond_query(
+        self, scope: Scope, headers: Mapping[str, str], credential: str | None, name: str, format_name: str
+    ) -> Response:
+        if scope["method"] not in ("GET", "HEAD"):
+            raise GraphqlRequestError(405, "405 Method Not Allowed", allow=ALLOWED_METHODS)
+        if credential is None:
+            raise GraphqlRequestError(401, "401 Unauthorized")
+        query = self._find_query(name)
+        pairs = parse_pairs(scope["query_string"])
+        list_name: str | None = None
+        if format_name == "csv" and LIST_PARAMETER not in query.variables:
+            list_name = next((value for key, value in pairs if key == LIST_PARAMETER), None)
+            pairs = [pair for pair in pairs if pair[0] != LIST_PARAMETER]
+        table = query.tables.get(list_name)
+        if table is None:
+            raise GraphqlRequestError(400, f"list: it is one of {', '.join(query.tables.names) or 'none'}.")
+        variables = parse_variables(query.variables, pairs)
+        state = scope["state"]
+        request_id = str(state.get("request_id", ""))
+        result = await self._graph.run_document(query.source, variables, None, credential, request_id=request_id)
+        if result.viewer_id is not None:
+            state["user_id"] = result.viewer_id
+        if result.errors or result.data is None:
+            return _error_response(result, request_id, format_name)
+        body = orjson.dumps({"data": result.data}) if format_name == "json" else table.to_csv(result.data).encode()
+        tag = f'"{sha256(body).hexdigest()[:32]}"'
+        more = {**RESPONSE_HEADERS, **rate_headers(result.rate_usage), "etag": tag}
+        if _matches_etag(headers.get("if-none-match"), tag):
+            return Response(None, 304, more)
+        return Response(body, 200, {**more, "content-type": CONTENT_TYPES[format_name]})
+
+    def _find_query(self, name: str) -> _NamedQuery:
+        query = self._queries.get(name)
+        if query is not None:
+            return query
+        document = self._graph.trusted_documents.named(name)
+        if document is None:
+            raise GraphqlRequestError(404, "404 Not Found")
+        raise GraphqlRequestError(404, f"404 Not Found - {name} is a {document.kind}: send it to /graphql")
+
+
+def _read_password(headers: Mapping[str, str]) -> str | None:
+    """The password of Basic credentials."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2] or None
+    except ValueError:
+        return None
+
+
+def _may_challenge_for_password(headers: Mapping[str, str]) -> bool:
+    """Whether a browser, if this is one, may open its dialog: where somebody went to the address, but not for the script of a page, which
+    waits until the dialog is closed, nor for who has sent a token."""
+    by_script = "origin" in headers or headers.get("sec-fetch-mode", "navigate") != "navigate"
+    return not by_script and credential_of(headers) is None
+
+
+def _error_response(result: OperationResult, request_id: str, form: str) -> Response:
+    response = make_response(result, request_id, RESPONSE_JSON)
+    status, body = response.status, response.body
+    if status == 200 and form == "csv":
+        status, body = STATUS_BY_CODE[str(result.errors[0].code)], serialize_result(result, request_id)
+    return Response(orjson.dumps(body), status, {**RESPONSE_HEADERS, **response.headers, "cache-control": "no-store"}, "application/json")
+
+
+def _matches_etag(header: str | None, etag: str) -> bool:
+    """Whether If-None-Match names the tag (RFC 9110, section 13.1.2)."""
+    if header is None:
+        return False
+    return header.strip() == "*" or etag in (candidate.strip().removeprefix("W/") for candidate in header.split(","))

@@ -1,0 +1,114 @@
+"""The variables of an operation as a URL has them: text, of which the operation's types say what it means.
+
+name=text                  String, ID, enumerations and times as they are; Int, Float, Boolean (true, false, 1, 0) as spelled
+name=a&name=b              a list: the name once for each item
+name={"since": "…"}        an input object, as JSON
+name.since=…               the same, a field at a time
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from math import inf, isfinite
+from typing import Any
+
+from graphql import (
+    GraphQLEnumType,
+    GraphQLInputObjectType,
+    GraphQLInputType,
+    get_named_type,
+    get_nullable_type,
+    is_list_type,
+)
+
+from graph.http.requests import GraphqlRequestError, parse_json
+from rest_v3.operations import RouteOperationVariable
+
+INTEGER_PATTERN = re.compile(r"-?[0-9]{1,19}")
+NUMBER_PATTERN = re.compile(r"-?[0-9]{1,64}(\.[0-9]{1,64})?([eE][+-]?[0-9]{1,4})?")
+BOOLEAN_VALUES = {"true": True, "1": True, "false": False, "0": False}
+MAX_SHOWN_LENGTH = 80
+
+
+def parse_variables(known: Mapping[str, RouteOperationVariable], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """What the parameters say. Raises Refused, 400, which names everything that is unknown, missing or cannot be read."""
+    values_by_name: dict[str, list[str]] = {}
+    problems: list[str] = []
+    for name, value in pairs:
+        head, dot, _ = name.partition(".")
+        if name not in known and not (dot and head in known):
+            problems.append(f"{name[:MAX_SHOWN_LENGTH]} is unknown.")
+        else:
+            values_by_name.setdefault(name, []).append(value)
+    variables: dict[str, Any] = {}
+    for name, values in values_by_name.items():
+        try:
+            _set_variable(variables, known, name, values)
+        except ValueError as error:
+            problems.append(f"{name[:MAX_SHOWN_LENGTH]}: {error}.")
+    problems += [f"{name} is missing." for name, variable in known.items() if variable.is_required and name not in variables]
+    if problems:
+        signature = ", ".join(f"{name} ({variable.type})" for name, variable in known.items())
+        raise GraphqlRequestError(400, " ".join([*problems[:10], f"It takes {signature}." if signature else "It takes no variables."]))
+    return variables
+
+
+def _set_variable(variables: dict[str, Any], known: Mapping[str, RouteOperationVariable], name: str, values: list[str]) -> None:
+    head, *path = name.split(".")
+    kind: GraphQLInputType = known[head].type
+    key, target = head, variables
+    for part in path:
+        named = get_nullable_type(kind)
+        if not isinstance(named, GraphQLInputObjectType):
+            raise ValueError(f"a {kind} has no fields")
+        if part not in named.fields:
+            raise ValueError(f"a {named} has no field {part[:MAX_SHOWN_LENGTH]}, but {', '.join(named.fields)}")
+        target = target.setdefault(key, {})
+        if not isinstance(target, dict):
+            raise ValueError("it is given as a whole too")
+        key, kind = part, named.fields[part].type
+    if key in target:
+        raise ValueError("it is given field by field too")
+    target[key] = _parse_value(kind, values)
+
+
+def _parse_value(kind: GraphQLInputType, values: list[str]) -> Any:
+    nullable = get_nullable_type(kind)
+    if is_list_type(nullable):
+        return [_parse_value(nullable.of_type, [text]) for text in values]
+    if len(values) > 1:
+        raise ValueError("it is given twice")
+    named, value = get_named_type(kind), values[0]
+    if isinstance(named, GraphQLInputObjectType):
+        return _parse_object(value)
+    if isinstance(named, GraphQLEnumType):
+        if value not in named.values:
+            raise ValueError(f"it is one of {', '.join(named.values)}")
+        return value
+    if named.name in ("Int", "BigInt"):
+        if not INTEGER_PATTERN.fullmatch(value):
+            raise ValueError("it is a whole number")
+        return int(value)
+    if named.name == "Float":
+        return _parse_number(value)
+    if named.name == "Boolean":
+        if value not in BOOLEAN_VALUES:
+            raise ValueError("it is true or false")
+        return BOOLEAN_VALUES[value]
+    return value
+
+
+def _parse_object(raw: str) -> Any:
+    try:
+        value = parse_json(raw.encode(), "it")
+    except GraphqlRequestError as refused:
+        raise ValueError(refused.message.rstrip(".")) from None
+    if not isinstance(value, dict):
+        raise ValueError("it is a JSON object, or is given field by field as name.field")
+    return value
+
+
+def _parse_number(raw: str) -> float:
+    value = float(raw) if NUMBER_PATTERN.fullmatch(raw) else inf
+    if not isfinite(value):
+        raise ValueError("it is a number")
+    return value

@@ -1,0 +1,321 @@
+"""Clone, fetch and push over HTTP: git's smart protocol (gitprotocol-http) at /NAMESPACE/PROJECT.git.
+
+The graph decides who may; the transport runs git; here is only HTTP. Answers that refuse are plain text, which git shows to its user.
+"""
+
+import asyncio
+import base64
+import binascii
+import errno
+import re
+import zlib
+from collections.abc import AsyncIterator
+from urllib.parse import parse_qs
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from graph.errors import Code, Forbidden, OperationError
+from graph.git_access import GitAccess, RepositoryGrant
+from graph.operations.disconnects import wait_disconnected
+from storage.git.protocol.push import ClientStream, InvalidPush, PushDecision, RefCommand
+from storage.git.protocol.transport import BLOCK_BYTES, GitService, Transport, TransportBusy, TransportTimeout
+from storage.git.subprocesses.git_command import GitCommandError
+
+MAX_FETCH_BYTES = 64 * 1024 * 1024
+"""Bytes of what a client asks for and has, unpacked."""
+RETRY_SECONDS = 5
+
+_PATH_PATTERN = re.compile(r"/([^/]+/[^/]+?)(\.git)?/(info/refs|git-upload-pack|git-receive-pack|HEAD|objects/.+)")
+_NO_CACHE_HEADERS = {
+    "Cache-Control": "no-cache, max-age=0, must-revalidate",
+    "Pragma": "no-cache",
+    "Expires": "Fri, 01 Jan 1980 00:00:00 GMT",
+}
+_STATUS_BY_CODE = {
+    Code.UNAUTHENTICATED: 401,
+    Code.FORBIDDEN: 403,
+    Code.NOT_FOUND: 404,
+    Code.LIMIT_EXCEEDED: 429,
+    Code.UNAVAILABLE: 503,
+}
+_SIGN_IN_MESSAGE = "Use your private token as the password, with any user name."
+_DUMB_PROTOCOL_MESSAGE = "This server speaks the smart protocol only: use git 1.6.6 or newer."
+
+log = structlog.get_logger("git")
+
+
+class GitHttpRefusal(Exception):
+    """An answer instead of git's. The text is for people."""
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers or {}
+
+
+class GitHttpEndpoint:
+    """The door. It takes what `serves` says."""
+
+    def __init__(self, access: GitAccess, transport: Transport) -> None:
+        self._access = access
+        self._transport = transport
+        self._pushes: set[asyncio.Task[None]] = set()
+
+    @staticmethod
+    def matches(scope: Scope) -> bool:
+        """Whether the path is one of git's."""
+        return scope["type"] == "http" and _PATH_PATTERN.fullmatch(scope["path"]) is not None
+
+    async def close(self) -> None:
+        """Lets pushes that have come whole be finished and recorded."""
+        if self._pushes:
+            await asyncio.wait(self._pushes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match = _PATH_PATTERN.fullmatch(scope["path"])
+        assert match is not None, "asked only for what it serves"  # noqa: S101
+        project, has_suffix, git_path = match.groups()
+        scope["state"]["route"] = "/:namespace/:project.git/" + ("objects" if git_path.startswith("objects/") else git_path)
+        streamed = _StreamedResponse(send)
+        try:
+            if git_path == "HEAD" or git_path.startswith("objects/"):
+                raise GitHttpRefusal(403, _DUMB_PROTOCOL_MESSAGE)
+            if git_path == "info/refs":
+                await self._advertise_refs(scope, project, bool(has_suffix), streamed)
+            else:
+                await self._serve_pack(scope, project, GitService(git_path), receive, streamed)
+        except Exception as error:
+            if streamed.is_started:
+                # The connection is closed under an incomplete answer, which is all that the client can still be told.
+                raise
+            if isinstance(error, _GitRedirect):
+                response: Response = RedirectResponse(str(error), 301)
+            elif (rejection := refusal_of(error)) is not None:
+                response = _refusal_response(rejection)
+            else:
+                raise
+            await response(scope, receive, send)
+
+    async def _advertise_refs(self, scope: Scope, project: str, has_suffix: bool, response: "_StreamedResponse") -> None:
+        _require_method(scope, "GET")
+        service_name = parse_qs(scope["query_string"].decode("latin-1")).get("service", [""])[0]
+        if service_name not in set(GitService):
+            raise GitHttpRefusal(403, _DUMB_PROTOCOL_MESSAGE)
+        service = GitService(service_name)
+        if not has_suffix:
+            # To every project's name, there or not.
+            raise _GitRedirect(f"{scope.get('root_path', '')}{scope['path'].removesuffix('/info/refs')}.git/info/refs?service={service}")
+        grant = await self._authorize(scope, project, service)
+        protocol = _git_protocol_header(scope) if service is GitService.UPLOAD else ""
+        response.headers = {"Content-Type": f"application/x-{service}-advertisement", **_NO_CACHE_HEADERS}
+        if "version=2" not in protocol.split(":"):
+            first = f"# service={service}\n"
+            response.prefix = f"{len(first) + 4:04x}{first}0000".encode()
+        await self._transport.advertise(service, grant.path, response.write, protocol=protocol)
+        await response.end()
+
+    async def _serve_pack(self, scope: Scope, project: str, service: GitService, receive: Receive, response: "_StreamedResponse") -> None:
+        _require_method(scope, "POST")
+        headers = Headers(scope=scope)
+        if headers.get("content-type", "").partition(";")[0].strip() != f"application/x-{service}-request":
+            raise GitHttpRefusal(415, f"The body must be application/x-{service}-request.")
+        grant = await self._authorize(scope, project, service)
+        body = _BodyReader(receive)
+        incoming = _decompress(body, headers.get("content-encoding", "identity"))
+        response.headers = {"Content-Type": f"application/x-{service}-result", **_NO_CACHE_HEADERS}
+        if service is GitService.UPLOAD:
+            fetch = self._transport.upload_pack(
+                grant.path, limit_fetch_body(incoming), response.write, protocol=_git_protocol_header(scope)
+            )
+            await _cancel_on_disconnect(asyncio.create_task(fetch), body)
+            await response.end()
+            return
+        # Not ended with the request: what has come whole is finished and recorded even when the client is gone.
+        push = asyncio.create_task(self._receive_push(grant, incoming, response, scope["state"]["request_id"]))
+        self._pushes.add(push)
+        push.add_done_callback(self._pushes.discard)
+        await asyncio.shield(push)
+
+    async def _receive_push(self, grant: RepositoryGrant, incoming: ClientStream, response: "_StreamedResponse", request_id: str) -> None:
+        async def authorize(updates: list[RefCommand]) -> list[PushDecision]:
+            return await self._access.authorize_updates(grant, updates, request_id)
+
+        updated = await self._transport.receive_pack(grant.path, incoming, response.write, authorize)
+        if updated:
+            await self._access.record_push(grant, updated, request_id)
+        # Only now does the client know that it is done, and may look at what follows from its push.
+        await response.end()
+
+    async def _authorize(self, scope: Scope, project: str, service: GitService) -> RepositoryGrant:
+        authorize = self._access.authorize_fetch if service is GitService.UPLOAD else self._access.authorize_push
+        grant = await authorize(project, _read_credential(Headers(scope=scope)), scope["state"]["request_id"])
+        if grant.viewer_id is not None:
+            scope["state"]["user_id"] = grant.viewer_id
+        return grant
+
+
+class _GitRedirect(Exception):
+    """The same, at another address."""
+
+
+class _StreamedResponse:
+    """A streamed answer of 200, begun with its first block, so that until then another can be given."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.headers: dict[str, str] = {}
+        self.prefix = b""
+        self.is_started = False
+
+    async def write(self, block: bytes) -> None:
+        if not self.is_started:
+            self.is_started = True
+            headers = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            block = self.prefix + block
+        await self._send({"type": "http.response.body", "body": block, "more_body": True})
+
+    async def end(self) -> None:
+        if not self.is_started:
+            await self.write(b"")
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _BodyReader:
+    """The blocks of a request's body. Raises ClientDisconnect where it ends too early."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._ended = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            message: Message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            if block := message.get("body", b""):
+                yield block
+            if not message.get("more_body", False):
+                self._ended.set()
+                return
+
+    async def wait_disconnected(self) -> None:
+        """Returns when the client went away after its body."""
+        await self._ended.wait()
+        await wait_disconnected(self._receive)
+
+
+async def _cancel_on_disconnect(work: "asyncio.Task[None]", body: _BodyReader) -> None:
+    """Waits for the work, and stops it when the client goes away or the server does not wait any longer."""
+    disconnect = asyncio.create_task(body.wait_disconnected())
+    try:
+        await asyncio.wait({work, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise ClientDisconnect
+        work.result()
+    finally:
+        for task in (work, disconnect):
+            task.cancel()
+        await asyncio.gather(work, disconnect, return_exceptions=True)
+
+
+async def _decompress(body: _BodyReader, encoding: str) -> ClientStream:
+    """The body as it was before the client packed it, a block at a time however small it was packed."""
+    if encoding not in ("identity", "gzip", "x-gzip"):
+        raise GitHttpRefusal(415, "The body may be packed with gzip, and with nothing else.")
+    if encoding == "identity":
+        async for block in body:
+            yield block
+        return
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        async for block in body:
+            while not decompressor.eof:
+                decompressed = decompressor.decompress(block, BLOCK_BYTES)
+                block = decompressor.unconsumed_tail
+                if decompressed:
+                    yield decompressed
+                elif not block:
+                    break
+    except zlib.error as error:
+        raise GitHttpRefusal(400, "The body is not packed with gzip.") from error
+    if not decompressor.eof:
+        raise GitHttpRefusal(400, "The packed body has no end.")
+
+
+async def limit_fetch_body(incoming: ClientStream) -> ClientStream:
+    """What a fetch asks for, as long as it is no more than it may be. Raises Refused."""
+    size = 0
+    async for block in incoming:
+        size += len(block)
+        if size > MAX_FETCH_BYTES:
+            raise GitHttpRefusal(413, "This asks for too much at once.")
+        yield block
+
+
+def _read_credential(headers: Headers) -> str | None:
+    """The private token that a request carries, if any (DECISIONS 3); a user name beside it means nothing."""
+    if token := headers.get("private-token"):
+        return token
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        password = base64.b64decode(value.strip(), validate=True).decode("utf-8", "replace").partition(":")[2]
+    except (binascii.Error, ValueError):
+        return None
+    return password or None
+
+
+def _git_protocol_header(scope: Scope) -> str:
+    return Headers(scope=scope).get("git-protocol", "")
+
+
+def _require_method(scope: Scope, method: str) -> None:
+    if scope["method"] != method:
+        raise GitHttpRefusal(405, "405 Method Not Allowed", {"Allow": method})
+
+
+def refusal_of(error: Exception) -> GitHttpRefusal | None:
+    """The answer that an error means, in words for both of git's doors; None for one that is not ours to explain."""
+    match error:
+        case GitHttpRefusal():
+            return error
+        case OperationError() if error.code in _STATUS_BY_CODE:
+            return _refusal_of_graph_error(error)
+        case InvalidPush():
+            return GitHttpRefusal(400, f"This push cannot be read: {error}.")
+        case TransportBusy():
+            return GitHttpRefusal(
+                503, "Too many are fetching or pushing right now; try again in a moment.", {"Retry-After": str(RETRY_SECONDS)}
+            )
+        case TransportTimeout():
+            return GitHttpRefusal(503, "This took too long.")
+        case GitCommandError():
+            log.error("git failed", error=str(error))
+            return GitHttpRefusal(500, "The repository cannot be read right now; the log of the service says why.")
+        case OSError() if error.errno == errno.ENOSPC:
+            return GitHttpRefusal(507, "The disk of the service is full; nothing was changed.")
+    return None
+
+
+def _refusal_of_graph_error(error: OperationError) -> GitHttpRefusal:
+    status = _STATUS_BY_CODE[error.code]
+    headers: dict[str, str] = {}
+    message = error.message
+    if status == 401:
+        message, headers = _SIGN_IN_MESSAGE, {"WWW-Authenticate": 'Basic realm="Forgefront", charset="UTF-8"'}
+    elif isinstance(error, Forbidden):
+        message = error.reason or "You are not allowed to do this in the project."
+    elif (seconds := getattr(error, "retry_after", None)) is not None:
+        headers = {"Retry-After": str(seconds)}
+    return GitHttpRefusal(status, message, headers)
+
+
+def _refusal_response(rejection: GitHttpRefusal) -> Response:
+    return PlainTextResponse(rejection.message + "\n", rejection.status, {**_NO_CACHE_HEADERS, **rejection.headers})

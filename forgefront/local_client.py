@@ -1,0 +1,82 @@
+"""Runs operations for the person at the machine, one after another, and says in words what was refused.
+
+They act as an administrator, or as whom they name; the rules are the graph's, the same as for everybody.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from graph.errors import Code
+from graph.operations.execution import Graph, LocalAdmin, OperationResult, PreparedOperation, prepare
+
+OPTION_NAMES = {"repositoryPath": "--repository", "groupPath": "--group", "externUid": "--extern-uid", "accessLevel": "--level"}
+"""The options whose names are not those of the input fields."""
+
+
+class OperationRejected(Exception):
+    """The operation was refused, or failed. The text says why, a line for each reason."""
+
+    def __init__(self, message: str, *, code: Code | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@cache
+def prepare_operation(document: Path, name: str) -> PreparedOperation:
+    """The operation `name` of a .graphql file beside the commands; those in the same file may share fragments."""
+    return prepare(document.read_text(encoding="utf-8"), name)
+
+
+class LocalClient:
+    """The graph, for the person at the machine."""
+
+    def __init__(self, graph: Graph, document: Path, username: str | None = None) -> None:
+        self.graph = graph
+        self._document = document
+        self._username = username
+
+    async def run(self, name: str, *, by: str | None = None, **variables: Any) -> Any:
+        """What the one root field of an operation gives; of a mutation, its entity. What is None is not sent. Raises Refused."""
+        operation = prepare_operation(self._document, name)
+        result = await self.graph.run_as_admin(LocalAdmin(by or self._username), operation, drop_nulls(**variables))
+        return unwrap_result(result)
+
+    async def list_all(self, name: str, connection_field: str | None = None, **variables: Any) -> list[Any]:
+        """All nodes of a connection, page after page; `under` names it where it is a field of the root field."""
+        nodes: list[Any] = []
+        after: str | None = None
+        while True:
+            value = await self.run(name, after=after, **variables)
+            page = value[connection_field] if connection_field else value
+            nodes += page["nodes"]
+            if not page["pageInfo"]["hasNextPage"]:
+                return nodes
+            after = page["pageInfo"]["endCursor"]
+
+
+def drop_nulls(**values: Any) -> dict[str, Any]:
+    """The fields of an input that were given."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def unwrap_result(result: OperationResult) -> Any:
+    """The value of the one root field. Raises Refused, whose text names options rather than input fields."""
+    if result.errors:
+        first_error = result.errors[0]
+        raise OperationRejected("\n".join(dict.fromkeys(each.message for each in result.errors)), code=first_error.code)
+    ((_, value),) = (result.data or {}).items()
+    if not isinstance(value, dict) or "userErrors" not in value:
+        return value
+    errors = value.pop("userErrors")
+    if errors:
+        lines = [f"{option_name(error['field'])}: {error['message']}" if error["field"] else error["message"] for error in errors]
+        raise OperationRejected("\n".join(dict.fromkeys(lines)), code=Code(errors[0]["code"]))
+    ((_, entity),) = value.items()
+    return entity
+
+
+def option_name(field: str) -> str:
+    """`dueDate` gives `--due-date`."""
+    return OPTION_NAMES.get(field) or "--" + re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), field)

@@ -1,0 +1,141 @@
+"""A door that serves a folder of static files: pages for people, with the headers that keep them apart from everything else.
+
+    files = Files(FOLDER, at="/-/pages/", policy=POLICY, values={"base": "/git"})
+    files.matches("/-/pages/main.js")      True, and so is every other path below `at`
+    await files(scope, receive, send)      FOLDER/main.js; `at` itself is FOLDER/index.html; anything else is not found
+    await files.send("index.html", …)      the same file at any other address
+
+What there is is looked up once, at start, so that a path from outside never reaches the file system. Small files are kept in memory;
+large ones are read in a thread while they are sent. Every answer names its content by an ETag and is asked for again each time
+(RFC 9110, section 13.1.2), so that a new version is seen at once and an old one is not sent twice.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from string import Template
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".graphql": "text/plain; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ttf": "font/ttf",
+    ".woff2": "font/woff2",
+    ".txt": "text/plain; charset=utf-8",
+    "": "text/plain; charset=utf-8",
+}
+"""A file of any other kind is not served."""
+INDEX = "index.html"
+MAX_CACHED_BYTES = 256 * 1024
+"""Larger files stay on the disk."""
+BLOCK_BYTES = 256 * 1024
+SECURITY_HEADERS = {
+    "cache-control": "no-cache",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _StaticFile:
+    """`body` is None for a file that stays on the disk."""
+
+    path: Path
+    body: bytes | None
+    size: int
+    content_type: str
+    etag: str
+
+
+class StaticFolder:
+    """The door. `policy` is the Content-Security-Policy of every answer; `values` replace `$name` in HTML files, escaped."""
+
+    def __init__(self, folder: Path, *, base_path: str, policy: str, values: Mapping[str, str] | None = None) -> None:
+        self._base_path = base_path
+        self._headers = {**SECURITY_HEADERS, "content-security-policy": policy}
+        self._files: dict[str, _StaticFile] = {}
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix in CONTENT_TYPES:
+                self._files[path.relative_to(folder).as_posix()] = _read_file(path, values or {})
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def put(self, name: str, body: bytes) -> None:
+        """Serves what was made, not read, under this name."""
+        self._files[name] = _StaticFile(Path(name), body, len(body), CONTENT_TYPES[Path(name).suffix], _etag_of(body))
+
+    def matches(self, path: str) -> bool:
+        """Whether a path, as the scope has it, is below `at`."""
+        return path.startswith(self._base_path)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.send(scope["path"][len(self._base_path) :] or INDEX, scope, receive, send)
+
+    async def send(self, name: str, scope: Scope, receive: Receive, send: Send, *, vary: str | None = None) -> None:
+        """Answers with the file of this name, whatever the address. `vary` names the request header that led here."""
+        file = self._files.get(name)
+        if file is None:
+            await JSONResponse({"message": "404 Not Found"}, 404)(scope, receive, send)
+            return
+        if scope["method"] not in ("GET", "HEAD"):
+            await JSONResponse({"message": "405 Method Not Allowed"}, 405, {"Allow": "GET, HEAD"})(scope, receive, send)
+            return
+        headers = {**self._headers, "etag": file.etag, **({"vary": vary} if vary else {})}
+        if _matches_etag(Headers(scope=scope).get("if-none-match"), file.etag):
+            await _start_response(send, 304, headers)
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await _start_response(send, 200, {**headers, "content-type": file.content_type, "content-length": str(file.size)})
+        if scope["method"] == "HEAD" or file.body is not None:
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else file.body})
+            return
+        with await asyncio.to_thread(file.path.open, "rb") as opened:
+            remaining = file.size
+            while block := await asyncio.to_thread(opened.read, min(BLOCK_BYTES, remaining)):
+                remaining -= len(block)
+                await send({"type": "http.response.body", "body": block, "more_body": remaining > 0})
+
+
+def _read_file(path: Path, values: Mapping[str, str]) -> _StaticFile:
+    body = path.read_bytes()
+    if path.suffix == ".html" and values:
+        escaped = {name: escape(value) for name, value in values.items()}
+        body = Template(body.decode()).substitute(escaped).encode()
+    return _StaticFile(
+        path,
+        body if len(body) <= MAX_CACHED_BYTES or path.suffix == ".html" else None,
+        len(body),
+        CONTENT_TYPES[path.suffix],
+        _etag_of(body),
+    )
+
+
+def _etag_of(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def _matches_etag(header: str | None, etag: str) -> bool:
+    """Whether the caller has the file already (If-None-Match; a weak comparison, as its section says)."""
+    if header is None:
+        return False
+    return header.strip() == "*" or etag in (each.strip().removeprefix("W/") for each in header.split(","))
+
+
+async def _start_response(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})

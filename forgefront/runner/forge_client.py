@@ -1,0 +1,200 @@
+"""What a runner says to the service, and what it hears: the operations of `runner.graphql`, tried again while the service is away."""
+
+import asyncio
+import platform
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import httpx
+import structlog
+
+OPERATIONS_FILE = Path(__file__).with_name("runner.graphql")
+CLAIM_WAIT_SECONDS = 20
+"""How long the service is asked to wait for a build."""
+RESPONSE_TIMEOUT_SECONDS = 30.0
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 10.0
+RETRYABLE_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 507))
+CHUNK_BYTES = 2**18
+"""Bytes of a file that are sent at once."""
+
+log = structlog.get_logger("runner")
+
+
+class RequestRejected(Exception):
+    """The service does not do it, now or later: a wrong token, or an address without a forge."""
+
+
+class BuildRevoked(Exception):
+    """The build is not this runner's any more: it was canceled, or given to another one."""
+
+
+class ServiceUnreachable(Exception):
+    """The service gave no answer for as long as it was worth trying."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactRules:
+    """What to keep of the work folder; `when` is ON_SUCCESS, ON_FAILURE or ALWAYS."""
+
+    paths: tuple[str, ...]
+    includes_untracked: bool
+    name: str
+    when: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedBuild:
+    """A build to run. `secrets` are values that no trace shows."""
+
+    build_id: int
+    token: str
+    name: str
+    ref: str
+    sha: str
+    repository_url: str
+    script: tuple[str, ...]
+    after_script: tuple[str, ...]
+    variables: dict[str, str]
+    secrets: frozenset[str]
+    artifacts: ArtifactRules | None
+    timeout_seconds: int
+    lease_seconds: int
+    trace_offset: int
+    trace_limit: int
+
+
+class ForgeClient:
+    """The service at an address. `pause` is how long to wait after the first failure, in seconds."""
+
+    def __init__(self, url: str, token: str, *, name: str = "", min_retry_seconds: float = MIN_RETRY_SECONDS) -> None:
+        self._token = token
+        self._min_retry_seconds = min_retry_seconds
+        self._document = OPERATIONS_FILE.read_text(encoding="utf-8")
+        self._runner_info = {
+            "name": name or "forgefront",
+            "version": version("forgefront"),
+            "platform": platform.system().lower(),
+            "architecture": platform.machine(),
+        }
+        self._http = httpx.AsyncClient(
+            base_url=url.rstrip("/"), timeout=httpx.Timeout(RESPONSE_TIMEOUT_SECONDS, connect=5.0), follow_redirects=False, trust_env=False
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def claim(self, wait_seconds: int = CLAIM_WAIT_SECONDS) -> ClaimedBuild | None:
+        """A build to run; waits so long for one. Raises Refused, Unreachable."""
+        payload = await self._call("Claim", {**self._runner_info, "waitSeconds": wait_seconds}, self._token, retry_seconds=0.0)
+        return _parse_build(payload["build"]["databaseId"], payload["job"]) if payload["build"] else None
+
+    async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float) -> None:
+        """RUNNING, SUCCESS, FAILED, or PENDING to give the build back. Raises Gone, Unreachable after so many seconds."""
+        await self._call("Report", {"databaseId": job.build_id, "status": status}, job.token, retry_seconds=retry_seconds)
+
+    async def append_trace(self, job: ClaimedBuild, text: str, offset: int, *, retry_seconds: float) -> None:
+        """Adds to the trace; `offset` is its length so far in bytes. Raises Gone, Unreachable after so many seconds."""
+        await self._call("Append", {"databaseId": job.build_id, "text": text, "offset": offset}, job.token, retry_seconds=retry_seconds)
+
+    async def upload_artifact(
+        self, job: ClaimedBuild, file: Path, filename: str, on_progress: Callable[[int, int], None], *, retry_seconds: float
+    ) -> None:
+        """Sends the artifact; `told` hears how many bytes of how many are sent. Raises Gone, Refused, Unreachable."""
+        size = (await asyncio.to_thread(file.stat)).st_size
+        upload_input = {"databaseId": job.build_id, "filename": filename, "size": size}
+
+        async def upload_once() -> httpx.Response:
+            # A new address each time, since one is good for one upload.
+            payload = await self._call("Upload", upload_input, job.token, retry_seconds=retry_seconds)
+            where = payload["upload"]
+            headers = {each["name"]: each["value"] for each in where["headers"]} | {"Content-Length": str(size)}
+            timeout = httpx.Timeout(300.0, connect=5.0)
+            return await self._http.request(
+                where["method"], where["url"], headers=headers, content=_read_chunks(file, size, on_progress), timeout=timeout
+            )
+
+        response = await self._retry(upload_once, retry_seconds)
+        if response.status_code >= 300:
+            raise RequestRejected(f"The artifact was not taken: {response.status_code} {response.text[:200]}")
+
+    async def _call(self, operation: str, input_values: dict[str, Any], token: str, *, retry_seconds: float) -> dict[str, Any]:
+        body = {"query": self._document, "operationName": operation, "variables": {"input": input_values}}
+        response = await self._retry(lambda: self._http.post("/graphql", json=body, headers={"PRIVATE-TOKEN": token}), retry_seconds)
+        try:
+            answer = response.json()
+            errors, data = answer.get("errors") or [], answer.get("data")
+        except (ValueError, AttributeError):
+            raise RequestRejected(f"There is no forge at {self._http.base_url}: it answers {response.status_code}.") from None
+        if errors:
+            code, message = errors[0].get("extensions", {}).get("code"), errors[0].get("message", "")
+            if code in ("UNAUTHENTICATED", "NOT_FOUND", "FORBIDDEN") and token != self._token:
+                raise BuildRevoked("The build is not this runner's any more.")
+            if code == "UNAUTHENTICATED":
+                raise RequestRejected("The service does not know this token.")
+            raise RequestRejected(f"The service refused: {message}")
+        ((_, payload),) = data.items()
+        for error in payload["userErrors"]:
+            if error["code"] in ("CONFLICT", "NOT_ALLOWED"):
+                raise BuildRevoked(error["message"])
+            raise RequestRejected(f"{error['field'] or 'The service'}: {error['message']}")
+        return payload  # type: ignore[no-any-return]
+
+    async def _retry(self, call: Callable[[], Any], retry_seconds: float) -> httpx.Response:
+        """The answer of a call, which is tried again for so many seconds while the service is away or has too much to do."""
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + retry_seconds, self._min_retry_seconds
+        while True:
+            try:
+                response: httpx.Response = await call()
+                if response.status_code not in RETRYABLE_STATUSES:
+                    return response
+                reason = f"it answers {response.status_code}"
+                retry_after = response.headers.get("retry-after", "")
+                wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else pause
+            except httpx.TransportError as error:
+                reason, wait = type(error).__name__, pause
+            if loop.time() + wait >= deadline:
+                raise ServiceUnreachable(f"The service cannot be reached: {reason}.")
+            log.warning("the service is away", why=reason, again_in=round(wait, 1))
+            await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - so that runners do not come back all at once
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
+
+
+async def _read_chunks(file: Path, size: int, on_progress: Callable[[int, int], None]) -> AsyncIterator[bytes]:
+    sent = 0
+    opened = await asyncio.to_thread(file.open, "rb")
+    try:
+        while chunk := await asyncio.to_thread(opened.read, CHUNK_BYTES):
+            yield chunk
+            sent += len(chunk)
+            on_progress(sent, size)
+    finally:
+        opened.close()
+
+
+def _parse_build(build_id: int, payload: dict[str, Any]) -> ClaimedBuild:
+    artifact_rules = payload["artifacts"]
+    variables = {each["key"]: each["value"] for each in payload["variables"]}
+    return ClaimedBuild(
+        build_id=build_id,
+        token=payload["token"],
+        name=payload["name"],
+        ref=payload["ref"],
+        sha=payload["sha"],
+        repository_url=payload["repositoryUrl"],
+        script=tuple(payload["script"]),
+        after_script=tuple(payload["afterScript"]),
+        variables=variables,
+        secrets=frozenset(each["value"] for each in payload["variables"] if not each["public"]) | {payload["token"]},
+        artifacts=ArtifactRules(tuple(artifact_rules["paths"]), artifact_rules["untracked"], artifact_rules["name"], artifact_rules["when"])
+        if artifact_rules
+        else None,
+        timeout_seconds=payload["timeoutSeconds"],
+        lease_seconds=payload["leaseSeconds"],
+        trace_offset=payload["traceOffset"],
+        trace_limit=payload["traceLimit"],
+    )

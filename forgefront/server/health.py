@@ -1,0 +1,136 @@
+"""Whether the process lives (`/-/health`) and whether it can serve (`/-/readiness`), for supervisors and load balancers.
+
+Both ask for no credential, so they say what is wrong without addresses, paths or texts of a driver; those are in the log.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+from sqlalchemy import text
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from storage.database.engine import Database, is_unavailable
+
+CHECK_TIMEOUT_SECONDS = 2.0
+"""What has not answered by then counts as broken."""
+RESULT_CACHE_SECONDS = 1.0
+"""An answer is given again for so long: anybody may ask, and asking must not cost a connection each time."""
+
+ReadinessCheck = Callable[[], Awaitable[None]]
+
+
+class NotReadyError(Exception):
+    """A check found something wrong; the text is shown to anybody."""
+
+
+async def answer_liveness(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers `GET /-/health`: the process runs and its event loop turns. It looks at nothing else."""
+    await _respond(scope, receive, send, 200, {"status": "ok"})
+
+
+class ReadinessEndpoint:
+    """Answers `GET /-/readiness`: 200 when every check passes, else 503; `checks` maps a name to what raises when it is broken."""
+
+    def __init__(self, checks: Mapping[str, ReadinessCheck]) -> None:
+        self._checks = checks
+        self._log = structlog.get_logger().bind(logger="readiness")
+        self._running: asyncio.Task[dict[str, Any]] | None = None
+        self._cached: dict[str, Any] = {}
+        self._cached_at = -RESULT_CACHE_SECONDS
+        self._abandoned: set[asyncio.Future[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        result = await self.result()
+        if result["status"] == "ok":
+            await _respond(scope, receive, send, 200, result)
+        else:
+            await _respond(scope, receive, send, 503, result, {"Retry-After": "2"})
+
+    async def result(self) -> dict[str, Any]:
+        """`{"status": "ok" | "unavailable", "checks": {NAME: {"status": …, "problem": …}}}`. Those who ask at once share one look."""
+        if time.monotonic() - self._cached_at < RESULT_CACHE_SECONDS:
+            return self._cached
+        if self._running is None:
+            self._running = asyncio.create_task(self._run_checks())
+            self._running.add_done_callback(self._store_result)
+        # A client that goes away must not end the look of the others.
+        return await asyncio.shield(self._running)
+
+    def _store_result(self, task: asyncio.Task[dict[str, Any]]) -> None:
+        self._running = None
+        if not task.cancelled() and task.exception() is None:
+            self._cached, self._cached_at = task.result(), time.monotonic()
+
+    async def _run_checks(self) -> dict[str, Any]:
+        problems = await asyncio.gather(*(self._run_check(name, check) for name, check in self._checks.items()))
+        checks = {
+            name: {"status": "ok"} if problem is None else {"status": "unavailable", "problem": problem}
+            for name, problem in zip(self._checks, problems, strict=True)
+        }
+        return {"status": "unavailable" if any(problems) else "ok", "checks": checks}
+
+    async def _run_check(self, name: str, check: ReadinessCheck) -> str | None:
+        running_check = asyncio.ensure_future(check())
+        # Not `timeout`, which would wait for the end of what it cancels.
+        await asyncio.wait([running_check], timeout=CHECK_TIMEOUT_SECONDS)
+        if not running_check.done():
+            running_check.cancel()
+            self._abandoned.add(running_check)
+            running_check.add_done_callback(self._abandoned.discard)
+            return f"no answer within {CHECK_TIMEOUT_SECONDS:g} s"
+        error = running_check.exception()
+        if error is None:
+            return None
+        self._log.warning("not ready", check=name, error=f"{type(error).__name__}: {error}")
+        if isinstance(error, NotReadyError):
+            return str(error)
+        return "it cannot be reached" if is_unavailable(error) else "it answers with an error"
+
+
+def create_database_check(database: Database) -> ReadinessCheck:
+    """The check that the database answers a statement that reads from it (`SELECT 1` would not touch SQLite's file)."""
+
+    async def check() -> None:
+        async with database.read_session() as session:
+            await session.execute(text("SELECT version_num FROM alembic_version"))
+
+    return check
+
+
+def create_folder_check(folder: Path) -> ReadinessCheck:
+    """The check that a file can be written in the folder: its disk is there, not full, not read-only."""
+    writing: asyncio.Future[None] | None = None
+
+    def write() -> None:
+        name = folder / f".readiness-{os.getpid()}"
+        try:
+            name.write_bytes(b"x" * 4096)
+            name.unlink()
+        except OSError as error:
+            raise NotReadyError(f"the folder cannot be written: {error.strerror or type(error).__name__}") from error
+
+    async def check() -> None:
+        nonlocal writing
+        # A thread that hangs (on a dead network folder) cannot be ended, so no second one is started beside it.
+        if writing is None or writing.done():
+            writing = asyncio.get_running_loop().run_in_executor(None, write)
+        await asyncio.shield(writing)
+
+    return check
+
+
+async def _respond(
+    scope: Scope, receive: Receive, send: Send, status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None
+) -> None:
+    if Request(scope).method not in ("GET", "HEAD"):
+        response = JSONResponse({"message": "405 Method Not Allowed"}, 405, {"Allow": "GET, HEAD"})
+    else:
+        response = JSONResponse(body, status, {"Cache-Control": "no-store", **(headers or {})})
+    await response(scope, receive, send)

@@ -1,0 +1,235 @@
+"""uvicorn's HTTP/1.1 connection, with the limits that uvicorn leaves to a proxy: time for a header, idle bodies and readers, header sizes.
+
+A slow client costs one connection for a bounded time and nothing else. The times are looked at once a second for all connections
+together (`overdue`), since a timer for each request would cost more than the request line.
+"""
+
+import asyncio
+import http
+from dataclasses import dataclass
+from typing import Any
+
+from uvicorn.config import Config as UvicornConfig
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+MAX_TARGET_BYTES = 16 * 1024
+MAX_HEADER_BYTES = 64 * 1024
+MAX_HEADERS = 100
+LINGER_SECONDS = 1.0
+"""After a refusal the connection is read on for so long: closed with bytes unread, the answer could get lost (RFC 9112, section 9.6)."""
+DRAIN_SECONDS = 1.0
+"""At a stop, an idle connection is kept for so long, so that a request already on its way is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTimeouts:
+    """Seconds. `header`: from its first byte to its last; `idle`: without a byte moving, in or out; `keep_alive`: between requests."""
+
+    header: float
+    idle: float
+    keep_alive: float
+
+
+class BufferedTransport:
+    """What an answer writes to: its header and its body, where they come together, are one write to the connection."""
+
+    __slots__ = ("_held", "_loop", "_transport", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._buffer: bytes | None = None
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._buffer is not None:
+            data = self._buffer + data
+            self._buffer = None
+            self._transport.write(data)
+        else:
+            # A header that is sent ahead of its body waits no longer than for what else runs now.
+            self._buffer = data
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        if self._buffer is not None:
+            buffered, self._buffer = self._buffer, None
+            self._transport.write(buffered)
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+
+class RequestHeaderRejected(Exception):
+    """Stops the parser in the middle of a header that is not going to be answered."""
+
+
+class HttpConnection(HttpToolsProtocol):
+    """One connection. `times` is set on a subclass by `with_times`, because uvicorn makes the instances."""
+
+    timeouts = ConnectionTimeouts(header=20, idle=30, keep_alive=30)
+
+    def __init__(
+        self,
+        config: UvicornConfig,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        now = self.loop.time()
+        self._is_in_header = False
+        self._request_count = 0
+        self._header_began = now
+        self._header_bytes = 0
+        self._chunk_bytes = self._first_bytes = 0
+        self._idle_since = now
+        self._received_at = now
+        self._unsent_bytes = 0
+        self._unsent_since = now
+        self._error_status = 400
+        self._is_rejected = False
+        self._is_stopping = False
+
+    # What the parser and the transport tell.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._buffered_transport = BufferedTransport(transport, self.loop)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_rejected:
+            return
+        self._received_at = self.loop.time()
+        self._chunk_bytes = len(data)
+        in_header, request_count = self._is_in_header, self._request_count
+        super().data_received(data)
+        # A header that does not end: only chunks that lie within it are counted. A whole one is measured in on_headers_complete.
+        if in_header and self._is_in_header and request_count == self._request_count:
+            self._header_bytes += len(data)
+            if self._header_bytes > MAX_HEADER_BYTES:
+                self._reject(431)
+
+    def on_message_begin(self) -> None:
+        self._is_in_header = True
+        self._request_count += 1
+        self._header_began = self._received_at
+        self._header_bytes = 0
+        self._first_bytes = self._chunk_bytes
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_header = False
+        if len(self.url) > MAX_TARGET_BYTES:
+            self._stop_parsing(414)
+        # It has no more bytes than the chunks that it lies in.
+        large = self._first_bytes + self._header_bytes + self._chunk_bytes > MAX_HEADER_BYTES
+        if len(self.headers) > MAX_HEADERS or (large and sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES):
+            self._stop_parsing(431)
+        super().on_headers_complete()
+        if self._is_stopping and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.transport = self._buffered_transport  # type: ignore[assignment]
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, without a timer for each answer: `overdue` looks at idle connections, including those that such a timer forgets
+        once any byte has come."""
+        self._idle_since = self.loop.time()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+
+    def send_400_response(self, msg: str) -> None:
+        self._reject(self._error_status)
+
+    # What the server asks.
+
+    def enforce_timeouts(self, now: float) -> None:
+        """Ends the connection if its client is too slow. To be called about once a second."""
+        transport = self.transport
+        if unsent_bytes := transport.get_write_buffer_size():
+            if unsent_bytes != self._unsent_bytes:
+                self._unsent_bytes, self._unsent_since = unsent_bytes, now
+            elif now - self._unsent_since > self.timeouts.idle:
+                # It does not read: to close would wait for it to do so.
+                transport.abort()
+                return
+        else:
+            self._unsent_bytes = 0
+        if transport.is_closing() or self._is_rejected:
+            return
+        if self._is_in_header:
+            if now - self._header_began > self.timeouts.header:
+                self._reject(408)
+        elif self.cycle is None or self.cycle.response_complete:
+            # Also a client that goes on sending the body of a request that was answered without it.
+            if now - self._idle_since > (self.timeouts.header if self.cycle is None else self.timeouts.keep_alive):
+                transport.close()
+        elif (
+            self.cycle.more_body
+            and not self.flow.read_paused
+            and not self.cycle.waiting_for_100_continue
+            and now - self._received_at > self.timeouts.idle
+        ):
+            self._reject(408)
+
+    def shutdown(self) -> None:
+        """The server stops: ends after the request that runs, or soon."""
+        self._is_stopping = True
+        if self._is_answering():
+            self.cycle.keep_alive = False
+        else:
+            self.loop.call_later(DRAIN_SECONDS, self._close_idle)
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _close_idle(self) -> None:
+        if not self._is_answering():
+            self.transport.close()
+
+    def _stop_parsing(self, status: int) -> None:
+        self._error_status = status
+        raise RequestHeaderRejected
+
+    def _reject(self, status: int) -> None:
+        """Answers with an error and closes, but does not spoil an answer that is under way."""
+        self._is_rejected = True
+        self._buffered_transport.flush()
+        self._unset_keepalive_if_required()
+        cycle = self.cycle
+        if self._is_answering() and not cycle.more_body:
+            # What is refused came behind a whole request, which still gets its answer.
+            cycle.keep_alive = False
+            return
+        if self._is_answering():
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started or self.pipeline:
+                self.transport.close()
+                return
+        phrase = http.HTTPStatus(status).phrase
+        body = b'{"message":"%d %s"}' % (status, phrase.encode())
+        self.transport.write(
+            b"HTTP/1.1 %d %s\r\n" % (status, phrase.encode())
+            + b"content-type: application/json\r\nx-content-type-options: nosniff\r\nconnection: close\r\n"
+            + b"content-length: %d\r\n\r\n" % len(body)
+            + body
+        )
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def create_connection_class(timeouts: ConnectionTimeouts) -> type[HttpConnection]:
+    """The connection class for these times."""
+    return type("Connection", (HttpConnection,), {"times": timeouts})

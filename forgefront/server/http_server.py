@@ -1,0 +1,197 @@
+"""One server process: listens, serves an app, and stops without cutting anybody off.
+
+At SIGTERM or SIGINT it takes no new connections, lets running requests end (`stop_timeout`), then closes the app, and the process
+ends with 0, within 15 seconds whatever hangs. A second SIGINT does not wait for the requests.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import FrameType
+from typing import Protocol, runtime_checkable
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from forgefront import logs
+from forgefront.config import Config, ConfigError
+from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection, create_connection_class
+
+LISTEN_BACKLOG = 2048
+MAX_ACCEPTS_PER_ROUND = 16
+"""Connections that are taken in one round of the loop, by all processes together. The loop takes one of each listening socket, and a busy
+one's rounds take as long as all requests that came meanwhile: the last of many clients that come together would wait for many rounds."""
+MAX_OPEN_FILES = 65_536
+CLOSING_SECONDS = 4.0
+"""What closing the app may take beyond `stop_timeout` before the process is ended by force."""
+
+AppFactory = Callable[[Config], ASGIApp]
+ReadyCallback = Callable[[Config], None]
+
+
+@runtime_checkable
+class DrainableApp(Protocol):
+    """An app with doors of its own."""
+
+    def begin_shutdown(self, seconds: float) -> None:
+        """Called when a stop begins: nothing new is taken, and what runs may end within these seconds."""
+
+
+def run(config: Config, *, build: AppFactory | None = None, on_ready: ReadyCallback | None = None) -> None:
+    """Serves until it is told to stop; returns after a clean stop.
+
+    `on_ready` is called once connections are taken, with the configuration in which the port and the external address are final.
+    Raises ConfigError when the address cannot be listened on, SystemExit(3) when the app cannot start (the log says why).
+    """
+    logs.configure(config.log_format, config.log_level)
+    listener = create_listener(config.host, config.port)
+    others: tuple[socket.socket, ...] = ()
+    if build is None:
+        # Here, since a program that brings its own app need not load the whole service.
+        from forgefront.app import create_app as build_app
+
+        build = build_app
+        if config.ssh_port is not None:
+            ssh_listener = create_listener(config.ssh_host or config.host, config.ssh_port)
+            config = config.model_copy(update={"ssh_port": ssh_listener.getsockname()[1]})
+            # A socket is handed to worker processes as the other one is.
+            build, others = partial(build_app, ssh_listener=ssh_listener), (ssh_listener,)
+    # model_copy, since a second reading of the sources would bring the old port back.
+    config = config.model_copy(update={"port": listener.getsockname()[1]})
+    config = config.model_copy(update={"external_url": config.base_url})
+    if config.workers > 1:
+        from forgefront.server.worker_processes import run_workers
+
+        run_workers(config, (listener, *others), build, on_ready)
+    else:
+        serve(config, listener, build, on_ready)
+
+
+def create_listener(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises ConfigError, which says what is in the way."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return socket.create_server(found[0][4][:2], family=found[0][0], backlog=LISTEN_BACKLOG)
+    except OSError as error:
+        raise ConfigError([f"cannot listen on {host} port {port}: {error.strerror or error}"]) from error
+
+
+def serve(config: Config, listener: socket.socket, build: AppFactory, on_ready: ReadyCallback | None = None) -> None:
+    """Serves in this process, until SIGTERM or SIGINT."""
+    _raise_file_limit()
+    times = ConnectionTimeouts(header=config.header_timeout, idle=config.body_timeout, keep_alive=config.keep_alive_timeout)
+    app = build(config)
+    settings = uvicorn.Config(
+        app,
+        http=create_connection_class(times),
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(config.trusted_proxies),
+        forwarded_allow_ips=list(config.trusted_proxies),
+        ws_max_size=1024 * 1024,
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=config.stop_timeout,
+    )
+    server = ForgefrontServer(
+        settings,
+        config.base_url,
+        config.stop_timeout + CLOSING_SECONDS,
+        on_ready=lambda: on_ready(config) if on_ready else None,
+        on_stopping=partial(app.begin_shutdown, config.stop_timeout) if isinstance(app, DrainableApp) else lambda: None,
+    )
+    # Not by `listener.dup()`, which would have the socket block, also for the other processes that have it.
+    others = [socket.socket(fileno=os.dup(listener.fileno())) for _ in range(MAX_ACCEPTS_PER_ROUND // config.workers - 1)]
+    server.run(sockets=[listener, *others])
+
+
+class ForgefrontServer(uvicorn.Server):
+    """uvicorn's server, which also ends slow connections, tunes the collector once everything is loaded, and stops with 0."""
+
+    def __init__(
+        self, config: uvicorn.Config, address: str, stop_seconds: float, *, on_ready: Callable[[], None], on_stopping: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._address = address
+        self._stop_seconds = stop_seconds
+        self._on_ready = on_ready
+        self._on_stopping = on_stopping
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._sweeper = asyncio.create_task(self._enforce_timeouts())
+        # What was made by now (the schema, the prepared operations, the routes) lives to the end: no need to look at it again and again.
+        gc.collect()
+        gc.freeze()
+        # The young generations hold 30,000 objects at most, since the event loop waits while they are searched: some 20 ms. The old one is
+        # collected where it grows (graph/operations/document_cache.py).
+        gc.set_threshold(10_000, 2, 3_000)
+        structlog.get_logger().info("ready", process=os.getpid(), address=self._address)
+        self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        log = structlog.get_logger()
+        log.info("stopping", process=os.getpid(), running=len(self.server_state.tasks))
+        self._on_stopping()
+        await super().shutdown(sockets)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        log.info("stopped", process=os.getpid())
+
+    async def _enforce_timeouts(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(1.0)
+            for connection in list(self.server_state.connections):
+                # WebSockets stand here too; they ping.
+                if isinstance(connection, HttpConnection):
+                    connection.enforce_timeouts(loop.time())
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but does not raise the signal again at the end: a process that was asked to stop, and did, ends with 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:
+            exit_by_force_after(self._stop_seconds)
+        super().handle_exit(sig, frame)
+
+
+def exit_by_force_after(seconds: float) -> None:
+    """Ends the process, with 1, if it still runs then: a thread that hangs in a file system would keep it for ever."""
+
+    def end() -> None:
+        structlog.get_logger().error("the stop took too long; ended by force", seconds=seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
+def _raise_file_limit() -> None:
+    """Raises the soft limit of open files, which is often 1,024, as far as the hard one allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    target = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

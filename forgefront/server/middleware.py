@@ -1,0 +1,127 @@
+"""What every request gets, whichever door it takes: an id, an access line, its place in the metrics, and an answer even when a door fails.
+
+Doors tell about a request through `scope["state"]`: they read `request_id`, and set `route` (a template such as
+"/projects/:id/issues", for the metrics) and `user_id` (for the access line) when they know them.
+"""
+
+import os
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from forgefront.logs import REQUEST_ID, create_unredacted_writer, redact_text
+from forgefront.server.metrics import Metrics
+
+REQUEST_ID_PATTERN = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+OWN_HEADERS = frozenset((b"x-content-type-options", b"x-request-id"))
+MAX_LOGGED_PATH_LENGTH = 512
+_RANDOM = random.Random(os.urandom(16))  # noqa: S311 - see where it is asked
+RETRY_AFTER_SECONDS = 2
+CLIENT_CLOSED_REQUEST = 499
+"""Logged and counted, never sent: the client closed its connection before the answer (nginx's number for it)."""
+
+
+class RequestMiddleware:
+    """Wraps the whole app. `is_unavailable` tells which failures are the database's absence, answered with 503 rather than 500."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, is_unavailable: Callable[[BaseException], bool]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._is_unavailable = is_unavailable
+        self._log = structlog.get_logger().bind(logger="access")
+        self._write = create_unredacted_writer("access")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "lifespan":
+            return await self._app(scope, receive, send)
+        started = time.perf_counter()
+        state: dict[str, Any] | None = scope.get("state")
+        if state is None:
+            state = scope["state"] = {}
+        request_id, id_header = _read_request_id(scope)
+        state["request_id"] = request_id
+        REQUEST_ID.set(request_id)
+        status = 0
+
+        # Not a coroutine function: it hands on the awaitable of the one below, which saves a frame for each message.
+        def send_with_headers(message: Message) -> Awaitable[None]:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                # A door may have set one or both itself.
+                headers = [pair for pair in message.get("headers", ()) if pair[0] not in OWN_HEADERS]
+                headers += (NOSNIFF, (b"x-request-id", id_header))
+                message["headers"] = headers
+            elif message["type"] == "websocket.accept":
+                status = 101
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", id_header)]
+            elif message["type"] == "websocket.close" and not status:
+                status = 403
+            return send(message)
+
+        running = self._metrics.running_requests if kind == "http" else self._metrics.running_sockets
+        running.inc()
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            status = CLIENT_CLOSED_REQUEST
+        except Exception as error:
+            if kind != "http":
+                self._log.exception("failed")
+                raise
+            if status:
+                # The server closes a connection whose answer stays incomplete, which is all that a client can still be told.
+                self._log.exception("failed in the middle of the answer")
+            else:
+                await self._error_response(error)(scope, receive, send_with_headers)
+        finally:
+            running.dec()
+            seconds = time.perf_counter() - started
+            self._log_request(scope, state, status or CLIENT_CLOSED_REQUEST, seconds)
+
+    def _error_response(self, error: Exception) -> JSONResponse:
+        if self._is_unavailable(error):
+            self._log.warning("unavailable", error=f"{type(error).__name__}: {error}")
+            return JSONResponse({"message": "503 Service Unavailable"}, 503, {"Retry-After": str(RETRY_AFTER_SECONDS)})
+        self._log.error("failed", exc_info=error)
+        return JSONResponse({"message": "500 Internal Server Error"}, 500)
+
+    def _log_request(self, scope: Scope, state: dict[str, Any], status: int, seconds: float) -> None:
+        method = scope.get("method", "GET")
+        self._metrics.count(method, state.get("route") or "unmatched", status, seconds)
+        # The raw path has no line breaks, and the query, where private_token may stand, is not part of it.
+        path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0][:MAX_LOGGED_PATH_LENGTH].decode("latin-1")
+        # Whoever has the address of an upload may use it, so it is told by its kind alone.
+        logged_path = state["route"] if state.get("secret_path") else redact_text(path)
+        line: dict[str, Any] = {
+            "request_id": state["request_id"],
+            "method": method,
+            "path": logged_path,
+            "status": status,
+            "duration_ms": round(seconds * 1000, 2),
+        }
+        if (user_id := state.get("user_id")) is not None:
+            line["user_id"] = user_id
+        line["event"] = "request" if scope["type"] == "http" else "websocket"
+        self._write(line)
+
+
+def _read_request_id(scope: Scope) -> tuple[str, bytes]:
+    """The id that the client sent if it is a sane one (1 to 64 letters, digits, dots, dashes, underscores), or else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            if REQUEST_ID_PATTERN.fullmatch(value):
+                return value.decode("ascii"), value
+            break
+    # Ids are no secrets, and the system's random numbers cost ten times as much.
+    generated = b"%024x" % _RANDOM.getrandbits(96)
+    return generated.decode("ascii"), generated

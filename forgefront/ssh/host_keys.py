@@ -1,0 +1,42 @@
+"""The keys by which clients know this service again: made once in the data folder, or brought by the operator."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import asyncssh
+
+from forgefront.config import ConfigError
+from forgefront.file_permissions import SSH_HOST_KEY_FILE
+from storage.secrets import write_once
+
+FILE_NAME = SSH_HOST_KEY_FILE
+
+
+def load_host_keys(data: Path, configured: Sequence[Path]) -> list[asyncssh.SSHKey]:
+    """The private keys in the files of the configuration, or else the one of the data folder, which is made when it is not there.
+
+    Raises ConfigError for a file that cannot be read, holds no key, or wants a passphrase, which nobody could type.
+    """
+    if configured:
+        return [_read_key(path) for path in configured]
+    path = data / FILE_NAME
+    if not path.exists():
+        try:
+            write_once(path, asyncssh.generate_private_key("ssh-ed25519", comment="forgefront").export_private_key("openssh"))
+        except OSError as error:
+            raise ConfigError([f"the SSH host key {path} cannot be made: {error.strerror or error}"]) from error
+    return [_read_key(path)]
+
+
+def fingerprint(key: asyncssh.SSHKey) -> str:
+    """As `ssh` shows it to who connects for the first time: `ssh-ed25519 SHA256:…`."""
+    return f"{key.get_algorithm()} {key.get_fingerprint()}"
+
+
+def _read_key(path: Path) -> asyncssh.SSHKey:
+    try:
+        return asyncssh.import_private_key(path.read_bytes())
+    except OSError as error:
+        raise ConfigError([f"the SSH host key {path} cannot be read: {error.strerror or error}"]) from error
+    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError) as error:
+        raise ConfigError([f"the SSH host key {path} is no private key without a passphrase"]) from error

@@ -1,0 +1,364 @@
+"""Clone, fetch and push over SSH: git's two commands at `ssh://git@HOST:PORT/NAMESPACE/PROJECT.git`, and nothing else.
+
+The key says who it is, whatever the user name; the graph decides who may, anew for each command; the transport runs git. There is no
+shell, no terminal, no forwarding and no other subsystem or variable than those named here.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address, ip_address, ip_network
+from time import monotonic, perf_counter
+
+import asyncssh
+import structlog
+
+from forgefront.git_http.endpoint import limit_fetch_body, refusal_of
+from forgefront.logs import REQUEST_ID
+from forgefront.ssh import host_keys
+from forgefront.ssh.ssh_session import GitCommand, SshClientDisconnected, SshSession, parse_command
+from graph.errors import Unauthenticated
+from graph.git_access import GitAccess, KeyOwner, PublicKey
+from storage.database.engine import is_unavailable
+from storage.git.protocol.push import PushDecision, RefCommand
+from storage.git.protocol.transport import GitService, Transport
+
+MAX_CONNECTIONS = 1000
+MAX_UNAUTHENTICATED = 200
+"""Connections that have not said yet who they are; of more, the oldest has to go."""
+MAX_UNAUTHENTICATED_PER_ADDRESS = 20
+"""The same, of one address (of IPv6, of one network of 64 bits)."""
+MAX_SESSIONS = 10
+"""Commands at once on one connection, as sshd has it."""
+MAX_KEYS_TRIED = 20
+"""Keys that a connection may try."""
+LOGIN_SECONDS = 30
+KEEPALIVE_SECONDS = 15
+MAX_MISSED_KEEPALIVES = 3
+"""So many without an answer end a connection."""
+IDLE_SECONDS = 300.0
+"""How long a connection is kept on which no command runs."""
+MAX_SILENT_SECONDS = {GitService.UPLOAD: 60.0, GitService.RECEIVE: 300.0}
+"""Without a byte either way. Who pushes may think longer, since the client packs what it sends after it has connected."""
+SWEEP_SECONDS = 5.0
+FINISH_PUSHES_SECONDS = 1.5
+"""What pushes get that came whole before their connections were cut, to be finished and recorded."""
+
+CommandCounter = Callable[[str, str, float], None]
+"""Takes a command that was served: which, how it ended, and the seconds that it took."""
+
+log = structlog.get_logger("ssh")
+
+
+class GitSshServer:
+    """The door, on a listening socket that it closes at the end. `running` is told how many connections there are."""
+
+    def __init__(
+        self,
+        access: GitAccess,
+        transport: Transport,
+        listener: socket.socket,
+        keys: Sequence[asyncssh.SSHKey],
+        *,
+        count_command: CommandCounter = lambda command, outcome, seconds: None,
+        set_connections: Callable[[int], None] = lambda number: None,
+    ) -> None:
+        self.access = access
+        self.transport = transport
+        self.is_stopping = False
+        self.connections: set[SshConnection] = set()
+        self._unauthenticated: dict[SshConnection, str] = {}
+        self._listener = listener
+        self._keys = keys
+        self._count_command = count_command
+        self._set_connections = set_connections
+        self._acceptor: asyncssh.SSHAcceptor | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._draining: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Takes connections from now on."""
+        self._acceptor = await asyncssh.listen(
+            sock=self._listener,
+            backlog=MAX_UNAUTHENTICATED,
+            server_factory=lambda: SshConnection(self),
+            server_host_keys=self._keys,
+            server_version="Forgefront",
+            config=None,
+            # The key alone; what is not named here has no handler that would allow it.
+            public_key_auth=True,
+            password_auth=False,
+            kbdint_auth=False,
+            host_based_auth=False,
+            gss_host=None,
+            allow_pty=False,
+            agent_forwarding=False,
+            x11_forwarding=False,
+            line_editor=False,
+            encoding=None,
+            # Packs are compressed already.
+            compression_algs=["none"],
+            login_timeout=LOGIN_SECONDS,
+            keepalive_interval=KEEPALIVE_SECONDS,
+            keepalive_count_max=MAX_MISSED_KEEPALIVES,
+        )
+        self._sweeper = asyncio.create_task(self._sweep())
+        for key in self._keys:
+            log.info("ssh ready", process=os.getpid(), port=self._listener.getsockname()[1], fingerprint=host_keys.fingerprint(key))
+
+    def begin_shutdown(self, seconds: float) -> None:
+        """Takes nothing new; what runs may end within these seconds. Then connections are cut, and pushes that came whole are finished."""
+        if self._draining is not None:
+            return
+        self.is_stopping = True
+        if self._acceptor is not None:
+            self._acceptor.close()
+        self._listener.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._draining = asyncio.create_task(self._drain(seconds))
+
+    async def close(self) -> None:
+        """Returns when all that ran has ended, or FINISHING_SECONDS after its time; where nobody called `leave_off`, that is now."""
+        self.begin_shutdown(0.0)
+        assert self._draining is not None  # noqa: S101 - made by the line above
+        await self._draining
+
+    async def _drain(self, seconds: float) -> None:
+        for connection in list(self.connections):
+            if not connection.tasks():
+                connection.disconnect("The service is stopping.")
+        if tasks := self._tasks():
+            await asyncio.wait(tasks, timeout=seconds)
+        # The last words of a command are still on their way to its client.
+        await asyncio.sleep(0.05)
+        tasks = self._tasks()
+        for connection in list(self.connections):
+            connection.disconnect("The service is stopping.")
+        if tasks:
+            await asyncio.wait(tasks, timeout=FINISH_PUSHES_SECONDS)
+
+    def _tasks(self) -> set[asyncio.Task[None]]:
+        return {task for connection in self.connections for task in connection.tasks()}
+
+    def admit(self, connection: "SshConnection", address: str) -> bool:
+        """Whether a connection may stay. One more stranger than there may be drives the oldest away."""
+        network = _network_of(address)
+        if (
+            self.is_stopping
+            or len(self.connections) >= MAX_CONNECTIONS
+            or Counter(self._unauthenticated.values())[network] >= MAX_UNAUTHENTICATED_PER_ADDRESS
+        ):
+            return False
+        if len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
+            oldest = next(iter(self._unauthenticated))
+            self._unauthenticated.pop(oldest)
+            oldest.abort()
+        self._unauthenticated[connection] = network
+        self.connections.add(connection)
+        self._set_connections(len(self.connections))
+        return True
+
+    def mark_authenticated(self, connection: "SshConnection") -> None:
+        """The connection has said who it is."""
+        self._unauthenticated.pop(connection, None)
+
+    def remove(self, connection: "SshConnection") -> None:
+        self._unauthenticated.pop(connection, None)
+        self.connections.discard(connection)
+        self._set_connections(len(self.connections))
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            for connection in list(self.connections):
+                connection.close_if_idle()
+
+    async def serve_command(self, session: SshSession, key: PublicKey) -> None:
+        """Serves one command, to its end."""
+        started, request_id = perf_counter(), os.urandom(12).hex()
+        REQUEST_ID.set(request_id)
+        git_command = parse_command(session.command) if session.command is not None else None
+        command = git_command.service.value if git_command else "shell" if session.command is None else "other"
+        status, message, outcome = 1, "", "refused"
+        holder: KeyOwner | None = None
+        try:
+            holder = await self.access.find_key_owner(key)
+            if holder is None:
+                raise Unauthenticated
+            if session.command is None:
+                message = (
+                    f"Hi {holder.username}! Your key is fine, but there is no shell access here: use git clone, git fetch and git push."
+                )
+            elif git_command is None:
+                message = "ERROR: Only git-upload-pack and git-receive-pack of NAMESPACE/PROJECT.git can be run here."
+            else:
+                await self._run_git(session, git_command, key, request_id)
+                status, outcome = 0, "done"
+        except Exception as error:
+            outcome, message = (
+                ("gone", "") if session.is_disconnected or isinstance(error, SshClientDisconnected) else _explain_error(error)
+            )
+        finally:
+            seconds = perf_counter() - started
+            if session.is_disconnected and outcome == "done":
+                outcome = "gone"
+            self._count_command(command, outcome, seconds)
+            log.info(
+                "ssh command",
+                command=command,
+                outcome=outcome,
+                project=git_command.project if git_command else None,
+                user=holder.username if holder else None,
+                user_id=holder.user_id if holder else None,
+                bytes_in=session.bytes_in,
+                bytes_out=session.bytes_out,
+                duration_ms=round(seconds * 1000, 2),
+            )
+            session.end(status, message)
+
+    async def _run_git(self, session: SshSession, git_command: GitCommand, key: PublicKey, request_id: str) -> None:
+        if git_command.service is GitService.UPLOAD:
+            grant = await self.access.authorize_fetch(git_command.project, key, request_id)
+            incoming = limit_fetch_body(session.read_incoming(accepts_disconnect=False))
+            await self.transport.upload_pack(grant.path, incoming, session.write, protocol=session.protocol, stateless=False)
+            return
+        grant = await self.access.authorize_push(git_command.project, key, request_id)
+
+        async def authorize(updates: list[RefCommand]) -> list[PushDecision]:
+            return await self.access.authorize_updates(grant, updates, request_id)
+
+        # What a lost client sent counts as whole: git sees for itself whether the pack has its end, and moves nothing before.
+        incoming = session.read_incoming(accepts_disconnect=True)
+        updated = await self.transport.receive_pack(grant.path, incoming, session.write, authorize, stateless=False)
+        if updated:
+            # The client waits for the end of the command, and may then look at what follows from its push.
+            await self.access.record_push(grant, updated, request_id)
+
+
+class SshConnection(asyncssh.SSHServer):
+    """One connection: whose key it has shown, and the commands that run on it."""
+
+    def __init__(self, server: GitSshServer) -> None:
+        self._server = server
+        self._connection: asyncssh.SSHServerConnection | None = None
+        self._sessions: set[SshSession] = set()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._keys_tried = 0
+        self._validated_key: PublicKey | None = None
+        self._key: PublicKey | None = None
+        self._last_busy_at = monotonic()
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        # asyncssh minds the window of the client, which may be of any size, and not what the socket still holds.
+        conn.pause_writing = self._writable.clear  # type: ignore[method-assign]
+        conn.resume_writing = self._writable.set  # type: ignore[method-assign]
+        if not self._server.admit(self, (conn.get_extra_info("peername") or ("",))[0]):
+            conn.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for session in self._sessions:
+            session.connection_lost(exc)
+        self._writable.set()
+        self._server.remove(self)
+
+    def begin_auth(self, username: str) -> bool:
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        """Whether somebody may come in with the key, who is then asked to prove that it is theirs."""
+        self._validated_key = None
+        self._keys_tried += 1
+        if self._keys_tried > MAX_KEYS_TRIED:
+            raise asyncssh.DisconnectError(
+                asyncssh.DISC_NO_MORE_AUTH_METHODS_AVAILABLE, "Too many keys: name the right one in ~/.ssh/config."
+            )
+        public_key = PublicKey(key.get_fingerprint("md5").removeprefix("MD5:"), key.public_data)
+        try:
+            holder = await self._server.access.find_key_owner(public_key)
+        except Exception as error:
+            log.warning("key not looked up", error=f"{type(error).__name__}: {error}")
+            raise asyncssh.ServiceNotAvailable("The service cannot look up keys right now; try again in a moment.") from error
+        self._validated_key = public_key if holder else None
+        return holder is not None
+
+    def auth_completed(self) -> None:
+        # The last that was found valid is the one that signed: each try ends the one before, and nothing comes between the two.
+        self._key = self._validated_key
+        self._last_busy_at = monotonic()
+        self._server.mark_authenticated(self)
+
+    def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], SshSession]:
+        self._sessions = {session for session in self._sessions if not session.is_disconnected or _is_running(session)}
+        if self._connection is None or self._key is None or self._server.is_stopping:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "The service is stopping.")
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "Too many commands at once on one connection.")
+        key = self._key
+        session = SshSession(self._connection, self._writable, lambda session: self._server.serve_command(session, key))
+        self._sessions.add(session)
+        self._last_busy_at = monotonic()
+        return session.channel, session
+
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """The commands that run."""
+        return {session.task for session in self._sessions if session.task is not None and not session.task.done()}
+
+    def close_if_idle(self) -> None:
+        """Ends what nobody minds any more."""
+        now = monotonic()
+        if self.tasks():
+            self._last_busy_at = now
+        elif self._key is not None and now - self._last_busy_at > IDLE_SECONDS:
+            self.disconnect("Nothing was asked for a while.")
+        for session in list(self._sessions):
+            git_command = parse_command(session.command or "")
+            if git_command and _is_running(session) and session.silent_seconds() > MAX_SILENT_SECONDS[git_command.service]:
+                session.abort()
+
+    def disconnect(self, reason: str) -> None:
+        """Ends the connection, and tells the client why."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.disconnect(asyncssh.DISC_BY_APPLICATION, reason)
+
+    def abort(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
+
+
+def _is_running(session: SshSession) -> bool:
+    return session.task is not None and not session.task.done()
+
+
+def _explain_error(error: Exception) -> tuple[str, str]:
+    """How a command ended that failed so, and what its client is told: over HTTP the words are the same."""
+    if isinstance(error, Unauthenticated):
+        return "refused", "ERROR: This key is not known here any more, or its owner is blocked."
+    if is_unavailable(error):
+        log.warning("unavailable", error=f"{type(error).__name__}: {error}")
+        return "failed", "ERROR: The service cannot answer right now; try again in a moment."
+    rejection = refusal_of(error)
+    if rejection is None:
+        log.error("failed", exc_info=error)
+        return "failed", "ERROR: The service failed; its log says why."
+    return "failed" if rejection.status >= 500 else "refused", f"ERROR: {rejection.message}"
+
+
+def _network_of(address: str) -> str:
+    """What counts as one address: `2001:db8::1` is one of `2001:db8::/64`."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        return str(parsed.ipv4_mapped or ip_network((parsed, 64), strict=False))
+    return str(parsed)

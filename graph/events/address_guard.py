@@ -1,0 +1,169 @@
+"""Where hooks may call: http and https, and public addresses only, so that nobody makes the forge ask the network it stands in.
+
+A name is resolved once for each delivery, every address it has is looked at, and the connection goes to that very address: a name that
+changes its mind in between gains nothing.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import httpx
+
+Resolver = Callable[[str, int], Awaitable[list[str]]]
+"""From a host and a port to its addresses, best first. Raises OSError."""
+
+NON_PUBLIC_IPV4 = tuple(
+    ipaddress.IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # shared by a carrier's customers (CGNAT)
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link-local, and the metadata service of clouds
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4
+        "192.168.0.0/16",  # private
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and broadcast
+    )
+)
+IPV6_PUBLIC = ipaddress.IPv6Network("2000::/3")
+"""All global unicast. Outside are loopback, unique local, link-local, multicast, IPv4-mapped (::ffff:0:0/96) and NAT64 (64:ff9b::/96)."""
+NON_PUBLIC_IPV6 = tuple(
+    ipaddress.IPv6Network(network)
+    for network in (
+        "2001::/23",  # protocol assignments, among them Teredo
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4: an IPv4 address, which may be an inner one
+        "3fff::/20",  # documentation
+    )
+)
+
+
+class InvalidHookUrl(Exception):
+    """A URL that hooks cannot have; the text says why."""
+
+
+class ForbiddenAddress(Exception):
+    """An address that hooks may not call; the text is for the delivery log."""
+
+
+class UnresolvableHost(Exception):
+    """A name that has no address, or none for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookUrl:
+    """A URL taken apart: what may be shown, and the "user:password" that stood in it."""
+
+    url: str
+    credentials: str | None
+
+
+def parse_hook_url(value: str, *, max_length: int) -> HookUrl:
+    """Raises BadAddress.
+
+    >>> read_url("https://ci:secret@hooks.example/x?y=1", longest=2000)
+    Target(url='https://hooks.example/x?y=1', credentials='ci:secret')
+    """
+    value = value.strip()
+    if len(value) > max_length:
+        raise InvalidHookUrl(f"is too long (maximum is {max_length} characters)")
+    if any(character.isspace() for character in value):
+        raise InvalidHookUrl("must not have blanks in it")
+    try:
+        url = httpx.URL(value)
+        host, port = url.host, url.port
+    except (httpx.InvalidURL, ValueError):
+        raise InvalidHookUrl("is not a URL") from None
+    if url.scheme not in ("http", "https"):
+        raise InvalidHookUrl("must begin with http:// or https://")
+    if not host or (port is not None and not 0 < port < 65536):
+        raise InvalidHookUrl("must name a host")
+    credentials = f"{url.username}:{url.password}" if url.userinfo else None
+    stripped = str(url.copy_with(username=None, password=None, fragment=None) if url.userinfo or url.fragment else url)
+    return HookUrl(stripped, credentials)
+
+
+def port_of(url: httpx.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public internet.
+
+    >>> is_public("93.184.216.34"), is_public("169.254.169.254"), is_public("::ffff:10.0.0.1")
+    (True, False, False)
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return not any(parsed in network for network in NON_PUBLIC_IPV4)
+    return parsed.scope_id is None and parsed in IPV6_PUBLIC and not any(parsed in network for network in NON_PUBLIC_IPV6)
+
+
+class AddressGuard:
+    """Finds the addresses that a URL may be called at."""
+
+    def __init__(self, *, allow_local: bool = False, resolve: Resolver | None = None) -> None:
+        self._allow_local = allow_local
+        self._resolve = resolve or self._resolve_with_system
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def addresses(self, url: httpx.URL) -> list[str]:
+        """The addresses of the URL's host, best first. Raises Refused when any of them is not public, Unresolvable."""
+        host = url.raw_host.decode("ascii").strip("[]")
+        found = _ip_literal(host)
+        if found is None:
+            try:
+                found = await self._resolve(host, port_of(url))
+            except (OSError, UnicodeError) as error:
+                raise UnresolvableHost(f"{host} cannot be resolved") from error
+        if not found:
+            raise UnresolvableHost(f"{host} has no address")
+        if not self._allow_local:
+            for address in found:
+                if not is_public(address):
+                    raise ForbiddenAddress(f"{host} is at {address}, which is not a public address")
+        return found
+
+    async def check(self, url: httpx.URL, *, seconds: float) -> None:
+        """Raises Refused when the host is known by now to be an inner one. A name that does not resolve (yet) passes: it is looked at
+        again before every delivery."""
+        if self._allow_local:
+            return
+        with contextlib.suppress(UnresolvableHost, TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.addresses(url)
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _resolve_with_system(self, host: str, port: int) -> list[str]:
+        if self._threads is None:
+            # Its own threads: a name server that does not answer holds one for many seconds, and others wait for the common ones.
+            self._threads = ThreadPoolExecutor(32, thread_name_prefix="resolver")
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _ip_literal(host: str) -> list[str] | None:
+    """An address that stands in the URL itself. Its odd spellings (`127.1`, `0x7f.1`) are names here, which the system turns into it."""
+    try:
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        return None

@@ -1,0 +1,363 @@
+"""Keyset connections: pages that stay exact while rows are inserted.
+
+A cursor holds the ordering's name and the values of its columns in one row, ending with the id, so a page continues exactly after that row.
+`offset` beside `first` serves the page numbers of v3.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+import strawberry
+from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
+from sqlmodel import AutoString, col
+
+from graph.context import Context
+from graph.errors import BadRequest, LimitExceeded
+from graph.fields.cursors import decode_cursor, encode_cursor
+from graph.operations.cost import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from graph.rules.validation import is_storable
+
+T = TypeVar("T")
+
+DEFAULT_FIRST = DEFAULT_PAGE_SIZE
+MAX_FIRST = MAX_PAGE_SIZE
+MAX_OFFSET = 2**31 - 1
+
+
+@strawberry.enum(description="Sort direction.")
+class OrderDirection(Enum):
+    ASC = "asc"
+    DESC = "desc"
+
+
+@strawberry.type(description="Pagination information.")
+class PageInfo:
+    has_next_page: bool = strawberry.field(description="Whether there are more items after this page.")
+    has_previous_page: bool = strawberry.field(description="Whether there are more items before this page.")
+    start_cursor: str | None = strawberry.field(description="Cursor of the first item; null if the page is empty.")
+    end_cursor: str | None = strawberry.field(description="Cursor of the last item; null if the page is empty.")
+
+
+@strawberry.type(description="An item of a connection and its cursor.")
+class Edge(Generic[T]):
+    cursor: str = strawberry.field(description="Cursor of the item; pass it as `after` or `before` to continue from here.")
+    node: T = strawberry.field(description="The item.")
+
+
+@strawberry.type(description="A page of results.")
+class Connection(Generic[T]):
+    nodes: list[T] = strawberry.field(description="Items on the page.")
+    edges: list[Edge[T]] = strawberry.field(description="Items on the page with their cursors.")
+    page_info: PageInfo = strawberry.field(description="Pagination information.")
+    total_count: int = strawberry.field(description="Total number of items; counted only when the field is requested.")
+
+
+@strawberry.type(name="Connection", description="A page of results whose total count may be unknown.")
+class UncountedConnection(Generic[T]):
+    nodes: list[T] = strawberry.field(description="Items on the page.")
+    edges: list[Edge[T]] = strawberry.field(description="Items on the page with their cursors.")
+    page_info: PageInfo = strawberry.field(description="Pagination information.")
+    total_count: int | None = strawberry.field(
+        description="Total number of items; null when counting would require reading the whole list."
+    )
+
+
+@dataclass(frozen=True)
+class Order:
+    """A list's ordering: a column of the table and a direction; the id breaks ties in the same direction.
+
+    `first` is a column of truth values: rows where it is true stand before all others, whatever the direction.
+    """
+
+    column: Any
+    descending: bool = False
+    first: Any = None
+
+    @property
+    def name(self) -> str:
+        leading = "" if self.first is None else f"{self.first.key}+"
+        return f"{leading}{'-' if self.descending else ''}{self.column.key}"
+
+    def columns(self, table: Any) -> list[Any]:
+        identity = col(table.id)
+        flag_columns = [] if self.first is None else [col(self.first)]
+        return [*flag_columns, identity] if self.column.key == "id" else [*flag_columns, col(self.column), identity]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a list that is asked for, checked. `size` rows, from the start or, `backward`, from the end."""
+
+    size: int
+    after: str | None = None
+    before: str | None = None
+    backward: bool = False
+    offset: int = 0
+
+    @classmethod
+    def of(
+        cls, first: int | None, after: str | None, last: int | None = None, before: str | None = None, offset: int | None = None
+    ) -> "Window":
+        """Raises BadRequest for arguments that contradict each other, LimitExceeded for more than 100 rows."""
+        if first is not None and last is not None:
+            raise BadRequest("Give `first` or `last`, not both.")
+        size = first if first is not None else last if last is not None else DEFAULT_FIRST
+        if size < 0:
+            raise BadRequest("`first` and `last` cannot be negative.")
+        if size > MAX_FIRST:
+            raise LimitExceeded(f"A page has at most {MAX_FIRST} rows; ask for `first: {MAX_FIRST}` and continue with `after`.")
+        if offset is not None and (offset < 0 or offset > MAX_OFFSET or after or before or last is not None):
+            raise BadRequest("`offset` goes with `first` alone, and is not negative.")
+        return cls(size, after, before, last is not None, offset or 0)
+
+
+@dataclass
+class ConnectionPage:
+    """What a connection resolves to. `count` is called only when `totalCount` is asked for; None where the list is not counted."""
+
+    nodes: Sequence[Any]
+    has_next: bool
+    has_previous: bool
+    cursor: Callable[[Any], str]
+    count: Callable[[], int | Awaitable[int]] | None = None
+    boundary_rows: tuple[Any, Any] | None = None
+    """The first and the last row, where they are not those of `nodes`."""
+
+    def with_nodes(self, nodes: Sequence[Any]) -> "ConnectionPage":
+        """The page with some of its rows left out; it begins and ends where it did, so that its neighbours join on."""
+        return replace(self, nodes=nodes, ends=self.boundary_rows or ((self.nodes[0], self.nodes[-1]) if self.nodes else None))
+
+    @property
+    def edges(self) -> list[Edge[Any]]:
+        return [Edge(cursor=self.cursor(node), node=node) for node in self.nodes]
+
+    @property
+    def page_info(self) -> PageInfo:
+        first, last = self.boundary_rows or ((self.nodes[0], self.nodes[-1]) if self.nodes else (None, None))
+        return PageInfo(
+            has_next_page=self.has_next,
+            has_previous_page=self.has_previous,
+            start_cursor=self.cursor(first) if first is not None else None,
+            end_cursor=self.cursor(last) if last is not None else None,
+        )
+
+    @property
+    def total_count(self) -> int | Awaitable[int] | None:
+        return self.count() if self.count is not None else None
+
+
+@dataclass(frozen=True)
+class KeysetListing:
+    """A list of one table's rows: which, in what order. `parent` is the column by which rows hang on different parents, if they do;
+    a pair of columns where it takes both to name one."""
+
+    table: Any
+    order: Order
+    conditions: tuple[ColumnElement[bool], ...] = ()
+    parent: Any = None
+
+    def where(self, *conditions: Any) -> "KeysetListing":
+        return replace(self, conditions=(*self.conditions, *conditions))
+
+    def cursor(self, row: Any) -> str:
+        return self.cursor_of([getattr(row, column.key) for column in self.order.columns(self.table)])
+
+    def cursor_of(self, values: Iterable[Any]) -> str:
+        """The cursor of a row of which the columns of the ordering have these values."""
+        return encode_cursor(self.order.name, *map(_serialize_value, values))
+
+    def cursor_values(self, cursor: str) -> list[Any]:
+        """The values of the ordering's columns in the cursor's row. Raises BadRequest for what is no cursor of this list."""
+        columns = self.order.columns(self.table)
+
+        def parse_values(*values: Any) -> list[Any]:
+            return [_parse_value(value, _python_type_of(column.type)) for value, column in zip(values, columns, strict=True)]
+
+        return decode_cursor(cursor, self.order.name, parse_values, list_description="this list in this order")
+
+    def seek_condition(self, values: list[Any], *, later: bool) -> ColumnElement[bool]:
+        """The condition that a row stands later (or earlier) in the list than the row of these values of the ordering's columns.
+
+        They may be parameters of a statement, but for the truth value of an ordering's `first`.
+        """
+        columns = self.order.columns(self.table)
+        if self.order.first is None:
+            return self._row_comparison(columns, values, later=later)
+        (flag, *columns), (value, *values) = columns, values
+        condition = and_(flag.is_(value), self._row_comparison(columns, values, later=later))
+        return or_(flag.is_(not value), condition) if value is later else condition
+
+    def _row_comparison(self, columns: list[Any], values: list[Any], *, later: bool) -> ColumnElement[bool]:
+        greater = later != self.order.descending
+        identity = columns[-1] > values[-1] if greater else columns[-1] < values[-1]
+        if len(columns) == 1:
+            return identity  # type: ignore[no-any-return]
+        leading = columns[0] > values[0] if greater else columns[0] < values[0]
+        # The first test repeats what the second implies, so that both databases take it as the range of an index.
+        reached = columns[0] >= values[0] if greater else columns[0] <= values[0]
+        return and_(reached, or_(leading, and_(columns[0] == values[0], identity)))
+
+    def cursor_conditions(self, window: Window) -> list[ColumnElement[bool]]:
+        """The conditions that a row lies between the window's cursors. Raises BadRequest."""
+        sides = ((window.after, True), (window.before, False))
+        return [self.seek_condition(self.cursor_values(cursor), later=later) for cursor, later in sides if cursor is not None]
+
+    def _select(self, window: Window, subject: Any) -> Select[Any]:
+        return select(subject).where(*self.conditions, *self.cursor_conditions(window))
+
+    def order_by(self, window: Window, column_named: Callable[[str], Any] | None = None) -> list[Any]:
+        """What to sort by; `named` gives the columns by their names where they are not the table's own."""
+        descending = self.order.descending != window.backward
+        columns = self.order.columns(self.table)
+        if column_named is not None:
+            columns = [column_named(column.key) for column in columns]
+        order_by = [column.desc() if descending else column.asc() for column in columns]
+        if self.order.first is not None:
+            order_by[0] = columns[0].asc() if window.backward else columns[0].desc()
+        return order_by
+
+    async def page(self, context: Context, window: Window) -> ConnectionPage:
+        """One page of the whole list: one statement, and one more when it is counted."""
+        statement = self._select(window, self.table).order_by(*self.order_by(window)).limit(window.size + 1)
+        if window.offset:
+            statement = statement.offset(window.offset)
+        rows = await context.all(statement)
+
+        async def count() -> int:
+            known = _count_from_page(window, rows)
+            return (
+                known
+                if known is not None
+                else await context.value(select(func.count()).select_from(self.table).where(*self.conditions)) or 0
+            )
+
+        return make_page(rows, window, self.cursor, count)
+
+    async def pages(self, context: Context, window: Window, parents: Iterable[Any]) -> dict[Any, ConnectionPage]:
+        """A page for each parent: one statement for all, and one more when they are counted."""
+        columns: list[Any] = [col(each) for each in (self.parent if isinstance(self.parent, tuple) else (self.parent,))]
+        keys = list(parents)
+        parent_condition = _parent_condition(columns, keys)
+        if len(keys) == 1:
+            return {keys[0]: await self.where(parent_condition).page(context, window)}
+        row_number = over(func.row_number(), partition_by=columns, order_by=self.order_by(window)).label("place")
+        inner = self._select(window, col(self.table.id).label("id")).add_columns(row_number).where(parent_condition).subquery()
+        page_statement = (
+            select(self.table)
+            .join(inner, inner.c.id == col(self.table.id))
+            .where(inner.c.place > window.offset, inner.c.place <= window.offset + window.size + 1)
+            .order_by(*columns, inner.c.place)
+        )
+        rows: dict[Any, list[Any]] = {key: [] for key in keys}
+        for row in await context.all(page_statement):
+            rows[_key([getattr(row, column.key) for column in columns])].append(row)
+
+        async def fetch(missing_keys: list[Any]) -> dict[Any, int]:
+            statement = select(*columns, func.count()).where(*self.conditions, _parent_condition(columns, missing_keys)).group_by(*columns)
+            return {_key(values): count for *values, count in await context.tuples(statement)}
+
+        counts = context.loader(object(), fetch)
+
+        def make_counter(key: Any) -> Callable[[], Awaitable[int]]:
+            async def count() -> int:
+                known = _count_from_page(window, rows[key])
+                return known if known is not None else await counts.get(key) or 0
+
+            return count
+
+        return {key: make_page(rows[key], window, self.cursor, make_counter(key)) for key in keys}
+
+    def page_of_rows(self, rows: Iterable[Any], window: Window) -> ConnectionPage:
+        """One page of rows that are all at hand: nothing is asked."""
+        keys = [column.key for column in self.order.columns(self.table)]
+
+        def sort_key(row: Any) -> tuple[Any, ...]:
+            return tuple(getattr(row, key) for key in keys)
+
+        sorted_rows = sorted(rows, key=sort_key, reverse=self.order.descending)
+        page_rows = sorted_rows
+        for cursor, later in ((window.after, True), (window.before, False)):
+            if cursor is not None:
+                boundary, greater = tuple(self.cursor_values(cursor)), later != self.order.descending
+                page_rows = [row for row in page_rows if (sort_key(row) > boundary if greater else sort_key(row) < boundary)]
+        if window.backward:
+            page_rows = page_rows[::-1]
+        return make_page(page_rows[window.offset : window.offset + window.size + 1], window, self.cursor, lambda: len(sorted_rows))
+
+
+def make_page(
+    rows: list[Any], window: Window, cursor: Callable[[Any], str], count: Callable[[], int | Awaitable[int]] | None = None
+) -> ConnectionPage:
+    """The page of the rows that were found: those of the window and, where the list goes on, one more."""
+    has_more = len(rows) > window.size
+    nodes = rows[: window.size]
+    if window.backward:
+        nodes.reverse()
+    return ConnectionPage(
+        nodes=nodes,
+        has_next=window.before is not None if window.backward else has_more,
+        has_previous=has_more if window.backward else window.after is not None or window.offset > 0,
+        cursor=cursor,
+        count=count,
+    )
+
+
+async def filter_pages(
+    pages: dict[int, ConnectionPage], filter_visible: Callable[[list[Any]], Awaitable[list[Any]]]
+) -> dict[int, ConnectionPage]:
+    """The pages with those of their rows that `seen` gives, which is asked once for the rows of all; the counts stay."""
+    visible_ids = {row.id for row in await filter_visible([row for page in pages.values() for row in page.nodes])}
+    return {key: page.with_nodes([row for row in page.nodes if row.id in visible_ids]) for key, page in pages.items()}
+
+
+def _count_from_page(window: Window, rows: Sequence[Any]) -> int | None:
+    """How many rows a whole list has, where a page that begins with it, of one row more than asked for, tells."""
+    is_exact = (
+        not window.backward and window.after is None and window.before is None and len(rows) <= window.size and (rows or not window.offset)
+    )
+    return window.offset + len(rows) if is_exact else None
+
+
+def _key(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _parent_condition(columns: list[Any], keys: list[Any]) -> Any:
+    """The condition that a row hangs on one of these parents."""
+    if len(columns) == 1:
+        return columns[0] == keys[0] if len(keys) == 1 else columns[0].in_(keys)
+    first, second = columns
+    grouped: dict[Any, list[Any]] = {}
+    for leading, following in keys:
+        grouped.setdefault(leading, []).append(following)
+    return or_(*(and_(first == leading, second.in_(following)) for leading, following in grouped.items()))
+
+
+def _serialize_value(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _python_type_of(column_type: Any) -> type:
+    """The Python type of a column's values."""
+    # Of its strings SQLModel only says that they are objects.
+    return str if isinstance(column_type, AutoString) else column_type.python_type
+
+
+def _parse_value(value: Any, kind: type) -> Any:
+    if issubclass(kind, datetime):
+        parsed = datetime.fromisoformat(value)
+        if parsed.tzinfo is None:
+            raise ValueError("a cursor's timestamp has its offset")
+        # In UTC, as it is stored, a year may not be one any more.
+        return parsed.astimezone(UTC)
+    if issubclass(kind, date):
+        return date.fromisoformat(value)
+    # By the type itself: a truth value is an int.
+    if type(value) is not kind or (isinstance(value, int) and not -(2**31) <= value < 2**31):
+        raise ValueError("not a value of this ordering")
+    if isinstance(value, str) and not is_storable(value):
+        raise ValueError("no row has these characters")
+    return value

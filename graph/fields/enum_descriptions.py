@@ -1,0 +1,160 @@
+"""Descriptions of the values of enumerations.
+
+Most enumerations are made of those of storage and of the rules, which know no GraphQL, so their values are described here.
+"""
+
+from collections.abc import Mapping
+
+from graphql import GraphQLEnumType, GraphQLSchema, is_introspection_type
+
+_CREATED_AT = "Sort by creation time."
+_UPDATED_AT = "Sort by the time of the last update."
+_STATUSES = {
+    "PENDING": "Waiting to run.",
+    "RUNNING": "Running.",
+    "SUCCESS": "Succeeded.",
+    "FAILED": "Failed.",
+    "CANCELED": "Canceled before it finished.",
+}
+
+DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
+    "AccessLevel": {
+        "GUEST": "Can read and write issues and comments; 10 in v3.",
+        "REPORTER": "Can also read the code and manage labels and issues; 20 in v3.",
+        "DEVELOPER": "Can also push, and merge into branches that are not protected; 30 in v3.",
+        "MASTER": "Can also change the project, its members, milestones and protected branches; 40 in v3.",
+        "OWNER": "Can do everything in a group and its projects; 50 in v3. Available in groups only.",
+    },
+    "ArtifactsWhen": {
+        "ON_SUCCESS": "Upload files when the build succeeded.",
+        "ON_FAILURE": "Upload files when the build failed.",
+        "ALWAYS": "Upload files regardless of the result of the build.",
+    },
+    "BranchProtection": {
+        "NONE": "Developers can push, force-push and delete.",
+        "PARTIAL": "Developers can push, but cannot force-push or delete.",
+        "FULL": "Only masters can push.",
+    },
+    "BuildDimension": {
+        "PROJECT": "Group by the full path of the project.",
+        "NAME": "Group by the name of the job.",
+        "STAGE": "Group by stage.",
+        "REF": "Group by branch or tag.",
+        "AUTHOR": "Group by the username of the user who created the build.",
+        "STATUS": "Group by status.",
+    },
+    "BuildStatus": _STATUSES,
+    "ChecksState": {
+        "NOT_FOUND": "There are no checks.",
+        "PENDING": "All checks are pending.",
+        "RUNNING": "At least one check has not finished, and not all are pending.",
+        "SUCCESS": "All checks succeeded, or failed with `allowFailure`.",
+        "FAILED": "All checks finished; at least one failed without `allowFailure`, or some but not all were canceled.",
+        "CANCELED": "All checks were canceled.",
+    },
+    "DeliveryState": {
+        "PENDING": "Waiting for the next attempt.",
+        "DELIVERED": "Accepted by the receiver.",
+        "FAILED": "All attempts failed; it is not retried unless it is redelivered.",
+    },
+    "ErrorCode": {
+        "UNAUTHENTICATED": "No credentials were sent, or the token is invalid.",
+        "FORBIDDEN": "The viewer can see the resource but is not allowed to perform the action.",
+        "NOT_FOUND": "The resource does not exist, or the viewer is not allowed to see it.",
+        "PERSISTED_QUERY_NOT_SUPPORTED": "The hash matches no trusted document; send the query text instead.",
+        "LIMIT_EXCEEDED": "The operation or the viewer exceeds a limit.",
+        "UNAVAILABLE": "The database or a repository is temporarily unavailable; nothing was changed. Retry the request.",
+        "BAD_REQUEST": "The operation is malformed.",
+        "INTERNAL": "Internal error; the server log contains the details under the request ID.",
+        "INVALID": "A value is invalid.",
+        "REQUIRED": "A required value is missing.",
+        "TAKEN": "The value is already used by another object.",
+        "CONFLICT": "An equal object already exists, or the object was changed concurrently.",
+        "NOT_ALLOWED": "The action is not allowed, or not allowed in the current state of the object.",
+        "NOT_MERGEABLE": "The branches cannot be merged.",
+        "NOT_SET": "There is nothing to cancel.",
+        "TOO_LARGE": "The data exceeds the size limit of the instance.",
+    },
+    "GroupOrderField": {"ID": "Sort by ID.", "NAME": "Sort by name.", "PATH": "Sort by path.", "CREATED_AT": _CREATED_AT},
+    "IssueOrderField": {"CREATED_AT": _CREATED_AT, "UPDATED_AT": _UPDATED_AT},
+    "ImportState": {
+        "QUEUED": "Waiting to run.",
+        "RUNNING": "Running.",
+        "FINISHED": "The import finished; skipped merges are counted.",
+        "FAILED": "The import failed; `error` has the reason. Merge requests imported until then are kept.",
+    },
+    "IssueState": {"OPENED": "The issue is open.", "CLOSED": "The issue is closed."},
+    "IssueStateEvent": {"CLOSE": "Close it.", "REOPEN": "Reopen it."},
+    "JobWhen": {
+        "ON_SUCCESS": "Run the job when all earlier stages succeeded.",
+        "ON_FAILURE": "Run the job when an earlier stage failed.",
+        "ALWAYS": "Run the job regardless of the result of earlier stages.",
+    },
+    "LineType": {"NEW": "The line was added.", "OLD": "The line was removed."},
+    "MergeBlocker": {
+        "CONFLICT": "The branches have merge conflicts.",
+        "BUILD_RUNNING": "Checks of the newest commit have not finished.",
+        "BUILD_FAILED": "Checks of the newest commit failed or were canceled.",
+        "WORK_IN_PROGRESS": "The title marks it as work in progress.",
+        "CLOSED": "The issue is closed.",
+        "MERGED": "It is already merged.",
+        "NO_COMMITS": "It has no commits that are missing from the target branch.",
+        "NO_PERMISSION": "The viewer is not allowed to push to the target branch.",
+    },
+    "MergeRequestOrderField": {"CREATED_AT": _CREATED_AT, "UPDATED_AT": _UPDATED_AT, "MERGED_AT": "Sort by the time of the merge."},
+    "MergeRequestState": {
+        "OPENED": "Open, never closed.",
+        "REOPENED": "Open again after it was closed.",
+        "CLOSED": "Closed without being merged.",
+        "MERGED": "Merged.",
+    },
+    "MergeRequestStateEvent": {"CLOSE": "Close it.", "REOPEN": "Reopen it.", "MERGE": "Merge it, like `acceptMergeRequest`."},
+    "MergeStatus": {
+        "UNCHECKED": "Not checked since one of the branches changed.",
+        "CAN_BE_MERGED": "The branches can be merged without conflicts.",
+        "CANNOT_BE_MERGED": "The branches have merge conflicts.",
+    },
+    "MilestoneState": {"ACTIVE": "The milestone is active.", "CLOSED": "The issue is closed."},
+    "MilestoneStateEvent": {"CLOSE": "Close it.", "ACTIVATE": "Activate it again."},
+    "NamespaceKind": {"USER": "Personal namespace of a user.", "GROUP": "Namespace of a group."},
+    "NoteableType": {"ISSUE": "An issue.", "MERGE_REQUEST": "A merge request.", "SNIPPET": "A snippet."},
+    "OrderDirection": {"ASC": "Ascending: smallest or oldest first.", "DESC": "Descending: largest or newest first."},
+    "ProjectOrderField": {
+        "ID": "Sort by ID.",
+        "NAME": "Sort by name.",
+        "PATH": "Sort by path.",
+        "CREATED_AT": _CREATED_AT,
+        "UPDATED_AT": _UPDATED_AT,
+        "LAST_ACTIVITY_AT": "Sort by the time of the last activity.",
+    },
+    "RollupState": {
+        "NONE": "There are no checks.",
+        "PENDING": "All checks are pending.",
+        "RUNNING": "At least one check has not finished, and not all are pending.",
+        "FAILED": "All checks finished, and at least one failed without `allowFailure`.",
+        "SUCCESS": "All checks finished; none failed without `allowFailure`, and not all were canceled.",
+        "CANCELED": "All checks were canceled.",
+    },
+    "TimeBucket": {
+        "HOUR": "Clock hour.",
+        "DAY": "Day, from midnight.",
+        "WEEK": "Week, from Monday.",
+        "MONTH": "Calendar month.",
+    },
+    "TreeEntryKind": {"TREE": "A directory.", "BLOB": "A file or a symbolic link.", "COMMIT": "A commit of a submodule."},
+    "UserState": {"ACTIVE": "The user can use the service.", "BLOCKED": "The user cannot use the service."},
+    "Visibility": {
+        "PRIVATE": "Visible to members only; 0 in v3.",
+        "INTERNAL": "Visible to all signed-in users; 1 in v3.",
+        "PUBLIC": "Visible to everyone; 2 in v3.",
+    },
+}
+"""The name of an enumeration → its values, each with its description."""
+
+
+def describe_enum_values(schema: GraphQLSchema) -> None:
+    """Gives the values of a finished schema's enumerations their descriptions."""
+    for name, kind in schema.type_map.items():
+        if isinstance(kind, GraphQLEnumType) and not is_introspection_type(kind):
+            for key, value in kind.values.items():
+                value.description = value.description or DESCRIPTIONS.get(name, {}).get(key)

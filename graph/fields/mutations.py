@@ -1,0 +1,114 @@
+"""Mutations: `verbNoun(input: VerbNounInput!): VerbNounPayload!`, where the payload has the entity and `userErrors`.
+
+A user error leaves the entity null and nothing of the operation is kept; an operation error comes in `errors[]`. The change is committed
+before its payload is read.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Optional
+
+import strawberry
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm.exc import StaleDataError
+
+from graph.context import Context, Info
+from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
+from graph.fields.declarations import ENTITIES, global_id
+from graph.operations.transaction import commit, run_after_commit, switch_to_reader
+from storage.database.engine import is_unique_violation
+
+ErrorCode = strawberry.enum(Code, name="ErrorCode", description="All error codes.")
+
+
+DELETED_ID = ("deleted_id", strawberry.ID, "Global ID of the deleted object, for client caches; null if nothing was deleted.")
+"""The field of payloads that says what is gone."""
+DELETE_PREFIXES = ("delete_", "remove_", "unregister_")
+"""How the names of mutations begin that delete what they give."""
+
+
+@strawberry.type(name="UserError", description="A reason why a mutation failed.")
+class UserErrorEntry:
+    field: str | None = strawberry.field(description="Input field that caused the error; null if the error concerns the whole input.")
+    message: str = strawberry.field(description="Human-readable error message.")
+    value: str | None = strawberry.field(description="Offending item, if the field is a list; otherwise null.")
+    code: ErrorCode = strawberry.field(description="Machine-readable error code.")  # type: ignore[valid-type]
+
+
+def mutation(
+    *,
+    entity: str,
+    returns: Any,
+    description: str,
+    entity_description: str,
+    conflict: UserError | None = None,
+    second_field: tuple[str, Any, str] | None = None,
+) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
+    """Makes a mutation of `async def verb_noun(info, input) -> row`. `conflict` is what a hit unique constraint means.
+
+    `beside` is the name, type and description of a second field of the payload; the function gives a pair then. That of a mutation which
+    deletes is `DELETED_ID`: of the row that the function gives, unless `beside` says that it gives the id itself.
+    """
+
+    def decorate(function: Callable[..., Awaitable[Any]]) -> Any:
+        extra_field = DELETED_ID if second_field is None and function.__name__.startswith(DELETE_PREFIXES) else second_field
+        payload = _make_payload_type(function.__name__, [(entity, returns, entity_description), *([extra_field] if extra_field else [])])
+        extra_name = extra_field[0] if extra_field else None
+
+        async def resolver(info: Info, input: Any) -> Any:
+            context: Context = info.context
+            try:
+                row = await function(info, input)
+                if extra_field is not second_field:
+                    row = row, global_id(ENTITIES[type(row)].name, row.id)
+                await commit(context)
+            except UserError as error:
+                return _make_error_payload(payload, (entity, extra_name), error)
+            except StaleDataError as error:
+                # Somebody else removed the row while this change was on its way.
+                raise NotFound(entity[0].upper() + entity[1:]) from error
+            except IntegrityError as error:
+                if not is_unique_violation(error):
+                    # A row that the change leans on was removed meanwhile.
+                    raise NotFound("Parent") from error
+                return _make_error_payload(payload, (entity, extra_name), conflict or Conflict(None, "An equal one exists already."))
+            await run_after_commit(context)
+            await switch_to_reader(context)
+            values = {entity: row} if extra_name is None else dict(zip((entity, extra_name), row, strict=True))
+            return payload(**values, user_errors=[])
+
+        kind = function.__annotations__["input"]
+        resolver.__name__ = function.__name__
+        resolver.__annotations__ = {
+            "info": Info,
+            "input": Annotated[kind, strawberry.argument(description="Input of the mutation.")],
+            "return": payload,
+        }
+        return strawberry.mutation(resolver=resolver, description=description)
+
+    return decorate
+
+
+def _make_payload_type(name: str, entities: list[tuple[str, Any, str]]) -> Any:
+    title = "".join(part.capitalize() for part in name.split("_")) + "Payload"
+    fields: dict[str, tuple[Any, Any]] = {
+        # `|` does not take every kind of type.
+        **{entity: (Optional[returns], strawberry.field(description=text)) for entity, returns, text in entities},  # noqa: UP045
+        "user_errors": (
+            list[UserErrorEntry],
+            strawberry.field(description="Reasons why the mutation failed; empty if it succeeded."),
+        ),
+    }
+    members = {key: field for key, (_, field) in fields.items()}
+    payload_class = type(title, (), {**members, "__annotations__": {key: kind for key, (kind, _) in fields.items()}})
+    return strawberry.type(payload_class, name=title, description=f"What `{_to_camel_case(name)}` answers.")
+
+
+def _make_error_payload(payload: Any, entities: tuple[str | None, ...], error: UserError) -> Any:
+    errors = error.errors if isinstance(error, UserErrors) else [error]
+    entries = [UserErrorEntry(field=each.field, message=each.message, value=each.value, code=each.code) for each in errors]
+    return payload(**{entity: None for entity in entities if entity}, user_errors=entries)
+
+
+def _to_camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,139 @@
+"""How declared fields are filled: `install` gives the declared fields of a finished schema (`graph/fields/declarations.py`) their resolvers."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import GraphQLField, GraphQLInterfaceType, GraphQLObjectType, GraphQLResolveInfo, GraphQLSchema, GraphQLUnionType
+from strawberry.schema.schema_converter import GraphQLCoreConverter
+from strawberry.types.arguments import convert_arguments
+
+from graph.context import Context
+from graph.fields.declarations import ENTITIES, ByNumber, Column, GlobalIdField, NamesOf, ProjectLookup, ToMany, ToOne
+from graph.operations.loaders import Loader
+
+ResolveInfo = GraphQLResolveInfo[Any]
+
+
+def attach_resolvers(schema: GraphQLSchema) -> None:
+    """Gives the declared fields of a finished schema their resolvers, and abstract types the class of a row as its type."""
+    rows = {row: entity.name for row, entity in ENTITIES.items()}
+    names = frozenset(rows.values())
+    targets = {getattr(row, "__tablename__", None): row for row in ENTITIES}
+
+    def resolve_type(value: Any, info: ResolveInfo, abstract: Any) -> str | None:
+        return rows.get(type(value))
+
+    for kind in schema.type_map.values():
+        if isinstance(kind, GraphQLInterfaceType | GraphQLUnionType):
+            kind.resolve_type = resolve_type
+        if not isinstance(kind, GraphQLObjectType):
+            continue
+        # Only abstract types need to ask, and they know a row by its class.
+        kind.is_type_of = None
+        if kind.name in names:
+            kind.extensions[SOURCE_EXTENSION] = True
+        for field in kind.fields.values():
+            definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
+            metadata = getattr(definition, "metadata", {})
+            declared = declaration_of(field)
+            if "pages" in metadata:
+                field.resolve = _connection_resolver(metadata["pages"], definition, schema)
+            source: AttributeSource | LoaderSource
+            if isinstance(declared, Column):
+                source = AttributeSource(declared.key or definition.python_name)
+            elif isinstance(declared, ToOne):
+                source = _to_one_source(declared, targets[declared.target])
+            elif isinstance(declared, NamesOf):
+                source = _names_of_source(declared)
+            else:
+                continue
+            field.extensions[SOURCE_EXTENSION] = source
+            field.resolve = _resolver_of(source)
+
+
+def _connection_resolver(resolve: Callable[..., Awaitable[Any]], definition: Any, schema: Any) -> Callable[..., Awaitable[Any]]:
+    """The resolver of a connection. Strawberry's own reads the arguments anew for every row of a level, which costs more than a page."""
+    strawberry_schema: Any = schema._strawberry_schema
+    registry = strawberry_schema.schema_converter.scalar_registry
+
+    def resolver(root: Any, info: ResolveInfo, **given: Any) -> Awaitable[Any]:
+        cached_arguments: dict[Any, dict[str, Any]] = info.context.arguments
+        # The same node of the operation has the same arguments, whatever row it is asked of.
+        key = (id(info.field_nodes[0]), id(definition))
+        arguments = cached_arguments.get(key)
+        if arguments is None:
+            arguments = cached_arguments[key] = convert_arguments(
+                given, definition.arguments, scalar_registry=registry, config=strawberry_schema.config
+            )
+        return resolve(root, info, **arguments)
+
+    return resolver
+
+
+@dataclass(frozen=True)
+class AttributeSource:
+    """A field that is read off the row, by this name."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class LoaderSource:
+    """A field that is loaded: by which loader, and under which of the row's columns as the key. A null key is null."""
+
+    key: str
+    loader: Callable[[Context], Loader[Any, Any]]
+
+
+SOURCE_EXTENSION = "filling"
+"""The extension of a finished field, or of a type of rows, that says how it is filled."""
+
+
+def metadata_of(field: Any) -> Mapping[str, Any]:
+    """What the declaration of a finished schema's field says beside its type."""
+    return getattr(field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF), "metadata", {})
+
+
+def declaration_of(field: Any) -> Column | ToOne | NamesOf | ToMany | ByNumber | ProjectLookup | GlobalIdField | None:
+    """How the field of a finished schema was declared; None for one with a resolver."""
+    return metadata_of(field).get("declared")
+
+
+def field_source_of(field: GraphQLField) -> AttributeSource | LoaderSource | None:
+    return field.extensions.get(SOURCE_EXTENSION)
+
+
+def is_row_type(kind: Any) -> bool:
+    """Whether the objects of a type are rows, as they were declared."""
+    return isinstance(kind, GraphQLObjectType) and SOURCE_EXTENSION in kind.extensions
+
+
+def _resolver_of(source: AttributeSource | LoaderSource) -> Callable[..., Any]:
+    key = source.key
+    if isinstance(source, AttributeSource):
+        return lambda root, info: getattr(root, key)
+    loader = source.loader
+
+    def resolve(root: Any, info: ResolveInfo) -> Any:
+        key_value = getattr(root, key)
+        return None if key_value is None else loader(info.context).load(key_value)
+
+    return resolve
+
+
+def _to_one_source(declared: ToOne, target: Any) -> LoaderSource:
+    return LoaderSource(declared.key, lambda context: context.rows_by_id(target))
+
+
+def _names_of_source(declared: NamesOf) -> LoaderSource:
+    def loader(context: Context) -> Loader[Any, Any]:
+        async def fetch(ids: list[int]) -> dict[int, list[Any]]:
+            found: dict[int, list[Any]] = {key: [] for key in ids}
+            for key, value in await context.tuples(declared.statement(ids)):
+                found[key].append(declared.pick(value) if declared.pick else value)
+            return found
+
+        return context.loader(declared, fetch)
+
+    return LoaderSource("id", loader)

@@ -1,0 +1,53 @@
+"""Scalars of the schema."""
+
+from datetime import UTC, datetime
+from typing import Any, NewType
+
+import strawberry
+from graphql import GraphQLError
+
+GitOid = NewType("GitOid", str)
+BigInt = NewType("BigInt", int)
+
+
+def serialize_timestamp(value: datetime) -> str:
+    """RFC 3339 of a fixed width: `2016-01-19T08:40:25.934000Z`, or with the value's own offset: `…25.934000+01:00`."""
+    serialized = value.isoformat(timespec="microseconds")
+    return serialized[:-6] + "Z" if serialized.endswith("+00:00") else serialized
+
+
+def parse_timestamp(value: Any) -> datetime:
+    try:
+        parsed = datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise GraphQLError("A DateTime is an RFC 3339 instant, as 2016-01-19T08:40:25Z.") from error
+    if parsed.tzinfo is None:
+        raise GraphQLError("A DateTime needs its offset, as 2016-01-19T08:40:25Z.")
+    try:
+        parsed.astimezone(UTC)
+    except OverflowError as error:
+        raise GraphQLError("A DateTime lies in the years 1 to 9999, in UTC too.") from error
+    return parsed
+
+
+def _parse_big_int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise GraphQLError("A BigInt is a whole number.")
+    return value
+
+
+SCALARS: dict[object, Any] = {
+    datetime: strawberry.scalar(
+        name="DateTime",
+        description="An RFC 3339 timestamp with offset and microseconds.",
+        specified_by_url="https://scalars.graphql.org/andimarek/date-time.html",
+        serialize=serialize_timestamp,
+        parse_value=parse_timestamp,
+    ),
+    GitOid: strawberry.scalar(
+        name="GitOid", description="ID of a git object: 40 or 64 lower-case hexadecimal digits.", serialize=str, parse_value=str
+    ),
+    BigInt: strawberry.scalar(
+        name="BigInt", description="A 64-bit integer, used for sizes in bytes.", serialize=int, parse_value=_parse_big_int
+    ),
+}

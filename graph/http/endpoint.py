@@ -1,0 +1,269 @@
+"""The GraphQL door over HTTP: reads a request, has the graph run it, answers JSON.
+
+Follows the GraphQL over HTTP specification (https://graphql.github.io/graphql-over-http/draft/), with POST of
+application/json and GET of queries. Who accepts text/event-stream gets Server-Sent Events (`graph/http/sse.py`): a subscription's
+events, or the one answer of a query or mutation. It decides nothing but what HTTP asks of it:
+
+    405  other methods, and GET of anything but a query          413  a body over 1 MiB, counted as it comes
+    415  other content types, encodings and character sets       406  nothing in `Accept` that can be sent, as a subscription as JSON
+    400  broken JSON, JSON deeper than 64, wrong shapes, batches
+
+and for what the graph answers:
+
+    401  an operation without a viewer: `data` is null           429  a rate is exceeded: with Retry-After
+    503  unavailable: with Retry-After                           500  a fault of the service
+    400  the operation itself is wrong, so that there is no `data`; 200 for those who accept application/json only,
+         as the specification wants it for old clients
+    200  everything else, also with errors beside the data
+
+An operation is text, or the id of a trusted document (`graph/operations/trusted_documents.py`). Automatic persisted queries are not registered: a hash that
+no trusted document has is answered with PersistedQueryNotSupported at status 200, after which clients send texts. Answers to a viewer say
+how their rate stands, in headers `X-RateLimit-…` (`graph/operations/rate_limits.py`).
+
+The credential is read from the headers PRIVATE-TOKEN and `Authorization: Bearer`, and from nowhere else (DECISIONS 3), so
+that no other site can act for a browser's user. Every answer is JSON, is never stored by caches and carries the request's
+id in each error.
+"""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from graph.errors import Code
+from graph.http import sse, websocket
+from graph.http.requests import (
+    GraphqlRequest,
+    GraphqlRequestError,
+    credential_of,
+    headers_of,
+    parse_json,
+    parse_request,
+    parse_url_request,
+    read_body,
+    resolve_document,
+)
+from graph.http.responses import is_request_error, rate_headers, raw_rate_headers, serialize_error, serialize_result
+from graph.http.sse import EVENT_STREAM
+from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.operations.disconnects import RECEIVE
+from graph.operations.execution import Graph
+from graph.operations.results import OperationResult
+
+RESPONSE_JSON = "application/graphql-response+json"
+PLAIN_JSON = "application/json"
+METHODS = "GET, POST, OPTIONS"
+RETRY_AFTER_SECONDS = 2
+MAX_CACHED_ACCEPT_LENGTH = 200
+"""Characters of an Accept header whose meaning is remembered."""
+DATA_HEADERS = {
+    media: [
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"content-type", f"{media}; charset=utf-8".encode("ascii")),
+    ]
+    for media in (RESPONSE_JSON, PLAIN_JSON)
+}
+"""Of an answer with data."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphqlResponse:
+    status: int
+    body: dict[str, Any]
+    headers: Mapping[str, str]
+
+
+def make_graphql_app(graph: Graph) -> ASGIApp:
+    """The endpoint as an ASGI app, whatever path it is mounted at."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await websocket.serve_websocket(graph, scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["route"] = "/graphql"
+        request_id: str = state.get("request_id") or state.setdefault("request_id", uuid.uuid4().hex)
+        if scope["method"] == "OPTIONS":
+            await _send(send, 204, b"", {"allow": METHODS})
+            return
+        headers = headers_of(scope)
+        media_type = _negotiate(headers.get("accept"))
+        try:
+            request = resolve_document(graph, await _read_request(scope, receive, headers))
+            if media_type is None:
+                raise GraphqlRequestError(406, f"The answer can be {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}; `Accept` allows none.")
+            wants_stream = media_type == EVENT_STREAM
+            kind = None
+            if wants_stream or scope["method"] == "GET":
+                kind = await graph.kind_of(request.query, request.operation_name, credential_of(headers), request_id=request_id)
+            if scope["method"] == "GET" and kind not in (None, "query", *(["subscription"] if wants_stream else ())):
+                raise GraphqlRequestError(405, "GET serves queries alone; send this operation with POST.", allow="POST")
+            RECEIVE.set(receive)
+            result = await _run(graph, request, headers, request_id, stream=wants_stream and kind == "subscription")
+            if isinstance(result, SubscriptionStream):
+                await sse.send_events(result, request_id, receive, send)
+                return
+            if result.is_subscription:
+                raise GraphqlRequestError(406, result.errors[0].message)
+            if result.viewer_id is not None:
+                state["user_id"] = result.viewer_id
+            if not result.errors and not wants_stream:
+                await _send_data(send, result, media_type)
+                return
+            response = make_response(result, request_id, media_type)
+            if wants_stream and response.status == 200:
+                await sse.send_response(response.body, response.headers, send)
+                return
+            body = orjson.dumps(response.body)
+        except GraphqlRequestError as refused:
+            response = _error_response(refused, request_id)
+            if media_type == EVENT_STREAM and refused.status == 200:
+                await sse.send_response(response.body, response.headers, send)
+                return
+            body = orjson.dumps(response.body)
+        except ClientDisconnect:
+            raise
+        except Exception:
+            # The graph masks what goes wrong inside it; this is for the rest, so that the shape holds even then.
+            log.exception("the GraphQL door failed, request %s", request_id)
+            message = "Something went wrong on our side; the log has it under this request id."
+            response = _error_response(GraphqlRequestError(500, message, Code.INTERNAL), request_id)
+            body = orjson.dumps(response.body)
+        # What goes wrong before a stream begins is said as JSON.
+        content_type = f"{PLAIN_JSON if media_type in (None, EVENT_STREAM) else media_type}; charset=utf-8"
+        await _send(send, response.status, body, {"content-type": content_type, **response.headers})
+
+    return app
+
+
+async def _run(
+    graph: Graph, request: GraphqlRequest, headers: Mapping[str, str], request_id: str, *, stream: bool
+) -> OperationResult | SubscriptionStream:
+    query, variables, name, credential = request.query, request.variables, request.operation_name, credential_of(headers)
+    if not stream:
+        return await graph.run_document(query, variables, name, credential, request_id=request_id)
+    return await subscribe(
+        graph, query, variables, name, credential, request_id=request_id, after=sse.parse_last_event_id(headers.get("last-event-id"))
+    )
+
+
+async def _send_data(send: Send, result: OperationResult, media_type: str) -> None:
+    """The answer of an operation in which nothing went wrong: what `answer_of` and `_send` would make of it."""
+    body = orjson.dumps({"data": result.data})
+    headers = [*DATA_HEADERS[media_type], *raw_rate_headers(result.rate_usage), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _send(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    all_headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", **headers}
+    if status != 204:
+        all_headers["content-length"] = str(len(body))
+    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in all_headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})
+
+
+# What the request says
+
+
+def _negotiate(accept: str | None) -> str | None:
+    """The media type of the answer, by RFC 9110 section 12.5.1; None when neither is wanted.
+
+    Between equals, application/json unless the other is named: old clients accept anything, and know only that.
+    """
+    if not accept or accept == "*/*":
+        return PLAIN_JSON
+    return _parse_accept(accept) if len(accept) <= MAX_CACHED_ACCEPT_LENGTH else _parse_accept.__wrapped__(accept)
+
+
+@lru_cache(maxsize=256)
+def _parse_accept(accept: str) -> str | None:
+    quality: dict[str, float] = {}
+    for item in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in item.split(";"))
+        value = next((text[2:].strip() for text in parameters if text.startswith("q=")), "1")
+        try:
+            quality[kind] = float(value)
+        except ValueError:
+            quality[kind] = 0.0
+
+    def quality_of(kind: str) -> float:
+        return next((quality[name] for name in (kind, "application/*", "*/*") if name in quality), 0.0)
+
+    response_quality, plain_quality = quality_of(RESPONSE_JSON), quality_of(PLAIN_JSON)
+    if quality.get(EVENT_STREAM, 0.0) > max(response_quality, plain_quality):
+        return EVENT_STREAM
+    if quality.get(EVENT_STREAM, 0.0) > 0 and not {RESPONSE_JSON, PLAIN_JSON, "application/*"} & quality.keys():
+        # Between it and anything at all, it is what was named.
+        return EVENT_STREAM
+    if response_quality > 0 and (response_quality > plain_quality or (response_quality == plain_quality and RESPONSE_JSON in quality)):
+        return RESPONSE_JSON
+    return PLAIN_JSON if plain_quality > 0 else None
+
+
+async def _read_request(scope: Scope, receive: Receive, headers: Mapping[str, str]) -> GraphqlRequest:
+    if scope["method"] == "GET":
+        return parse_url_request(scope["query_string"])
+    if scope["method"] != "POST":
+        raise GraphqlRequestError(405, "Send operations with POST, or queries with GET.", allow=METHODS)
+    body = await read_body(receive, headers)
+    content_type = headers.get("content-type", "")
+    if content_type != PLAIN_JSON and not _is_json(content_type):
+        raise GraphqlRequestError(415, f"Send the operation as {PLAIN_JSON} in UTF-8.", accept_post=PLAIN_JSON)
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise GraphqlRequestError(415, "Send the body without a content encoding.", accept_encoding="identity")
+    return parse_request(parse_json(body, "The body"))
+
+
+def _is_json(content_type: str) -> bool:
+    """Whether it is JSON in UTF-8."""
+    kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    charsets = [text[8:].strip('"') for text in parameters if text.startswith("charset=")]
+    return kind == PLAIN_JSON and all(charset in ("utf-8", "utf8") for charset in charsets)
+
+
+# What the answer says
+
+
+def make_response(result: OperationResult, request_id: str, media_type: str) -> GraphqlResponse:
+    """What the door answers for an outcome, for whoever else asks the graph for whole answers. `media` is the wanted media type."""
+    response = _make_response_body(result, request_id, media_type)
+    return replace(response, headers={**response.headers, **headers}) if (headers := rate_headers(result.rate_usage)) else response
+
+
+def _make_response_body(result: OperationResult, request_id: str, media_type: str) -> GraphqlResponse:
+    errors = [serialize_error(problem, request_id) for problem in result.errors]
+    codes = {problem.code for problem in result.errors}
+    data = result.data
+    if Code.UNAUTHENTICATED in codes:
+        # RFC 9110 section 15.5.2 wants a challenge; Bearer opens no dialogue in browsers.
+        return GraphqlResponse(401, {"errors": errors, "data": None}, {"www-authenticate": "Bearer"})
+    if not errors:
+        return GraphqlResponse(200, {"data": data}, {})
+    body = serialize_result(result, request_id)
+    if data is None or all(value is None for value in data.values()):
+        retry_after = max(problem.retry_after or 0 for problem in result.errors)
+        if Code.UNAVAILABLE in codes:
+            return GraphqlResponse(503, body, {"retry-after": str(retry_after or RETRY_AFTER_SECONDS)})
+        if Code.LIMIT_EXCEEDED in codes and retry_after:
+            return GraphqlResponse(429, body, {"retry-after": str(retry_after)})
+    if not is_request_error(result):
+        return GraphqlResponse(200, body, {})
+    if Code.INTERNAL in codes:
+        return GraphqlResponse(500, body, {})
+    return GraphqlResponse(200 if media_type == PLAIN_JSON else 400, body, {})
+
+
+def _error_response(error: GraphqlRequestError, request_id: str) -> GraphqlResponse:
+    extensions = {"code": error.code.value, "requestId": request_id}
+    return GraphqlResponse(error.status, {"errors": [{"message": error.message, "extensions": extensions}]}, error.headers)

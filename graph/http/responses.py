@@ -1,0 +1,51 @@
+"""What an outcome is as JSON, and in headers, for all doors."""
+
+import re
+from typing import Any
+
+from graph.operations.rate_limits import NO_LIMIT, RateUsage
+from graph.operations.results import ErrorEntry, OperationResult
+
+SUGGESTION_PATTERN = re.compile(r"\s*Did you mean .*\Z", re.DOTALL)
+
+
+def serialize_error(error: ErrorEntry, request_id: str) -> dict[str, Any]:
+    """One of `errors[]`. Names of fields that would fit are never suggested, since not everybody may introspect."""
+    entry: dict[str, Any] = {"message": SUGGESTION_PATTERN.sub("", error.message)}
+    if error.locations:
+        entry["locations"] = error.locations
+    if error.path is not None:
+        entry["path"] = error.path
+    entry["extensions"] = {"code": error.code.value, "requestId": request_id}
+    return entry
+
+
+def serialize_result(result: OperationResult, request_id: str) -> dict[str, Any]:
+    """The response of the specification's section 7.1; without `data` where nothing was executed."""
+    if not result.errors:
+        return {"data": result.data}
+    errors = [serialize_error(problem, request_id) for problem in result.errors]
+    return {"errors": errors} if is_request_error(result) else {"errors": errors, "data": result.data}
+
+
+def rate_headers(usage: RateUsage | None) -> dict[str, str]:
+    """How a viewer stands, as headers; none where nothing is limited. `X-RateLimit-Reset` is in seconds since 1970."""
+    return {name.decode("ascii"): value.decode("ascii") for name, value in raw_rate_headers(usage)}
+
+
+def raw_rate_headers(usage: RateUsage | None) -> list[tuple[bytes, bytes]]:
+    """The same as ASGI has them."""
+    if usage is None or usage.limit == NO_LIMIT:
+        return []
+    return [
+        (b"x-ratelimit-limit", b"%d" % usage.limit),
+        (b"x-ratelimit-cost", b"%d" % usage.cost),
+        (b"x-ratelimit-used", b"%d" % usage.used),
+        (b"x-ratelimit-remaining", b"%d" % usage.remaining),
+        (b"x-ratelimit-reset", b"%d" % int(usage.resets_at.timestamp())),
+    ]
+
+
+def is_request_error(result: OperationResult) -> bool:
+    """Whether nothing was executed: an error of a field has the field's path, one of the request has none."""
+    return result.data is None and any(problem.path is None for problem in result.errors)

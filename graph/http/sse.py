@@ -1,0 +1,100 @@
+"""Server-Sent Events: the distinct connections mode of GraphQL over SSE (https://github.com/enisdenjo/graphql-sse, PROTOCOL.md).
+
+    event: next        an answer, as JSON in `data`; `id` is the `seq` of the event, to be given back as `afterSeq` or as the header
+                       Last-Event-ID
+    event: complete    the end, after which nothing is missed; a response that ends without it was interrupted, and the client resumes
+    :                  nothing, at the start and each 15 seconds, so that no proxy takes the connection for a dead one; its `id` is the
+                       position that the stream has reached, so that a client that has seen no event can resume too
+
+The response header Last-Event-ID has the position at the start, for clients that drop the `id` of what is no event, as npm's graphql-sse.
+
+A stop of the service ends the response without `complete`: graphql-sse takes `complete` for the end of the subscription, and connects
+again after anything else.
+
+What goes wrong before a stream begins comes with its HTTP status and as JSON. A page of a browser reads these streams with `fetch`, since
+EventSource cannot send the header with the credential.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Send
+
+from graph.http.responses import rate_headers, serialize_result
+from graph.live.subscriptions import SubscriptionStream
+from graph.operations.disconnects import wait_disconnected
+from graph.rules.lookup import parse_id
+
+EVENT_STREAM = "text/event-stream"
+KEEP_ALIVE_SECONDS = 15.0
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    # nginx would keep the events until its buffer is full.
+    (b"x-accel-buffering", b"no"),
+]
+CLOSE_DELAY_SECONDS = (0.2, 1.0)
+"""How long an interrupted stream stays open after its last event, drawn at random. A client that reads the end of the response while it
+still handles an event may take it for the end of the stream (graphql-sse does), and clients that are cut together connect together."""
+COMPLETE = b"event: complete\ndata:\n\n"
+
+
+def parse_last_event_id(header: str | None) -> int | None:
+    """The sequence number in Last-Event-ID, if there is one; 0 before the first change of all."""
+    if not header:
+        return None
+    return 0 if header == "0" else parse_id(header)
+
+
+async def send_response(body: dict[str, Any], headers: Mapping[str, str], send: Send) -> None:
+    """The one answer of a query or a mutation."""
+    await _start_response(send, headers)
+    await _write(send, _event_bytes(None, orjson.dumps(body)) + COMPLETE, more=False)
+
+
+async def send_events(stream: SubscriptionStream, request_id: str, receive: Receive, send: Send) -> None:
+    """The events of a subscription, until it ends or the client goes."""
+    # One task beside this one, since thousands of streams are open at once.
+    disconnect_task = asyncio.create_task(wait_disconnected(receive))
+    disconnect_task.add_done_callback(lambda _: stream.disconnect())
+    try:
+        await _start_response(send, {**rate_headers(stream.rate_usage), "last-event-id": str(stream.position)})
+        await _write(send, _keep_alive_bytes(stream.position))
+        while not stream.is_ended:
+            event = await stream.next(KEEP_ALIVE_SECONDS)
+            if event is not None:
+                await _write(send, _event_bytes(event.seq, event.json or orjson.dumps(serialize_result(event.outcome, request_id))))
+            elif not stream.is_ended:
+                await _write(send, _keep_alive_bytes(stream.position))
+        if stream.is_interrupted:
+            # Wait for the disconnect too, so that a client that goes meanwhile is not waited for.
+            await asyncio.wait((disconnect_task,), timeout=random.uniform(*CLOSE_DELAY_SECONDS))  # noqa: S311 - it spreads load
+        await _write(send, b"" if stream.is_interrupted else COMPLETE, more=False)
+    finally:
+        stream.close()
+        disconnect_task.cancel()
+        await asyncio.gather(disconnect_task, return_exceptions=True)
+
+
+async def _start_response(send: Send, headers: Mapping[str, str]) -> None:
+    extra_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *extra_headers]})
+
+
+async def _write(send: Send, data: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+def _keep_alive_bytes(position: int) -> bytes:
+    # Without `event` and `data` nothing is dispatched, but the last event id is set (HTML, section 9.2.6).
+    return b"id: %d\n:\n\n" % position
+
+
+def _event_bytes(seq: int | None, body: bytes) -> bytes:
+    # JSON has no line breaks outside its texts, and there they are escaped.
+    id_line = b"" if seq is None else b"id: %d\n" % seq
+    return b"event: next\n" + id_line + b"data: " + body + b"\n\n"

@@ -1,0 +1,265 @@
+"""The WebSocket door: graphql-transport-ws (https://github.com/enisdenjo/graphql-ws, PROTOCOL.md). The legacy subprotocol is refused.
+
+The credential comes in the payload of connection_init, since browsers cannot send headers with a WebSocket: {"PRIVATE-TOKEN": "…"} or
+{"Authorization": "Bearer …"}; those that can may send it as a header. Without one that is good nothing is begun. The payload of
+connection_ack has the number of the newest event as `seq`, so that a client that is cut before its first event can resume after it. It
+closes with
+
+    4400  a message that is none          4401  an operation before connection_init       4403  no credential that is good (any more)
+    4408  no connection_init in time      4409  an id that is in use                      4429  a second connection_init, or more
+    1012  the service restarts            1013  too many connections, or unavailable            operations at once than are allowed,
+                                                                                                 or more streams of one user
+"""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from graph.errors import LimitExceeded, Unavailable
+from graph.http.requests import GraphqlRequestError, credential_of, headers_of, parse_json, parse_request, resolve_document
+from graph.http.responses import serialize_error, serialize_result
+from graph.live.broadcaster import StreamEnd, StreamSlot
+from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.operations import limits
+from graph.operations.execution import Graph, authenticate
+from graph.operations.results import OperationResult
+from storage.database.engine import is_unavailable
+
+SUBPROTOCOL = "graphql-transport-ws"
+INIT_TIMEOUT_SECONDS = 3.0
+MAX_OPERATIONS = 50
+"""So many may run at once on one socket."""
+MAX_ID_LENGTH = 256
+MAX_HANDSHAKES = 1_000
+"""So many sockets may be without connection_init at once; one more ends the time of the oldest, which has had more of it than others."""
+CLOSE_CODES = {
+    StreamEnd.SHUTDOWN: (1012, "Service Restart"),
+    StreamEnd.UNAVAILABLE: (1013, "Try again later"),
+    StreamEnd.UNAUTHENTICATED: (4403, "Forbidden"),
+}
+
+
+class SocketClosed(Exception):
+    """The socket is to be closed with this code, or, without one, is closed already."""
+
+    def __init__(self, code: int | None = None, reason: str = "") -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+async def serve_websocket(graph: Graph, scope: Scope, receive: Receive, send: Send) -> None:
+    """One socket, from its handshake to its end."""
+    state = scope.setdefault("state", {})
+    state["route"] = "/graphql"
+    if SUBPROTOCOL not in scope.get("subprotocols", ()):
+        # Before it is accepted, so the server answers the handshake with 403.
+        await send({"type": "websocket.close", "code": 4406})
+        return
+    await _WebSocketConnection(graph, scope, receive, send).run()
+
+
+class _WebSocketConnection:
+    def __init__(self, graph: Graph, scope: Scope, receive: Receive, send: Send) -> None:
+        self._graph = graph
+        self._receive = receive
+        self._send = send
+        self._state: dict[str, Any] = scope["state"]
+        self._headers = headers_of(scope)
+        self._request_id = str(self._state.get("request_id", ""))
+        self._credential: str | None = None
+        self._operations: dict[str, asyncio.Task[None]] = {}
+        self._slot: StreamSlot | None = None
+        self._ended: asyncio.Future[StreamEnd] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        if (await self._receive())["type"] != "websocket.connect":
+            return
+        await self._send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
+        reader_task: asyncio.Task[None] | None = None
+        try:
+            await self._handshake()
+            reader_task = asyncio.create_task(self._receive_messages())
+            await asyncio.wait((reader_task, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            if not reader_task.done():
+                raise SocketClosed(*CLOSE_CODES.get(self._ended.result(), (1011, "")))
+            await reader_task
+        except SocketClosed as closed:
+            if closed.code is not None:
+                await self._close(closed)
+        finally:
+            if self._slot is not None:
+                self._graph.services.broadcaster.release_slot(self._slot)
+            tasks = [*self._operations.values(), *([reader_task] if reader_task is not None else ())]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _handshake(self) -> None:
+        handshakes = self._graph.services.broadcaster.handshakes
+        timeout = asyncio.timeout(INIT_TIMEOUT_SECONDS)
+        try:
+            async with timeout:
+                handshakes[timeout] = None
+                if len(handshakes) > MAX_HANDSHAKES:
+                    oldest = next(iter(handshakes))
+                    del handshakes[oldest]
+                    if not oldest.expired():
+                        oldest.reschedule(asyncio.get_running_loop().time())
+                message = await self._receive_message()
+                while message["type"] in ("ping", "pong"):
+                    await self._answer_ping(message)
+                    message = await self._receive_message()
+        except TimeoutError:
+            raise SocketClosed(4408, "Connection initialisation timeout") from None
+        finally:
+            handshakes.pop(timeout, None)
+        if message["type"] != "connection_init":
+            raise SocketClosed(4401, "Unauthorized")
+        payload = message.get("payload")
+        if payload is not None and not isinstance(payload, dict):
+            raise SocketClosed(4400, "The payload of connection_init is no object")
+        header_values = {name.lower(): value for name, value in (payload or {}).items() if isinstance(value, str)}
+        self._credential = credential_of(header_values) or credential_of(self._headers)
+        services = self._graph.services
+        try:
+            async with services.database.read_session() as session:
+                viewer = await authenticate(session, self._credential)
+            if viewer is not None:
+                await services.broadcaster.catch_up(services.database)
+        except Exception as error:
+            if not isinstance(error, Unavailable) and not is_unavailable(error):
+                raise
+            raise SocketClosed(1013, "Try again later") from error
+        if viewer is None or self._credential is None:
+            raise SocketClosed(4403, "Forbidden")
+        self._state["user_id"] = viewer.id
+        try:
+            self._slot = services.broadcaster.acquire_slot(self._credential, viewer.id, self._end)
+        except Unavailable as error:
+            raise SocketClosed(1013, "Too many connections") from error
+        except LimitExceeded as error:
+            # Clients retry after 1013; this lasts until the same user closes something.
+            raise SocketClosed(4429, error.message.partition(". ")[0]) from error
+        await self._write({"type": "connection_ack", "payload": {"seq": str(services.broadcaster.watermark)}})
+
+    async def _receive_messages(self) -> None:
+        while True:
+            message = await self._receive_message()
+            kind = message["type"]
+            if kind in ("ping", "pong"):
+                await self._answer_ping(message)
+            elif kind == "connection_init":
+                raise SocketClosed(4429, "Too many initialisation requests")
+            elif kind == "subscribe":
+                self._start_operation(message)
+            elif kind == "complete":
+                task = self._operations.pop(_id_of(message), None)
+                if task is not None:
+                    task.cancel()
+            else:
+                raise SocketClosed(4400, "Unknown type of message")
+
+    def _start_operation(self, message: dict[str, Any]) -> None:
+        key = _id_of(message)
+        if key in self._operations:
+            raise SocketClosed(4409, f"Subscriber for {key[:64]} already exists")
+        if len(self._operations) >= MAX_OPERATIONS:
+            raise SocketClosed(4429, "Too many operations")
+        task = asyncio.create_task(self._run_operation(key, message.get("payload")))
+        self._operations[key] = task
+        task.add_done_callback(lambda done: self._on_operation_done(key, done))
+
+    def _on_operation_done(self, key: str, task: "asyncio.Task[None]") -> None:
+        if self._operations.get(key) is task:
+            del self._operations[key]
+        if not task.cancelled():
+            task.exception()
+
+    async def _run_operation(self, key: str, payload: Any) -> None:
+        try:
+            request = resolve_document(self._graph, parse_request(payload))
+        except GraphqlRequestError as refused:
+            extensions = {"code": refused.code.value, "requestId": self._request_id}
+            await self._write({"type": "error", "id": key, "payload": [{"message": refused.message, "extensions": extensions}]})
+            return
+        query, variables, name = request.query, request.variables, request.operation_name
+        result: OperationResult | SubscriptionStream
+        kind = await self._graph.kind_of(query, name, self._credential, request_id=self._request_id)
+        if kind == "subscription":
+            result = await subscribe(self._graph, query, variables, name, self._credential, request_id=self._request_id)
+        else:
+            result = await self._graph.run_document(query, variables, name, self._credential, request_id=self._request_id)
+        if isinstance(result, SubscriptionStream):
+            try:
+                await self._send_events(key, result)
+            finally:
+                result.close()
+            return
+        if result.data is None and result.errors:
+            await self._write_error(key, result)
+            return
+        await self._write({"type": "next", "id": key, "payload": serialize_result(result, self._request_id)})
+        await self._write({"type": "complete", "id": key})
+
+    async def _send_events(self, key: str, stream: SubscriptionStream) -> None:
+        while True:
+            event = await stream.next()
+            if event is None:
+                # Clients connect and subscribe again when the socket closes, and take `complete` for the end.
+                if stream.is_interrupted:
+                    self._end(StreamEnd.UNAVAILABLE)
+                else:
+                    await self._write({"type": "complete", "id": key})
+                return
+            if event.seq is None:
+                await self._write_error(key, event.outcome)
+                return
+            json = event.json or orjson.dumps(serialize_result(event.outcome, self._request_id))
+            message = b'{"type":"next","id":%b,"payload":%b}' % (orjson.dumps(key), json)
+            await self._send({"type": "websocket.send", "text": message.decode()})
+
+    async def _write_error(self, key: str, result: OperationResult) -> None:
+        await self._write(
+            {"type": "error", "id": key, "payload": [serialize_error(problem, self._request_id) for problem in result.errors]}
+        )
+
+    async def _answer_ping(self, message: dict[str, Any]) -> None:
+        if message["type"] == "ping":
+            await self._write({"type": "pong"})
+
+    async def _receive_message(self) -> dict[str, Any]:
+        received = await self._receive()
+        if received["type"] != "websocket.receive":
+            raise SocketClosed
+        data = received.get("text")
+        if data is None or len(data) > limits.MAX_BODY_BYTES:
+            raise SocketClosed(4400, "Messages are JSON as text, of a mebibyte at most")
+        try:
+            message = parse_json(data.encode(), "The message")
+        except (GraphqlRequestError, UnicodeEncodeError):
+            raise SocketClosed(4400, "The message is not JSON") from None
+        if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+            raise SocketClosed(4400, "The message has no type")
+        return message
+
+    def _end(self, reason: StreamEnd) -> None:
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+    async def _write(self, message: dict[str, Any]) -> None:
+        await self._send({"type": "websocket.send", "text": orjson.dumps(message).decode()})
+
+    async def _close(self, closed: SocketClosed) -> None:
+        with contextlib.suppress(OSError, RuntimeError):
+            await self._send({"type": "websocket.close", "code": closed.code, "reason": closed.reason})
+
+
+def _id_of(message: dict[str, Any]) -> str:
+    key = message.get("id")
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_ID_LENGTH:
+        raise SocketClosed(4400, "The message has no id")
+    return key

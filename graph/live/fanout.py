@@ -1,0 +1,256 @@
+"""Answers what has changed for all who are told of it, each as a query of theirs would be answered at that moment.
+
+Who follows asks a round. It knows them by their tokens and what they may in a project by a statement for hundreds of them, both read
+after the change was; and one answer serves all for whom it would be the same (`graph/live/answer_sharing.py`). A round lives for a moment, in which
+it is asked about all changes that were read together.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import Code, LimitExceeded, Unauthenticated, Unavailable
+from graph.http.responses import serialize_result
+from graph.live.answer_sharing import TrackingContext
+from graph.live.change_log import LoggedChange
+from graph.operations import execution as running
+from graph.operations.documents import PreparedOperation
+from graph.operations.loaders import Loader
+from graph.operations.results import OperationResult, make_graphql_error_entry
+from graph.operations.row_executor import execute_document
+from graph.operations.token_cache import find_viewer
+from graph.operations.transaction import session_for
+from graph.rules.accounts import viewer_contexts
+from graph.rules.accounts.viewer_contexts import ViewerIdentity
+from graph.rules.events import subscription_filters
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+from storage.database.engine import Database
+from storage.tables import users
+
+log = structlog.get_logger("telling")
+
+BATCH_SECONDS = 1.0
+"""So long a round is asked, and so old may be what it knows of a viewer when it is told that something has changed before."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class SubscribedOperation:
+    """What those who follow want to be told. Equal ones are answered alike; `hangs_on` spells the variables that make a difference."""
+
+    prepared: PreparedOperation
+    variables: dict[str, Any]
+    variables_key: bytes
+
+    @property
+    def key(self) -> tuple[int, bytes]:
+        return id(self.prepared), self.variables_key
+
+
+class SharedAnswer:
+    """What some are told of a change. Its errors have the id of the request for which it was made, as the log has it."""
+
+    __slots__ = ("_context", "_json", "_request_id", "outcome")
+
+    def __init__(self, outcome: OperationResult, context: TrackingContext) -> None:
+        self.outcome = outcome
+        # With all that it has loaded, so only where it tells for whom else the answer is.
+        self._context = None if context.is_personal else context
+        self._request_id = context.request_id
+        self._json: bytes | None = None
+
+    async def applies_to(self, context: Context) -> bool:
+        return self._context is not None and await self._context.applies_to(context)
+
+    @property
+    def is_personal(self) -> bool:
+        return self._context is None
+
+    @property
+    def json(self) -> bytes:
+        """As JSON, written once for all."""
+        if self._json is None:
+            self._json = orjson.dumps(serialize_result(self.outcome, self._request_id))
+        return self._json
+
+
+class FanoutBatch:
+    """Those who are told of what was read before it began."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._started_at = time.monotonic()
+        session: Any = _PerStatementSession(services.database)
+        self._base_context = Context(services, session, None, "live")
+        self._listeners = Loader(self._load_listeners)
+        self._access_levels = viewer_contexts.create_level_loader(self._base_context)
+        self._answers: dict[tuple[int, int, bytes], _AnswerSet] = {}
+        self._audiences: dict[int, _Audience] = {}
+        subscription_filters.share_loaders(self._base_context)
+
+    def covers(self, change: LoggedChange) -> bool:
+        """Whether all that it knows is from after the change, and from this moment."""
+        return change.read_at <= self._started_at and time.monotonic() < self._started_at + BATCH_SECONDS
+
+    async def answer(self, change: LoggedChange, operation: SubscribedOperation, digest: str, request_id: str) -> SharedAnswer | None:
+        """The answer to who calls with a token; None where they do not see what has changed. Raises Unauthenticated, LimitExceeded,
+        Unavailable."""
+        await self._wait_for_audience(change, digest)
+        listener = await self._listeners.get(digest)
+        if listener is None:
+            raise Unauthenticated
+        if not await subscription_filters.is_visible(listener, change):
+            return None
+        key = (change.seq, *operation.key)
+        answers = self._answers.get(key)
+        if answers is None:
+            answers = self._answers[key] = _AnswerSet(self._services, change, operation)
+        return await answers.answer_for(listener, digest, request_id)
+
+    async def _wait_for_audience(self, change: LoggedChange, digest: str) -> None:
+        """Waits until what decides for all who ask at this moment is loaded, so that thousands of them wait once, and not for each step."""
+        audience = self._audiences.get(change.seq)
+        if audience is None or audience.is_complete:
+            audience = self._audiences[change.seq] = _Audience()
+            audience.task = asyncio.create_task(self._load(change, audience))
+        audience.digests.add(digest)
+        await audience.loaded.wait()
+
+    async def _load(self, change: LoggedChange, audience: "_Audience") -> None:
+        try:
+            # Those whom the change has woken run before this goes on.
+            await asyncio.sleep(0)
+            audience.is_complete = True
+            found = await self._listeners.get_many(audience.digests)
+            listeners = [listener for listener in found.values() if listener is not None]
+            if listeners:
+                # The rows that are looked at are the same for everybody.
+                await subscription_filters.is_visible(listeners[0], change)
+                await self._access_levels.get_many([(listener.viewer.id, change.project_id) for listener in listeners])
+        except Exception:
+            # Who needs what could not be loaded asks for it, and is told why.
+            log.debug("not loaded for all", seq=change.seq, exc_info=True)
+        finally:
+            audience.is_complete = True
+            audience.loaded.set()
+
+    async def _load_listeners(self, digests: Sequence[str]) -> Mapping[str, Context]:
+        found: dict[str, Context] = {}
+        for start in range(0, len(digests), viewer_contexts.USERS_PER_STATEMENT):
+            rows = await self._base_context.tuples(users.by_digests(list(digests[start : start + viewer_contexts.USERS_PER_STATEMENT])))
+            found.update(
+                {
+                    digest: viewer_contexts.build_viewer_context(self._base_context, ViewerIdentity(*user), self._access_levels)
+                    for digest, *user in rows
+                }
+            )
+        return found
+
+
+class _Audience:
+    """Those who are told of a change at the same moment, by the digests of their tokens."""
+
+    __slots__ = ("digests", "is_complete", "loaded", "task")
+
+    def __init__(self) -> None:
+        self.digests: set[str] = set()
+        self.is_complete = False
+        self.loaded = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        """Kept, since the loop holds it by a weak reference."""
+
+
+class _AnswerSet:
+    """The answers to one change and one operation: few, or one for each viewer where it is personal."""
+
+    def __init__(self, services: Services, change: LoggedChange, operation: SubscribedOperation) -> None:
+        self._services = services
+        self._change = change
+        self._operation = operation
+        self._shared: list[SharedAnswer] = []
+        self._pending: asyncio.Future[SharedAnswer] | None = None
+        self._personal: dict[int, asyncio.Future[SharedAnswer]] | None = None
+
+    async def answer_for(self, listener: Context, digest: str, request_id: str) -> SharedAnswer:
+        checked = 0
+        while self._personal is None:
+            while checked < len(self._shared):
+                checked += 1
+                if await self._shared[checked - 1].applies_to(listener):
+                    return self._shared[checked - 1]
+            is_first = self._pending is None
+            if self._pending is None:
+                self._pending = asyncio.ensure_future(self._run_shared(listener, digest, request_id))
+                self._pending.add_done_callback(_retrieve_exception)
+            try:
+                await asyncio.shield(self._pending)
+            except Unauthenticated:
+                # That was about who asked first.
+                if is_first:
+                    raise
+        future = self._personal.get(listener.viewer.id)
+        if future is None:
+            future = self._personal[listener.viewer.id] = asyncio.ensure_future(self._run(listener, digest, request_id))
+            future.add_done_callback(_retrieve_exception)
+        return await asyncio.shield(future)
+
+    async def _run_shared(self, listener: Context, digest: str, request_id: str) -> SharedAnswer:
+        """Records the answer before the task ends, not in a callback of it: a caller between the two would await a future that is done,
+        which does not suspend, again and again, and the event loop would never come to the callback."""
+        try:
+            answer = await self._run(listener, digest, request_id)
+        finally:
+            self._pending = None
+        if answer.is_personal:
+            future = asyncio.get_running_loop().create_future()
+            future.set_result(answer)
+            self._personal = {listener.viewer.id: future}
+        else:
+            self._shared.append(answer)
+        return answer
+
+    async def _run(self, listener: Context, digest: str, request_id: str) -> SharedAnswer:
+        services, prepared = self._services, self._operation.prepared
+        try:
+            async with (
+                services.broadcaster.semaphore,
+                asyncio.timeout(running.OPERATION_TIMEOUT_SECONDS) as timeout,
+                session_for(services.database, writing=False) as session,
+            ):
+                viewer = await find_viewer(session, digest)
+                if viewer is None:
+                    raise Unauthenticated
+                context = TrackingContext(services, session, viewer, request_id, dict(listener.loaders))
+                variables = self._operation.variables
+                result = await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, root=self._change)
+                errors = [make_graphql_error_entry(error, request_id) for error in result.errors or ()]
+                if any(problem.code is Code.UNAVAILABLE for problem in errors):
+                    # Told with a part missing, the event would not be told again.
+                    raise Unavailable
+                return SharedAnswer(OperationResult(result.data, errors), context)
+        except TimeoutError:
+            if timeout.expired():
+                raise LimitExceeded(f"An event took longer than {running.OPERATION_TIMEOUT_SECONDS:.0f} s. Ask for less of each.") from None
+            raise Unavailable from None
+
+
+def _retrieve_exception(future: "asyncio.Future[SharedAnswer]") -> None:
+    """Looks at the error of what nobody may wait for any more."""
+    if not future.cancelled():
+        future.exception()
+
+
+class _PerStatementSession:
+    """What reads as a session does, but takes one for each statement alone, since nobody knows when the last of many has asked."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        async with self._database.read_session() as session:
+            return await session.read(statement, values)

@@ -1,0 +1,307 @@
+"""Runs a subscription: finds what it wants, then answers its selection for each event, by the graph's own execution.
+
+Every event is answered as a query of that moment would be (`graph/live/fanout.py`): who may not call any more gets an end, and what the
+viewer may not see then is left out.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from graphql import (
+    Executor,
+    FieldNode,
+    FragmentDefinitionNode,
+    OperationDefinitionNode,
+    VariableNode,
+    Visitor,
+    create_source_event_stream,
+    visit,
+)
+
+from graph.context import Context
+from graph.errors import BadRequest, LimitExceeded, Unauthenticated, Unavailable
+from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, StreamEnd, StreamSlot, Subscriber
+from graph.live.change_log import LoggedChange, read_changes
+from graph.live.fanout import BATCH_SECONDS, FanoutBatch, SubscribedOperation
+from graph.operations import execution as running
+from graph.operations.documents import AllowedOperation, PreparedOperation, find_variable_error
+from graph.operations.execution import Graph, authenticate
+from graph.operations.rate_limits import RateUsage
+from graph.operations.results import OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
+from graph.operations.row_executor import is_awaitable
+from graph.operations.transaction import session_for
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+
+PAGE_SIZE = 100
+"""So many events of the past are read at once."""
+SILENT_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE, StreamEnd.DISCONNECTED)
+INTERRUPTING_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE)
+"""After these the client resumes, and misses nothing."""
+SLOW_CONSUMER_MESSAGE = "You read more slowly than things happen, so this stream ends. Subscribe again with the last `seq` as `afterSeq`."
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """The answer to one event; `seq` is its sequence number, None for an error that ends the stream. `json` is the outcome as JSON,
+    where many are told the same."""
+
+    seq: int | None
+    outcome: OperationResult
+    json: bytes | None = None
+
+
+class SubscriptionStream:
+    """An open subscription. `next` gives what there is to tell; it must be closed. `charge` is what it cost to open."""
+
+    __slots__ = (
+        "_ended",
+        "_graph",
+        "_is_behind",
+        "_operation",
+        "_past",
+        "_place",
+        "_position",
+        "_request_id",
+        "_subscriber",
+        "charge",
+    )
+
+    def __init__(
+        self,
+        graph: Graph,
+        prepared: PreparedOperation,
+        variables: dict[str, Any],
+        credential: str,
+        viewer_id: int,
+        request_id: str,
+        change_filter: ChangeFilter,
+    ) -> None:
+        self._graph = graph
+        live = graph.services.broadcaster
+        operation = SubscribedOperation(prepared, variables, _relevant_variables(prepared, variables))
+        # Those who ask the same share it.
+        self._operation: SubscribedOperation = live.operations.setdefault(operation.key, operation)
+        self._request_id = request_id
+        self._subscriber = Subscriber(change_filter)
+        self._backlog: deque[LoggedChange] | None = None
+        self._is_behind = True
+        self._position = 0
+        self._ended = False
+        self.rate_usage: RateUsage | None = None
+        self._slot: StreamSlot = live.acquire_slot(credential, viewer_id, self._subscriber.end)
+
+    async def start(self) -> None:
+        """Raises Unavailable."""
+        live = self._graph.services.broadcaster
+        await live.catch_up(self._graph.services.database)
+        after_seq = self._subscriber.filter.after
+        self._position = live.watermark if after_seq is None else after_seq
+        if self._position >= live.watermark:
+            self._subscribe()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._ended
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether it ended for a reason that passes: the client is to resume, and must not take this for the end of the subscription."""
+        return self._subscriber.ended in INTERRUPTING_ENDS
+
+    @property
+    def position(self) -> int:
+        """Number up to which every event was told or is not for this stream. Valid after `begin`, and whenever `next` gave None."""
+        return self._position if self._is_behind else self._subscriber.position(self._graph.services.broadcaster.watermark)
+
+    async def next(self, seconds: float | None = None) -> StreamEvent | None:
+        """What is to be told next; None when nothing came in so many seconds, and at the end. For one caller at a time."""
+        while not self._ended:
+            try:
+                change_or_end = await self._next(seconds)
+                if change_or_end is None:
+                    return None
+                if isinstance(change_or_end, StreamEnd):
+                    return self._end_event(change_or_end)
+                answer = await self._current_batch(change_or_end).answer(
+                    change_or_end, self._operation, self._slot.digest, self._request_id
+                )
+            except Exception as error:
+                # The event was not told, so whoever resumes gets it then.
+                operation_error = to_operation_error(error, self._request_id)
+                if isinstance(operation_error, Unavailable):
+                    self._subscriber.end(StreamEnd.UNAVAILABLE)
+                    continue
+                self.close()
+                return StreamEvent(None, OperationResult(None, [make_error_entry(operation_error)]))
+            if self._subscriber.ended not in (None, StreamEnd.SHUTDOWN):
+                # Nothing more is told but the end.
+                continue
+            if answer is not None:
+                return StreamEvent(change_or_end.seq, answer.outcome, answer.json)
+        return None
+
+    def disconnect(self) -> None:
+        """Ends the wait of whoever waits for what is next: nobody hears it any more."""
+        self._subscriber.end(StreamEnd.DISCONNECTED)
+
+    def close(self) -> None:
+        self._ended = True
+        live = self._graph.services.broadcaster
+        live.unsubscribe(self._subscriber)
+        live.release_slot(self._slot)
+
+    def _end_event(self, reason: StreamEnd) -> StreamEvent | None:
+        self.close()
+        if reason in SILENT_ENDS:
+            return None
+        error = LimitExceeded(SLOW_CONSUMER_MESSAGE) if reason is StreamEnd.SLOW_CONSUMER else Unauthenticated()
+        return StreamEvent(None, OperationResult(None, [make_error_entry(error)]))
+
+    async def _next(self, seconds: float | None) -> LoggedChange | StreamEnd | None:
+        while True:
+            while self._is_behind:
+                if self._subscriber.ended is not None:
+                    return self._subscriber.ended
+                while self._backlog:
+                    change = self._backlog.popleft()
+                    if self._subscriber.filter.matches(change):
+                        return change
+                await self._read_backlog()
+            found = await self._subscriber.next(seconds)
+            if self._subscriber.overflowed_at is None:
+                return found
+            self._fall_behind(self._subscriber.overflowed_at)
+
+    async def _read_backlog(self) -> None:
+        """Reads on in the table; where that has nothing more to give, the stream follows."""
+        services = self._graph.services
+        until = services.broadcaster.watermark
+        async with session_for(services.database, writing=False) as session:
+            change_filter = self._subscriber.filter
+            changes = await read_changes(
+                session, self._position, PAGE_SIZE, until=until, kind=change_filter.kind, project_ids=change_filter.projects
+            )
+        self._backlog = deque(changes)
+        self._position = changes[-1].seq if len(changes) == PAGE_SIZE else max(until, self._position)
+        # Nothing is awaited between this look and the following, so no event comes between.
+        if not changes and self._position >= services.broadcaster.watermark:
+            self._subscribe()
+
+    def _fall_behind(self, position: int) -> None:
+        """Reads on in the log, after this number."""
+        self._graph.services.broadcaster.unsubscribe(self._subscriber)
+        self._subscriber.overflowed_at = None
+        self._backlog, self._is_behind, self._position = None, True, position
+
+    def _subscribe(self) -> None:
+        self._backlog, self._is_behind = None, False
+        self._graph.services.broadcaster.subscribe(self._subscriber, self._position)
+
+    def _current_batch(self, change: LoggedChange) -> FanoutBatch:
+        live = self._graph.services.broadcaster
+        batch: FanoutBatch | None = live.batch
+        if batch is None or not batch.covers(change):
+            batch = live.batch = FanoutBatch(self._graph.services)
+            asyncio.get_running_loop().call_later(BATCH_SECONDS, _clear_batch, live, batch)
+        return batch
+
+
+def _clear_batch(live: ChangeBroadcaster, batch: FanoutBatch) -> None:
+    if live.batch is batch:
+        live.batch = None
+
+
+class _VariableCollector(Visitor):
+    """Gathers the names of the variables that stand in what it visits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def enter_variable(self, node: VariableNode, *_: Any) -> None:
+        self.names.add(node.name.value)
+
+
+def _relevant_variables(prepared: PreparedOperation, variables: dict[str, Any]) -> bytes:
+    """The variables that an answer hangs on: all but those that only the arguments of the root field use, as `afterSeq` does."""
+    collector = _VariableCollector()
+    for node in prepared.document.definitions:
+        if isinstance(node, FragmentDefinitionNode):
+            visit(node, collector)
+        elif isinstance(node, OperationDefinitionNode):
+            if prepared.root_field is None:
+                return _serialize_variables(variables)
+            root = node.selection_set.selections[0]
+            if isinstance(root, FieldNode) and root.selection_set is not None:
+                visit(root.selection_set, collector)
+    return _serialize_variables({name: value for name, value in variables.items() if name in collector.names})
+
+
+def _serialize_variables(variables: dict[str, Any]) -> bytes:
+    return orjson.dumps(variables, option=orjson.OPT_SORT_KEYS)
+
+
+async def subscribe(
+    graph: Graph,
+    query: str,
+    variables: dict[str, Any],
+    operation_name: str | None,
+    credential: str | None,
+    *,
+    request_id: str,
+    after: int | None = None,
+) -> SubscriptionStream | OperationResult:
+    """Opens the stream of a subscription; an Outcome says why there is none. `after` is the last number seen, where that is known otherwise
+    than by an argument.
+    """
+    allowed = await graph.check_document(query, variables, operation_name, credential, request_id=request_id)
+    if isinstance(allowed, list):
+        return OperationResult(None, allowed)
+    if (variable_error := find_variable_error(variables)) is not None:
+        return OperationResult(None, [variable_error])
+    try:
+        async with asyncio.timeout(running.OPERATION_TIMEOUT_SECONDS):
+            filter_or_error = await _resolve_change_filter(graph, allowed, variables, credential, request_id)
+            if isinstance(filter_or_error, OperationResult):
+                return replace(filter_or_error, charge=allowed.quote.usage)
+            viewer_id, change_filter = filter_or_error
+            if after is not None:
+                change_filter = replace(change_filter, after=max(after, change_filter.after or 0))
+            stream = SubscriptionStream(graph, allowed.prepared, variables, credential or "", viewer_id, request_id, change_filter)
+            stream.rate_usage = allowed.quote.usage
+            try:
+                await stream.start()
+            except BaseException:
+                stream.close()
+                raise
+            return stream
+    except Exception as error:
+        return OperationResult(None, [make_error_entry(to_operation_error(error, request_id))], rate_usage=allowed.quote.usage)
+
+
+async def _resolve_change_filter(
+    graph: Graph, allowed: AllowedOperation, variables: dict[str, Any], credential: str | None, request_id: str
+) -> tuple[int, ChangeFilter] | OperationResult:
+    """The viewer's id, and what the root field says to its arguments. The viewer is charged. Raises Unauthenticated, LimitExceeded."""
+    prepared = allowed.prepared
+    if prepared.kind != "subscription":
+        raise BadRequest("This is no subscription.")
+    async with session_for(graph.services.database, writing=False) as session:
+        viewer = await authenticate(session, credential)
+        if viewer is None:
+            raise Unauthenticated
+        graph.services.rate_limiter.charge(viewer.id, allowed.quote, graph.services.clock())
+        context = Context(graph.services, session, viewer, request_id)
+        # By place, since the name of the variables' parameter differs between versions.
+        executor = Executor.build(SCHEMA, prepared.document, None, context, variables, prepared.name, is_awaitable=is_awaitable)
+        if isinstance(executor, list):
+            return OperationResult(None, [make_graphql_error_entry(error, request_id) for error in executor], viewer.id)
+        result: Any = create_source_event_stream(executor)
+        result = await result if is_awaitable(result) else result
+        if isinstance(result, ChangeFilter):
+            return viewer.id, result
+        return OperationResult(None, [make_graphql_error_entry(error, request_id) for error in result.errors or ()], viewer.id)

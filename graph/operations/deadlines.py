@@ -1,0 +1,75 @@
+"""How long work may take. Nearly all of it is done long before its time is over, so one timer serves all that runs."""
+
+import asyncio
+from types import TracebackType
+
+NEVER = float("inf")
+
+
+class Deadline:
+    """As `asyncio.timeout`, to be entered with `with`: calls off the task that entered it, and raises TimeoutError, when its time is
+    over. `expired` says afterwards whether it was."""
+
+    __slots__ = ("_cancelling", "_deadlines", "_seconds", "expired", "task")
+
+    def __init__(self, deadlines: "Deadlines", seconds: float) -> None:
+        self._deadlines = deadlines
+        self._seconds = seconds
+        self._cancelling = 0
+        self.expired = False
+        self.task: asyncio.Task[object] | None = None
+
+    def __enter__(self) -> "Deadline":
+        task = self.task = asyncio.current_task()
+        assert task is not None, "only a task can be called off"  # noqa: S101
+        self._cancelling = task.cancelling()
+        self._deadlines.add(self, self._seconds)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._deadlines.remove(self)
+        # Who was called off by others too is not late alone.
+        if self.expired and self.task is not None and self.task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+
+class Deadlines:
+    """Those of one process."""
+
+    def __init__(self) -> None:
+        self._expiries: dict[Deadline, float] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._next_expiry = NEVER
+
+    def within(self, seconds: float | None) -> Deadline:
+        """The deadline of what may take so long; None: however long it takes."""
+        return Deadline(self, NEVER if seconds is None else seconds)
+
+    def add(self, deadline: Deadline, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            # The timers of another loop have ended with it.
+            self._loop, self._next_expiry = loop, NEVER
+            self._expiries.clear()
+        self._expiries[deadline] = expiry = loop.time() + seconds
+        if expiry < self._next_expiry:
+            self._schedule_timer(expiry)
+
+    def remove(self, deadline: Deadline) -> None:
+        self._expiries.pop(deadline, None)
+
+    def _schedule_timer(self, expiry: float) -> None:
+        self._next_expiry = expiry
+        if self._loop is not None and expiry < NEVER:
+            self._loop.call_at(expiry, self._on_timer, expiry)
+
+    def _on_timer(self, expiry: float) -> None:
+        if expiry != self._next_expiry:
+            # An earlier one has come in between.
+            return
+        for deadline, deadline_expiry in list(self._expiries.items()):
+            if deadline_expiry <= expiry and deadline.task is not None:
+                del self._expiries[deadline]
+                deadline.expired = True
+                deadline.task.cancel()
+        self._schedule_timer(min(self._expiries.values(), default=NEVER))

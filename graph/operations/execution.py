@@ -1,0 +1,378 @@
+"""Runs an operation for a viewer. Both doors use it: v3 with operations prepared at start, `/graphql` with text.
+
+One operation is one transaction; `graph/fields/mutations.py` keeps a mutation that neither a user error nor an error of its own ended.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from graphql import ExecutionResult, GraphQLError
+
+from graph.context import Context, RunnerIdentity, Services
+from graph.errors import Code, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
+from graph.operations.deadlines import Deadlines
+from graph.operations.documents import (
+    AllowedOperation,
+    DocumentStore,
+    InvalidOperation,
+    ParsedOperation,
+    PreparedOperation,
+    find_variable_error,
+    prepare,
+)
+from graph.operations.documents import is_anonymous_document as is_open_text
+from graph.operations.rate_limits import CostQuote
+from graph.operations.results import ErrorEntry, OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
+from graph.operations.row_executor import execute_document
+from graph.operations.token_cache import find_viewer
+from graph.operations.transaction import close_session, session_for, undo_effects
+from graph.operations.trusted_documents import NO_DOCUMENTS, TrustedDocuments
+from graph.planner.cache import plan_cache_of
+from graph.planner.codegen.object_serializer import PlanBailout
+from graph.planner.mutation_replay import replay
+from graph.planner.resolve.compiler import OperationPlan
+from graph.rules.builds import runner_tokens
+from graph.rules.builds.runners import MAX_WAIT_SECONDS
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+from storage import tables
+from storage.database.engine import DatabaseSession, is_unavailable
+from storage.objects.uploads import PartialFile
+from storage.secrets import digest_token
+from storage.tables import users
+
+RUNNER_FIELDS = frozenset({"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload", "deleteArtifact", "job", "jobArtifact"})
+"""The root fields that runners may ask for, each only where it stands alone; they are nobody everywhere else."""
+EXTRA_WAIT_SECONDS = {"claimBuild": float(MAX_WAIT_SECONDS)}
+"""The root fields that may wait for something to happen, and for how many seconds beyond the time of an operation."""
+OPERATION_TIMEOUT_SECONDS = 10.0
+"""The longest that an operation runs."""
+TIMEOUT_MESSAGE = "This took longer than {:.0f} s. Ask for smaller pages, fewer lists inside lists, or a shorter span of time."
+SUBSCRIPTION_TRANSPORT_MESSAGE = (
+    "A subscription is a stream: send it with `Accept: text/event-stream`, or over a WebSocket that speaks graphql-transport-ws."
+)
+
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAdmin:
+    """The person at the machine, who holds the database and the key, and so may act as anybody.
+
+    `username` is whom to act as; None is the first active administrator or, where there is none yet, an administrator without a row.
+    No door makes one of these: what comes from outside is a credential, a text.
+    """
+
+    username: str | None = None
+
+
+class Graph:
+    """The schema over the services of this process."""
+
+    def __init__(self, services: Services, *, planner: bool = True) -> None:
+        """`planner`: queries that are run often are planned; without, graphql-core answers them all, and the same."""
+        self.services = services
+        self.planner = planner
+        self.trusted_documents: TrustedDocuments = NO_DOCUMENTS
+        self._documents = DocumentStore()
+        self._deadlines = Deadlines()
+
+    def serve_trusted_documents(self, trusted_documents: TrustedDocuments, *, trusted_only: bool = False) -> None:
+        """Serves these documents by their ids and by their exact text; with `only`, no other text."""
+        self.trusted_documents = trusted_documents
+        self._documents.trusted_operations = trusted_documents.operations_by_text
+        self._documents.trusted_only = trusted_only
+
+    async def run(
+        self,
+        prepared: PreparedOperation,
+        variables: dict[str, Any],
+        credential: str | None,
+        *,
+        request_id: str,
+        seconds: float | None = OPERATION_TIMEOUT_SECONDS,
+    ) -> OperationResult:
+        """Runs a prepared operation: free of limits, never of rights. `seconds` None: however long it takes."""
+        return await self._run_in_time(prepared, variables, credential, request_id, seconds, unavailable_when_late=True)
+
+    async def run_as_admin(
+        self, admin: LocalAdmin, prepared: PreparedOperation, variables: dict[str, Any], *, request_id: str = "operator"
+    ) -> OperationResult:
+        """Runs a prepared operation for the person at the machine, however long it takes, with the rights of whom they act as."""
+        return await self._run_in_time(prepared, variables, admin, request_id, None)
+
+    async def run_document(
+        self,
+        query: str,
+        variables: dict[str, Any] | None,
+        operation_name: str | None,
+        credential: str | None,
+        *,
+        request_id: str,
+        seconds: float | None = OPERATION_TIMEOUT_SECONDS,
+    ) -> OperationResult:
+        """Runs text of anybody's: parsed and validated once while it is in use, and held to the limits.
+
+        `seconds` differs only for callers in this process, as commands that import a long history; None: however long it takes.
+        """
+        variable_values = variables or {}
+        allowed = await self.check_document(query, variable_values, operation_name, credential, request_id=request_id, seconds=seconds)
+        if isinstance(allowed, list):
+            return OperationResult(None, allowed)
+        return await self._run_in_time(allowed.prepared, variable_values, credential, request_id, seconds, allowed.quote)
+
+    def receive(self) -> PartialFile:
+        """A file that a caller sends, before an operation is given its ticket. What no operation keeps is to be discarded."""
+        return self.services.uploads.receive()
+
+    async def kind_of(self, query: str, operation_name: str | None, credential: str | None, *, request_id: str) -> str | None:
+        """`query`, `mutation` or `subscription`, or None for text that is no operation, and of callers who may not ask."""
+        parsed = self._documents.find(query, operation_name)
+        if parsed is None:
+            found = await self._parse_for(query, operation_name, credential, None, request_id, OPERATION_TIMEOUT_SECONDS)
+            parsed = found if isinstance(found, ParsedOperation) else None
+        return parsed.prepared.kind if isinstance(parsed, ParsedOperation) else None
+
+    async def check_document(
+        self,
+        query: str,
+        variables: dict[str, Any],
+        operation_name: str | None,
+        credential: str | None,
+        *,
+        request_id: str,
+        seconds: float | None = OPERATION_TIMEOUT_SECONDS,
+    ) -> AllowedOperation | list[ErrorEntry]:
+        """The operation of a text that the schema and the limits allow, or what is wrong with it.
+
+        A caller whom nobody knows learns neither of a text that needs a viewer, which is not even validated.
+        """
+        parsed = self._documents.find(query, operation_name)
+        checked = parsed.check_limits(variables, request_id) if isinstance(parsed, ParsedOperation) else None
+        if isinstance(checked, AllowedOperation):
+            return checked
+        parsed = await self._parse_for(query, operation_name, credential, parsed, request_id, seconds)
+        return parsed if isinstance(parsed, list) else checked or parsed.check_limits(variables, request_id)
+
+    async def _parse_for(
+        self,
+        query: str,
+        operation_name: str | None,
+        credential: str | None,
+        cached: ParsedOperation | list[ErrorEntry] | None,
+        request_id: str,
+        seconds: float | None,
+    ) -> ParsedOperation | list[ErrorEntry]:
+        """What a text means, for a caller who may ask for it; it is read where it is not known."""
+        operation_error: OperationError
+        if cached is not None and not self._documents.is_parsed_on_demand(query):
+            return cached
+        deadline = self._deadlines.within(seconds)
+        try:
+            with deadline:
+                is_anonymous = (
+                    cached.prepared.allows_anonymous if isinstance(cached, ParsedOperation) else is_open_text(query, operation_name)
+                )
+                if not is_anonymous and not await self._is_known_caller(credential):
+                    raise Unauthenticated
+                return cached if cached is not None else await self._documents.parse(query, operation_name)
+        except TimeoutError:
+            operation_error = LimitExceeded(TIMEOUT_MESSAGE.format(seconds)) if deadline.expired else Unavailable()
+        except Exception as error:
+            operation_error = to_operation_error(error, request_id)
+        return [make_error_entry(operation_error)]
+
+    async def _is_known_caller(self, credential: str | None) -> bool:
+        """Whether the credential is that of an active user or of a runner."""
+        services = self.services
+        if not credential:
+            return False
+        if runner_tokens.is_token(credential):
+            async with session_for(services.database, writing=False) as session:
+                return await runner_tokens.authenticate(session, credential) is not None
+        return await services.token_cache.find(services.database, digest_token(credential), services.clock()) is not None
+
+    async def _run_in_time(
+        self,
+        prepared: PreparedOperation,
+        variables: dict[str, Any],
+        credential: str | LocalAdmin | None,
+        request_id: str,
+        seconds: float | None,
+        quote: CostQuote | None = None,
+        *,
+        unavailable_when_late: bool = False,
+    ) -> OperationResult:
+        if prepared.kind == "subscription":
+            return OperationResult(None, [ErrorEntry(Code.BAD_REQUEST, SUBSCRIPTION_TRANSPORT_MESSAGE)], is_subscription=True)
+        if (variable_error := find_variable_error(variables)) is not None:
+            return OperationResult(None, [variable_error])
+        deadline = self._deadlines.within(None if seconds is None else seconds + EXTRA_WAIT_SECONDS.get(prepared.root_field or "", 0.0))
+        operation_error: OperationError
+        try:
+            with deadline:
+                if prepared.kind == "query":
+                    return await self._run_query(prepared, variables, credential, request_id, quote)
+                return await self._run_mutation(prepared, variables, credential, request_id, quote)
+        except TimeoutError:
+            # A driver that cannot connect in time raises the same error.
+            is_late = deadline.expired and not unavailable_when_late
+            operation_error = LimitExceeded(TIMEOUT_MESSAGE.format(seconds)) if is_late else Unavailable()
+        except OperationError as error:
+            operation_error = error
+        except Exception as error:
+            operation_error = to_operation_error(error, request_id)
+        return OperationResult(None, [make_error_entry(operation_error, None)], rate_usage=quote.usage if quote else None)
+
+    async def _run_query(
+        self,
+        prepared: PreparedOperation,
+        variables: dict[str, Any],
+        credential: str | LocalAdmin | None,
+        request_id: str,
+        quote: CostQuote | None,
+    ) -> OperationResult:
+        database = self.services.database
+        viewer, runner_identity = await self._authenticate_caller(credential, prepared, quote)
+        usage = quote.usage if quote else None
+        async with session_for(database, writing=False) as session:
+            context = Context(self.services, session, viewer, request_id, runner_identity_or_none=runner_identity, rate_usage=usage)
+            try:
+                found = self._find_plan(prepared, variables)
+                if found is None:
+                    return self._result_of_execution(await self._execute(prepared, variables, context), context)
+                plan, values = found
+                try:
+                    return self._result_of_plan(await plan.run(context, values), prepared, context)
+                except Exception as error:
+                    if isinstance(error, OperationError | GraphQLError | PlanBailout) or is_unavailable(error):
+                        # graphql-core says what is wrong, and where; what was loaded is not loaded again. It names its files itself.
+                        context.files.clear()
+                        return self._result_of_execution(await self._execute(prepared, variables, context), context)
+                    log.exception("a plan failed", operation=prepared.name, request_id=request_id)
+            finally:
+                # They know the context, and it knows them: thus all of it goes at once. Left to the garbage collector, the operations of
+                # a second would make those of the next wait for it.
+                context.loaders.clear()
+        # The session may be of no use any more.
+        async with session_for(database, writing=False) as session:
+            context = Context(self.services, session, viewer, request_id, runner_identity_or_none=runner_identity, rate_usage=usage)
+            return self._result_of_execution(await self._execute(prepared, variables, context), context)
+
+    async def _run_mutation(
+        self,
+        prepared: PreparedOperation,
+        variables: dict[str, Any],
+        credential: str | LocalAdmin | None,
+        request_id: str,
+        quote: CostQuote | None,
+    ) -> OperationResult:
+        database = self.services.database
+        viewer, runner_identity = await self._authenticate_caller(credential, prepared, quote)
+        usage = quote.usage if quote else None
+        undo: list[Callable[[], Awaitable[None]]] = []
+        try:
+            context = Context(
+                self.services,
+                database.write_session(),
+                viewer,
+                request_id,
+                undo=undo,
+                runner_identity_or_none=runner_identity,
+                rate_usage=usage,
+            )
+            if isinstance(credential, str):
+                context.credential = credential
+            try:
+                found = self._find_plan(prepared, variables)
+                if found is not None:
+                    plan, values = found
+                    try:
+                        return self._result_of_plan(await plan.run(context, values), prepared, context)
+                    except Exception as error:
+                        # graphql-core says what is wrong, and where, of what the mutation gave. It does not read the arguments of
+                        # fields that it does not come to, so it may find nothing wrong with them.
+                        result = self._result_of_execution(await self._execute(prepared, variables, context), context)
+                        if not result.errors and not isinstance(error, PlanBailout | GraphQLError):
+                            log.error("a plan failed", operation=prepared.name, request_id=request_id, exc_info=error)
+                        return result
+                return self._result_of_execution(await self._execute(prepared, variables, context), context)
+            finally:
+                await close_session(context)
+                # They know the context, and it knows them: thus all of it goes at once, and makes the garbage collector no work.
+                context.loaders.clear()
+        finally:
+            if undo:
+                await undo_effects(undo)
+
+    def _find_plan(self, prepared: PreparedOperation, variables: dict[str, Any]) -> tuple[OperationPlan, Any] | None:
+        plans = plan_cache_of(prepared) if self.planner else None
+        services = self.services
+        return plans.find(variables, services.database.engine.dialect, services.static_settings) if plans is not None else None
+
+    async def _authenticate_caller(
+        self, credential: str | LocalAdmin | None, prepared: PreparedOperation, quote: CostQuote | None
+    ) -> tuple[tables.User | None, RunnerIdentity | None]:
+        """The viewer, who is charged, or the runner where it is one that calls. Raises Unauthenticated, LimitExceeded."""
+        services = self.services
+        if isinstance(credential, LocalAdmin):
+            async with session_for(services.database, writing=False) as session:
+                return await _user_of_admin(session, credential), None
+        if credential is not None and runner_tokens.is_token(credential):
+            if prepared.root_field in RUNNER_FIELDS:
+                async with session_for(services.database, writing=False) as session:
+                    runner_identity = await runner_tokens.authenticate(session, credential)
+                if runner_identity is not None:
+                    return None, runner_identity
+            raise Unauthenticated
+        viewer: tables.User | None = None
+        moment = services.clock()
+        if credential:
+            token_digest, token_cache = digest_token(credential), services.token_cache
+            viewer = token_cache.find_cached(services.database, token_digest, moment) or await token_cache.find(
+                services.database, token_digest, moment
+            )
+        if viewer is None and not prepared.allows_anonymous:
+            raise Unauthenticated
+        if viewer is not None and quote is not None:
+            services.rate_limiter.charge(viewer.id, quote, moment)
+        return viewer, None
+
+    async def _execute(self, prepared: PreparedOperation, variables: dict[str, Any], context: Context) -> ExecutionResult:
+        middleware = [replay] if context.mutation_result is not None else None
+        return await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, middleware=middleware)
+
+    def _result_of_plan(self, data: dict[str, Any], prepared: PreparedOperation, context: Context) -> OperationResult:
+        viewer = context.viewer_or_none
+        viewer_id = viewer.id if viewer is not None else None
+        return OperationResult(
+            data, [], viewer_id, context.files, rate_usage=context.rate_usage, is_formatted=prepared.output_format is not None
+        )
+
+    def _result_of_execution(self, result: ExecutionResult, context: Context) -> OperationResult:
+        errors = [make_graphql_error_entry(error, context.request_id) for error in result.errors or ()]
+        viewer_id = context.viewer_or_none.id if context.viewer_or_none else None
+        return OperationResult(result.data, errors, viewer_id, context.files, rate_usage=context.rate_usage)
+
+
+async def authenticate(session: DatabaseSession, credential: str | None) -> tables.User | None:
+    """The active user whom a token speaks for. Found by digest, so that time does not tell how much of a token was right."""
+    return await find_viewer(session, digest_token(credential)) if credential else None
+
+
+async def _user_of_admin(session: DatabaseSession, admin: LocalAdmin) -> tables.User:
+    """Raises NotFound for a name that nobody has, Unauthenticated for a blocked user, who may not act."""
+    if admin.username is None:
+        first: tables.User | None = await session.scalar(users.administrators().limit(1))
+        return first or tables.User(id=0, username="operator", name="Operator", email="", admin=True)
+    user: tables.User | None = await session.scalar(users.by_username(admin.username))
+    if user is None:
+        raise NotFound("User")
+    if user.state is not tables.UserState.ACTIVE:
+        raise Unauthenticated(f"{user.username} is blocked.")
+    return user
+
+
+__all__ = ["ErrorEntry", "Graph", "InvalidOperation", "LocalAdmin", "OperationResult", "PreparedOperation", "prepare"]

@@ -1,0 +1,80 @@
+"""What an operation gave, and what is told of what went wrong in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from graphql import GraphQLError
+
+from graph.context import StoredFile
+from graph.errors import Code, Forbidden, Internal, NotFound, OperationError, Unavailable
+from graph.operations.rate_limits import RateUsage
+from storage.database.engine import is_unavailable
+from storage.disk_full import is_disk_full
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEntry:
+    """One error. `subject` is the noun that was not found, `reason` what a legacy client is told after "403 Forbidden - " or
+    "404 Not Found - "."""
+
+    code: Code
+    message: str
+    path: list[str | int] | None = None
+    subject: str | None = None
+    reason: str | None = None
+    retry_after: int | None = None
+    locations: list[dict[str, int]] | None = None
+
+
+@dataclass(slots=True)
+class OperationResult:
+    """What an operation gave: JSON-able data, enumerations as their names, instants as fixed-width RFC 3339 text."""
+
+    data: dict[str, Any] | None
+    errors: list[ErrorEntry] = field(default_factory=list)
+    viewer_id: int | None = None
+    files: Mapping[str, StoredFile] = field(default_factory=dict)
+    """What the data names by a handle (`Artifact.stream`), to be sent by the door that ran the operation."""
+    is_subscription: bool = False
+    """The operation is a subscription, which was not run: one answer is no stream."""
+    rate_usage: RateUsage | None = None
+    """What it cost the viewer; None for operations that are not counted, and where nobody was found to charge."""
+    is_formatted: bool = False
+    """The data has the form that the operation was prepared with. Without a plan it has not: who asked brings it there."""
+
+
+def to_operation_error(error: BaseException, request_id: str) -> OperationError:
+    """The error of ours that an exception means; one that means nothing to us is logged, and masked."""
+    if isinstance(error, OperationError):
+        return error
+    if is_unavailable(error):
+        log.warning("unavailable", request_id=request_id, error=type(error).__name__)
+        return Unavailable()
+    if is_disk_full(error):
+        log.warning("disk full", request_id=request_id, error=str(error))
+        return Unavailable("The disk of the service is full; nothing was changed.")
+    log.error("unexpected", request_id=request_id, exc_info=error)
+    return Internal()
+
+
+def make_error_entry(error: OperationError, path: list[str | int] | None = None) -> ErrorEntry:
+    return ErrorEntry(
+        code=error.code,
+        message=error.message,
+        path=path,
+        subject=error.subject,
+        reason=error.reason if isinstance(error, Forbidden | NotFound) else None,
+        retry_after=getattr(error, "retry_after", None),
+    )
+
+
+def make_graphql_error_entry(error: GraphQLError, request_id: str) -> ErrorEntry:
+    """What is told of an error that execution or validation found."""
+    if error.original_error is None or isinstance(error.original_error, GraphQLError):
+        locations = [{"line": location.line, "column": location.column} for location in error.locations or ()]
+        return ErrorEntry(Code.BAD_REQUEST, error.message, error.path, locations=locations or None)
+    return make_error_entry(to_operation_error(error.original_error, request_id), error.path)

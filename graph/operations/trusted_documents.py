@@ -1,0 +1,252 @@
+"""Trusted documents: operations that are known at start, asked for by their ids rather than sent (the appendix on persisted documents of
+the GraphQL over HTTP specification).
+
+A document has one operation and the fragments it uses. Its id is `sha256:` and the SHA-256 of its text as UTF-8, in lower-case hex. They
+come from a folder of `.graphql` files or from a manifest, JSON of `{"sha256:…": "query …"}`. A file with one operation is a document just
+as it stands, which is what tools hash that write such files; of a file with several, each operation is a document with the fragments that
+it uses, as they stand in the file, with a blank line before each. Such a file may be asked for as a whole too, by its text or the id of
+that, with the name of the operation.
+
+They are parsed, validated and measured once. How deep they are, how many tokens, aliases, directives and root fields they have is their
+author's affair; page sizes and rows, which may hang on variables, are limited as everybody's, and so is the rate. Rights are as ever.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+from graphql import (
+    DocumentNode,
+    FragmentDefinitionNode,
+    GraphQLError,
+    Node,
+    OperationDefinitionNode,
+    parse,
+    specified_rules,
+    validate,
+)
+
+from graph.operations import limits
+from graph.operations.documents import (
+    NOT_STORABLE_MESSAGE,
+    InvalidOperation,
+    ParsedOperation,
+    fragments_used_by,
+    has_storable_literals,
+    make_prepared_operation,
+)
+from graph.operations.rate_limits import points
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+
+DASHBOARDS = Path(__file__).parent / "documents"
+"""The dashboard questions, which come with the service."""
+ID_PREFIX = "sha256:"
+ID_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedDocument:
+    """A trusted document. `source` is the file that it came from, and `whole` the text of that; without a `name` it is known by its id
+    alone.
+    """
+
+    id: str
+    name: str | None
+    text: str
+    source: Path
+    source_text: str
+    operation: ParsedOperation
+
+    @property
+    def kind(self) -> str:
+        """`query`, `mutation` or `subscription`."""
+        return self.operation.prepared.kind
+
+    @property
+    def rows(self) -> int:
+        """Its static cost in rows, with no variables given."""
+        return self.operation.measured.rows({})
+
+    @property
+    def points(self) -> int:
+        """What it costs of a viewer's rate, with no variables given."""
+        return points(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedDocuments:
+    """What a folder or a manifest holds: documents, and a line for each thing that is none, with its file and the reason."""
+
+    documents: tuple[TrustedDocument, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class TrustedDocuments:
+    """Documents by id, by exact text and by the name of their operation; of two with one name the first counts. `texts` has the
+    operations of each text, by name, and for None where there is one alone.
+
+    `nameless` are further ones that are not found by their names.
+    """
+
+    def __init__(self, documents: Iterable[TrustedDocument] = (), unnamed: Iterable[TrustedDocument] = ()) -> None:
+        self.operations_by_text: dict[str, dict[str | None, ParsedOperation]] = {}
+        self._by_name: dict[str, TrustedDocument] = {}
+        for document in documents:
+            self._add(document)
+            if document.name is not None:
+                self._by_name.setdefault(document.name, document)
+        for document in unnamed:
+            self._add(document)
+        self._texts_by_id = {compute_document_id(text): text for text in self.operations_by_text}
+
+    def _add(self, document: TrustedDocument) -> None:
+        self.operations_by_text.setdefault(document.text, {None: document.operation})[document.name] = document.operation
+        self.operations_by_text.setdefault(document.source_text, {})[document.name] = document.operation
+
+    def __bool__(self) -> bool:
+        return bool(self.operations_by_text)
+
+    def text_of(self, key: str) -> str | None:
+        """The text of this id."""
+        return self._texts_by_id.get(key)
+
+    def named(self, name: str) -> TrustedDocument | None:
+        return self._by_name.get(name)
+
+    def queries(self) -> list[TrustedDocument]:
+        """Those that can be asked for by name, in the order of their names."""
+        return [document for name, document in sorted(self._by_name.items()) if document.kind == "query"]
+
+
+NO_DOCUMENTS = TrustedDocuments()
+
+
+def compute_document_id(text: str) -> str:
+    """The id of a document, as `sha256:…`."""
+    return ID_PREFIX + sha256(text.encode()).hexdigest()
+
+
+def read_documents(path: Path) -> LoadedDocuments:
+    """The documents of a folder, its own folders included, or of a manifest. Raises OSError."""
+    return _reject_duplicate_names(_read_folder(path) if path.is_dir() else _read_manifest(path))
+
+
+@cache
+def read_built_in(folder: Path) -> LoadedDocuments:
+    """The documents of a folder that comes with the service, read once in a process."""
+    return _read_folder(folder)
+
+
+def make_manifest(documents: Iterable[TrustedDocument]) -> dict[str, str]:
+    """What a manifest file holds for these documents."""
+    return {document.id: document.text for document in documents}
+
+
+def _read_folder(folder: Path) -> LoadedDocuments:
+    documents: list[TrustedDocument] = []
+    problems: list[str] = []
+    for path in sorted(folder.rglob("*.graphql")):
+        try:
+            text = path.read_bytes().decode()
+            operation_texts = _split_operations(text)
+        except (GraphQLError, UnicodeDecodeError, InvalidOperation) as error:
+            problems.append(f"{path}: {_describe_error(error)}")
+            continue
+        for name, part in operation_texts:
+            _add_document(documents, problems, part, path, text, f"{path}: {name}" if name else str(path))
+    return LoadedDocuments(tuple(documents), tuple(problems))
+
+
+def _read_manifest(path: Path) -> LoadedDocuments:
+    try:
+        content: Any = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        return LoadedDocuments(problems=(f"{path}: this is no JSON: {error}",))
+    if not isinstance(content, dict):
+        return LoadedDocuments(problems=(f'{path}: a manifest is an object, as {{"sha256:…": "query …"}}',))
+    documents: list[TrustedDocument] = []
+    problems: list[str] = []
+    for key, text in content.items():
+        label = f"{path}: {key[:80]}"
+        if not isinstance(text, str):
+            problems.append(f"{label}: the document is not a text")
+        elif key != compute_document_id(text):
+            problems.append(f"{label}: the id of this text is {compute_document_id(text)}")
+        else:
+            _add_document(documents, problems, text, path, text, label)
+    return LoadedDocuments(tuple(documents), tuple(problems))
+
+
+def _add_document(documents: list[TrustedDocument], problems: list[str], text: str, source: Path, source_text: str, label: str) -> None:
+    try:
+        documents.append(parse_document(text, source, source_text))
+    except InvalidOperation as error:
+        problems.append(f"{label}: {error}")
+
+
+def _reject_duplicate_names(loaded: LoadedDocuments) -> LoadedDocuments:
+    by_name: dict[str, TrustedDocument] = {}
+    problems = list(loaded.problems)
+    for document in loaded.documents:
+        if document.name is not None and (first := by_name.setdefault(document.name, document)).id != document.id:
+            problems.append(f"{document.source}: {document.name} is the name of another operation too, in {first.source}")
+    return LoadedDocuments(loaded.documents, tuple(problems))
+
+
+def parse_document(text: str, source: Path, source_text: str | None = None) -> TrustedDocument:
+    """Parses, validates and measures a document. Raises InvalidOperation with every reason."""
+    try:
+        document = parse(text)
+    except GraphQLError as error:
+        raise InvalidOperation(_describe_error(error)) from None
+    operations = _operation_nodes(document)
+    if len(operations) != 1:
+        raise InvalidOperation(f"a document has one operation, and this has {len(operations)}")
+    measured = limits.measure(document, SCHEMA, trusted=True)
+    errors = measured.errors_without_variables() or validate(SCHEMA, document, specified_rules, hide_suggestions=True)
+    if errors:
+        raise InvalidOperation("; ".join(map(_describe_error, errors)))
+    if not has_storable_literals(document):
+        raise InvalidOperation(NOT_STORABLE_MESSAGE)
+    prepared = make_prepared_operation(document, operations[0])
+    return TrustedDocument(compute_document_id(text), prepared.name, text, source, source_text or text, ParsedOperation(prepared, measured))
+
+
+def _split_operations(text: str) -> list[tuple[str | None, str]]:
+    """The documents of a file, by the names of their operations. Raises GraphQLError, InvalidOperation."""
+    document = parse(text)
+    operations = _operation_nodes(document)
+    if len(operations) == 1:
+        return [(operations[0].name.value if operations[0].name else None, text)]
+    fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
+    parts: list[tuple[str | None, str]] = []
+    for operation in operations:
+        if operation.name is None:
+            raise InvalidOperation("each of several operations needs a name")
+        used_fragments = fragments_used_by(operation, fragments)
+        nodes = (operation, *(node for name, node in fragments.items() if name in used_fragments))
+        parts.append((operation.name.value, "\n\n".join(_source_of(text, node) for node in nodes)))
+    if not parts:
+        raise InvalidOperation("there is no operation in it")
+    return parts
+
+
+def _operation_nodes(document: DocumentNode) -> list[OperationDefinitionNode]:
+    return [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
+
+
+def _source_of(text: str, node: Node) -> str:
+    assert node.loc is not None, "the parser keeps places"  # noqa: S101
+    return text[node.loc.start : node.loc.end]
+
+
+def _describe_error(error: Exception) -> str:
+    if isinstance(error, GraphQLError):
+        locations = error.locations or ()
+        return f"{error.message} (line {locations[0].line})" if locations else error.message
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)

@@ -1,0 +1,135 @@
+"""Keeps the plans of operations: made when an operation is run again, and dropped with it."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+from weakref import ref
+
+from graphql import FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, VariableNode
+from sqlalchemy import Dialect
+
+from graph.context import StaticSettings
+from graph.operations.documents import PreparedOperation
+from graph.planner.coerce.arguments import OperationVariables
+from graph.planner.resolve.compiler import OperationPlan, PlanCompiler, Unplannable
+from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+from graph.schema import schema
+from storage.caches import CacheBounds, LruCache
+
+MAX_PLANS_PER_OPERATION = 16
+"""Of one operation, whose directives take variables; for further values graphql-core answers."""
+PLAN_CACHE_BOUNDS = CacheBounds("plans", max_entries=300, max_bytes=12 * 2**20)
+"""Of operations sent as texts: those that were run last."""
+PREPARED_PLAN_CACHE_BOUNDS = CacheBounds("prepared plans", max_entries=2_000, max_bytes=32 * 2**20)
+"""Of operations that were prepared at the start."""
+MIN_RUNS_TO_PLAN = 2
+"""An operation sent as a text is planned when it is run for the second time: most of those that somebody tries out never are."""
+
+
+class PlanCache:
+    """The plans of one operation."""
+
+    __slots__ = ("__weakref__", "_directive_variables", "_made", "_operation", "_prepared", "_run_count", "_variables", "cache_key")
+
+    def __init__(self, prepared: PreparedOperation, operation: OperationDefinitionNode) -> None:
+        self._prepared = prepared
+        self._operation = operation
+        self._directive_variables = sorted(_directive_variables(prepared))
+        self._plans: dict[tuple[Any, ...], OperationPlan | None] = {}
+        self._run_count = 0
+        self.cache_key = ref(self, _remove_collected)
+        self._variables: OperationVariables | Literal[False] | None = None
+
+    def find(self, variables: Mapping[str, Any], dialect: Dialect, fixed: StaticSettings) -> tuple[OperationPlan, Any] | None:
+        """The plan for these variables, and the variables as it takes them; None: graphql-core is to answer."""
+        tried = self._prepared.is_ad_hoc
+        if tried:
+            self._run_count += 1
+            if self._run_count < MIN_RUNS_TO_PLAN:
+                return None
+        if self._variables is None:
+            self._variables = self._read_variables()
+        values = self._variables.coerce(variables) if self._variables else None
+        if values is None:
+            return None
+        directive_values = {name: values.coerced.get(name) for name in self._directive_variables}
+        key = (dialect.name, fixed, *directive_values.values())
+        if key in self._plans:
+            plan = self._plans[key]
+            if tried:
+                _TEXT_PLAN_SIZES.get(self.cache_key)
+        else:
+            if len(self._plans) >= MAX_PLANS_PER_OPERATION:
+                return None
+            plan = self._plans[key] = self._compile(directive_values, dialect, fixed)
+            (_TEXT_PLAN_SIZES if tried else _PREPARED_PLAN_SIZES).put(self.cache_key, sum(plan_size(each) for each in self._plans.values()))
+        return None if plan is None else (plan, values)
+
+    def clear(self) -> None:
+        """Forgets the plans; they are made again when they are wanted."""
+        self._plans.clear()
+
+    def _read_variables(self) -> OperationVariables | Literal[False]:
+        try:
+            return OperationVariables(SCHEMA, self._operation.variable_definitions or ())
+        except (GraphQLError, TypeError):
+            return False
+
+    def _compile(self, directive_values: dict[str, Any], dialect: Dialect, fixed: StaticSettings) -> OperationPlan | None:
+        fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
+        try:
+            compiler = PlanCompiler(
+                SCHEMA, schema.schema_converter, fragments, directive_values, dialect, fixed, self._prepared.output_format
+            )
+            return compiler.plan(self._operation)
+        except (Unplannable, GraphQLError, TypeError):
+            # What is wrong with an argument is graphql-core's to say.
+            return None
+
+
+def plan_size(plan: OperationPlan | None) -> int:
+    """Estimates the bytes of a plan."""
+    return 1_000 if plan is None else 4_000 + 2_900 * plan.field_count
+
+
+def _clear_evicted(cache_key: "ref[PlanCache]", _: int) -> None:
+    if (plans := cache_key()) is not None:
+        plans.clear()
+
+
+_TEXT_PLAN_SIZES, _PREPARED_PLAN_SIZES = (
+    LruCache[Any, int](bounds, lambda _, size: size, _clear_evicted) for bounds in (PLAN_CACHE_BOUNDS, PREPARED_PLAN_CACHE_BOUNDS)
+)
+
+
+def _remove_collected(cache_key: "ref[PlanCache]") -> None:
+    """They go with their texts."""
+    _TEXT_PLAN_SIZES.pop(cache_key)
+    _PREPARED_PLAN_SIZES.pop(cache_key)
+
+
+def plan_cache_of(prepared: PreparedOperation) -> PlanCache | None:
+    """Where its plans are kept; None for what is never planned."""
+    if prepared.kind != "query" and (prepared.kind != "mutation" or prepared.root_field is None):
+        return None
+    found = prepared.cache.get("plans")
+    if found is None:
+        operations = [node for node in prepared.document.definitions if isinstance(node, OperationDefinitionNode)]
+        (operation,) = [node for node in operations if prepared.name is None or (node.name and node.name.value == prepared.name)]
+        found = prepared.cache["plans"] = PlanCache(prepared, operation)
+    return found
+
+
+def _directive_variables(prepared: PreparedOperation) -> set[str]:
+    """The variables that directives take."""
+    found: set[str] = set()
+
+    def walk(selections: Any) -> None:
+        for node in selections.selections:
+            for directive in node.directives or ():
+                found.update(each.value.name.value for each in directive.arguments or () if isinstance(each.value, VariableNode))
+            if getattr(node, "selection_set", None) is not None:
+                walk(node.selection_set)
+
+    for definition in prepared.document.definitions:
+        walk(definition.selection_set)  # type: ignore[attr-defined]
+    return found

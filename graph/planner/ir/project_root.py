@@ -1,0 +1,123 @@
+"""The project that an operation enters: what the viewer is in it, and what most ask for in it, come by one statement."""
+
+from collections.abc import Sequence
+from functools import cache
+from inspect import iscoroutinefunction
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.inspection import inspect
+
+from graph.planner.codegen.object_serializer import PlanBailout
+from graph.planner.codegen.row_serializer import RowObjectFactory, RowView
+from graph.planner.ir.connection_step import ConnectionStep
+from graph.planner.ir.row_by_number import RowByNumber
+from graph.planner.run import PlanRun, ResolverStep, Selection, begin_level, run_to_completion
+from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
+from graph.rules.lookup import parse_project_key
+from graph.rules.policy import POLICY_COLUMNS, can_see_project
+from graph.rules.project_access import key_parameters, prime_missing_project, prime_project
+from storage import tables
+from storage.database.compiled_statements import CompiledStatement, SqlDialect
+from storage.database.statement_cache import result_processor
+
+
+class ProjectRoot:
+    """A field that is the project of a path or an id, which its argument `named` has.
+
+    One row of it comes with it, or one page of its rows where that is all that is asked of it. No more of the project is read than the
+    policy looks at where nothing else of it is asked, nor looked up by what is selected of the row.
+    """
+
+    def __init__(
+        self, key: str, selection: Selection, arguments: int, argument_name: str, sql_dialect: SqlDialect, *, is_only_field: bool
+    ) -> None:
+        """`alone`: nothing but one field is selected."""
+        self._key = key
+        self._selection = selection
+        self._arguments = arguments
+        self._argument_name = argument_name
+        self._dialect = sql_dialect.dialect
+        self._joined_step: RowByNumber | ConnectionStep | None = next(
+            (each for each in selection.batch_steps if can_join_project(each, is_only_field=is_only_field)), None
+        )
+        self._other_batch_steps = [each for each in selection.batch_steps if each is not self._joined_step]
+        only_step = selection.batch_steps[0] if is_only_field and selection.batch_steps else None
+        self._needs_policy_columns_only = (isinstance(only_step, ConnectionStep) and only_step.parent_is_project) or (
+            isinstance(only_step, RowByNumber) and _needs_only_its_row(only_step.view)
+        )
+        columns = inspect(tables.Project).columns
+        names = sorted(POLICY_COLUMNS) if self._needs_policy_columns_only else columns.keys()
+        is_materialized = isinstance(self._joined_step, ConnectionStep)
+        self._subqueries = [_project_subquery(tuple(names), by_path=by_path, once=is_materialized) for by_path in (False, True)]
+        self._statements: dict[bool, CompiledStatement] = {}
+        self._column_count = len(names)
+        processors = {name: result_processor(columns[name].type, self._dialect) for name in names}
+        self._make_project = RowObjectFactory(tables.Project, {name: ((place,), processors[name]) for place, name in enumerate(names)})
+
+    async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+        """Raises what the policy and the arguments raise, and Anomaly for what is not found."""
+        context, selection = run.context, self._selection
+        viewer = context.viewer_or_none
+        key = parse_project_key(run.arguments[self._arguments][self._argument_name])
+        if viewer is None or key is None:
+            raise PlanBailout
+        subquery = self._subqueries[not isinstance(key, int)]
+        project_statement = (
+            self._joined_step.join_project(run, subquery) if self._joined_step is not None else self._select_project_only(subquery)
+        )
+        statement = project_statement.statement
+        values = {"user_id": viewer.id, **key_parameters(key), **project_statement.values}
+        rows = await context.session.fetch(statement.sql, statement.values(values))
+        if not rows:
+            prime_missing_project(context, key)
+            raise PlanBailout
+        found = rows[0][project_statement.project_offset :]
+        project = self._make_project(found)
+        prime_project(
+            context, project, found[self._column_count : self._column_count + 3], None if self._needs_policy_columns_only else key
+        )
+        if not await can_see_project(context, project):
+            raise PlanBailout
+        filled = selection.serialize((project,))
+        if self._joined_step is not None:
+            filled[0][self._joined_step.key] = await project_statement.build_result(project, rows)
+        if selection.steps or self._other_batch_steps:
+            await run_to_completion(lambda work: begin_level(run, (project,), filled, selection.steps, self._other_batch_steps, work))
+        for answer in answers:
+            answer[self._key] = filled[0]
+
+    def _select_project_only(self, subquery: ProjectSubquery) -> ProjectStatement:
+        """The project alone."""
+        statement = self._statements.get(subquery.by_path)
+        if statement is None:
+            statement = self._statements[subquery.by_path] = CompiledStatement(
+                select(*subquery.columns), self._dialect, subquery.parameter_names
+            )
+        return ProjectStatement(statement, {}, 0, _return_no_result)
+
+
+@cache
+def _project_subquery(names: tuple[str, ...], *, by_path: bool, is_materialized: bool) -> ProjectSubquery:
+    """All plans share these few: their columns take more memory than the rest of a plan."""
+    columns = inspect(tables.Project).columns
+    return ProjectSubquery([columns[name] for name in names], by_path=by_path, is_materialized=is_materialized)
+
+
+async def _return_no_result(project: Any, rows: Sequence[Any]) -> None:
+    return None
+
+
+def can_join_project(step: Any, *, is_only_field: bool) -> bool:
+    """Whether the statement that finds the project can bring this as well; it stands in each row of a page, so it is to be small. On SQLite
+    a statement costs less than what would be found for each of the rows again."""
+    return isinstance(step, RowByNumber) or (
+        is_only_field and isinstance(step, ConnectionStep) and step.parent_is_project and not step.is_sqlite
+    )
+
+
+def _needs_only_its_row(view: RowView) -> bool:
+    """Whether whatever is selected of a row is read off it, by resolvers that wait for nothing."""
+    if view.batch_steps or not all(isinstance(step, ResolverStep) and not iscoroutinefunction(step.resolve) for step in view.steps):
+        return False
+    return all(_needs_only_its_row(related.view) for _, related in view.relations)

@@ -1,0 +1,55 @@
+"""The relations of rows that are at hand: one statement for all of them, whatever they lead to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from graph.planner.codegen.object_serializer import PlanBailout
+from graph.planner.codegen.row_serializer import RowView
+from graph.planner.run import PlanRun, begin_level, run_to_completion
+from graph.planner.sql.select_builder import SelectBuilder
+from storage.database.compiled_statements import CompiledStatement
+
+ID_LIST_PARAMETERS = frozenset({"ids"})
+
+
+class Relations:
+    """Fills in what `view` has, for each object of a level. `place` is where a row's own id stands.
+
+    What a mutation gives may have been removed by it; its relations are those of the object then, which `otherwise` loads.
+    """
+
+    fallback_steps: Sequence[Any] = ()
+
+    def __init__(self, select_builder: SelectBuilder, view: RowView, id_index: int) -> None:
+        self.keys = {key for key, _ in view.parts}
+        self._select_builder = select_builder
+        self._view = view
+        self._id_index = id_index
+        self._compiled: CompiledStatement | None = None
+
+    async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+        """Raises Anomaly where a row is gone and nothing loads what it led to."""
+        select_builder = self._select_builder
+        if self._compiled is None:
+            table = select_builder.root.table
+            among = select_builder.sql_dialect.in_list(table.c.id, "ids")
+            self._compiled = CompiledStatement(
+                select_builder.build_select(table).where(among), select_builder.sql_dialect.dialect, ID_LIST_PARAMETERS
+            )
+        ids = select_builder.sql_dialect.bind_list(list({each.id for each in objects}))
+        rows = await run.context.session.fetch(self._compiled.sql, self._compiled.values({"ids": ids}))
+        filled = await self._view.execute(run, rows)
+        id_index = self._id_index
+        by_id = {row[id_index]: each for row, each in zip(rows, filled, strict=True)}
+        missing: list[tuple[Any, dict[str, Any]]] = []
+        for each, answer in zip(objects, answers, strict=True):
+            found = by_id.get(each.id)
+            if found is None:
+                missing.append((each, answer))
+            else:
+                answer.update(found)
+        if missing:
+            if not self.fallback_steps:
+                raise PlanBailout
+            missing_objects, missing_answers = [each for each, _ in missing], [answer for _, answer in missing]
+            await run_to_completion(lambda work: begin_level(run, missing_objects, missing_answers, self.fallback_steps, (), work))

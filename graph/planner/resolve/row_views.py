@@ -1,0 +1,334 @@
+"""Builds views of the rows that statements give: which columns a selection needs, which tables it joins, what is left to resolvers."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from graphql import GraphQLField, GraphQLList, GraphQLObjectType, SelectionSetNode, is_leaf_type
+from sqlalchemy import Boolean, Date
+from sqlalchemy import Enum as EnumType
+from sqlalchemy.inspection import inspect
+
+from graph.fields.declarations import ENTITIES, ByNumber, ConstantValue, GlobalIdField, IndexedBy, NamesOf, ToMany, ToOne, global_id
+from graph.fields.resolvers import AttributeSource as Column
+from graph.fields.resolvers import LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
+from graph.planner.codegen.object_serializer import is_plain, timestamps_serializer
+from graph.planner.codegen.row_serializer import (
+    ColumnValue,
+    ConstantPart,
+    Deferred,
+    Derived,
+    RelatedRow,
+    RowObjectFactory,
+    RowView,
+    ViewPart,
+)
+from graph.planner.ir.connection_step import ConnectionSelection, ConnectionStep, EdgesSelection
+from graph.planner.ir.relations import Relations
+from graph.planner.ir.row_by_number import RowByNumber
+from graph.planner.run import AttributeStep, BatchStep, FieldPath, LoaderStep, ResolverStep
+from graph.planner.sql.select_builder import SelectBuilder, SelectSource, is_table
+from storage.database.compiled_statements import SqlDialect
+
+TABLE_BY_TYPE_NAME = {entity.name: row for row, entity in ENTITIES.items() if is_table(row)}
+"""The name of a type → the table of its rows."""
+
+
+def table_of(kind: Any) -> Any:
+    """The table of a type's rows; None for types that are in none."""
+    return TABLE_BY_TYPE_NAME.get(kind.name) if is_row_type(kind) else None
+
+
+class CollectedField(NamedTuple):
+    """A field of a selection: its key in the answer, its nodes, what it is (None: `__typename`), and the response keys down to it."""
+
+    key: str
+    nodes: list[Any]
+    field: Any
+    response_path: tuple[str, ...]
+
+
+class RowViewBuilder:
+    """Builds for one plan. `compiler` reads the operation."""
+
+    def __init__(self, compiler: Any, sql_dialect: SqlDialect) -> None:
+        self._compiler = compiler
+        self._sql_dialect = sql_dialect
+
+    # Of one table's rows
+
+    def build_view(
+        self,
+        kind: GraphQLObjectType,
+        sets: Iterable[SelectionSetNode],
+        parent_path: FieldPath | None,
+        source: SelectSource,
+        select_builder: SelectBuilder,
+    ) -> RowView:
+        """What a selection makes of the rows of `source`."""
+        found: dict[str, Any] = {}
+        steps: list[Any] = []
+        batch_steps: list[Any] = []
+        columns: list[tuple[CollectedField, str]] = []
+        path = FieldPath(kind.name, parent_path)
+        for collected in self._compiler.fields(kind, sets):
+            key, field = collected.key, collected.field
+            if field is None:
+                found[key] = ConstantPart(kind.name)
+                continue
+            field_source = field_source_of(field)
+            found[key] = Deferred()
+            if (
+                isinstance(field_source, Column)
+                and field_source.key in source.mapper.columns
+                and is_leaf_type(unwrap_non_null(field.type)[1])
+            ):
+                columns.append((collected, field_source.key))
+            elif isinstance(declaration_of(field), GlobalIdField) and "id" in source.attributes:
+                found[key] = ColumnValue(source.select_column("id"), lambda value: global_id(kind.name, value), True, False)
+            elif (
+                part := self._build_derived(collected, path, source) or self._build_joined(collected, path, source, select_builder)
+            ) is not None:
+                found[key] = part
+            elif (indexed_row := self._build_indexed(kind, collected, path, source, select_builder)) is not None:
+                found[key] = indexed_row
+            elif (child_rows := self.build_child_rows(collected, path)) is not None:
+                batch_steps.append(child_rows)
+            else:
+                add_step(self._compiler.step(kind, collected, path), steps, batch_steps)
+        needed_attributes = _collect_needed_attributes([*steps, *batch_steps], source)
+        for collected, attribute in columns:
+            found[collected.key] = self._build_value(source, attribute, collected, output_only=attribute not in needed_attributes)
+        make_object = (
+            RowObjectFactory(source.row, {each: source.select_attribute(each) for each in sorted(needed_attributes)})
+            if needed_attributes
+            else None
+        )
+        full_row_class = source.row if source.is_full_row and len(needed_attributes) == len(source.attributes) else None
+        return RowView(list(found.items()), steps, batch_steps, make_object, full_row_class)
+
+    def _build_joined(
+        self, collected: CollectedField, path: FieldPath, source: SelectSource, select_builder: SelectBuilder
+    ) -> ViewPart | None:
+        """A relation that the statement joins, or names that it gathers; None for what it does not hold."""
+        declared = declaration_of(collected.field)
+        is_non_null, inner = unwrap_non_null(collected.field.type)
+        if isinstance(declared, ToOne):
+            target = table_of(inner)
+            joined = source.join(declared.key, target) if target is not None else None
+            if joined is None:
+                return None
+            view = self.build_view(inner, selection_sets(collected.nodes), path, joined, select_builder)
+            return RelatedRow(view, joined.select_column("id"), is_non_null)
+        if isinstance(declared, NamesOf) and self._is_string_list(declared, inner):
+            return ColumnValue(
+                source.select_names(declared.statement), None, True, False, self._sql_dialect.list_decoder(declared.statement([]))
+            )
+        return None
+
+    def _build_indexed(
+        self, kind: GraphQLObjectType, collected: CollectedField, path: FieldPath, source: SelectSource, select_builder: SelectBuilder
+    ) -> RelatedRow | None:
+        """What a row tells of an object that is in no table; None where there is none such, or more is asked of it."""
+        index: IndexedBy | None = metadata_of(collected.field).get("told")
+        is_non_null, inner = unwrap_non_null(collected.field.type)
+        sets = selection_sets(collected.nodes)
+        if index is None or is_non_null or not {each.nodes[0].name.value for each in self._compiler.fields(inner, sets)} <= index.fields:
+            return None
+        keys = metadata_of(collected.field)["needs"]
+        joined = source.join_index(index, keys)
+        if joined is None:
+            return None
+        make_object = RowObjectFactory(source.row, {key: source.select_attribute(key) for key in keys})
+        fallback = BatchStep(self._compiler.step(kind, collected, path))
+        return RelatedRow(
+            self.build_view(inner, sets, path, joined, select_builder), joined.select_column("id"), False, fallback, make_object
+        )
+
+    def _build_derived(self, collected: CollectedField, path: FieldPath, source: SelectSource) -> Derived | ConstantPart | None:
+        """A computed field that is made of columns alone; None for what is no such thing."""
+        derive = self._compiler.made(collected, path)
+        if derive is None:
+            return None
+        if isinstance(derive, ConstantValue):
+            return ConstantPart(derive.value)
+        keys = metadata_of(collected.field)["needs"]
+        assert set(keys) <= set(source.attributes)  # noqa: S101 - they are columns of its row
+        return Derived(derive, [source.select_attribute(key) for key in keys], unwrap_non_null(collected.field.type)[0])
+
+    def _is_string_list(self, declared: NamesOf, kind: Any) -> bool:
+        if not isinstance(kind, GraphQLList) or unwrap_non_null(kind.of_type)[1].name != "String" or declared.pick is not None:
+            return False
+        return not hasattr(inspect(declared.statement([]).column_descriptions[1]["expr"], raiseerr=False), "mapper_registry")
+
+    def _build_value(self, source: SelectSource, attribute: str, collected: CollectedField, *, output_only: bool) -> ColumnValue:
+        self._compiler.enter(collected)
+        is_non_null, leaf = unwrap_non_null(collected.field.type)
+        column = source.mapper.columns[attribute]
+        is_nullable = bool(column.nullable)
+        kind = column.type
+        if source.is_timestamp(attribute) and leaf.name == "DateTime":
+            index = source.select_timestamp(attribute) if output_only else source.select_column(attribute)
+            is_string = output_only or self._sql_dialect.is_sqlite
+            serialize_batch = self._compiler.instants(timestamps_serializer(is_string))
+            utc_offset = source.select_utc_offset(attribute, is_string=is_string)
+            if utc_offset is not None:
+                utc_offset = utc_offset[0], self._compiler.formed(utc_offset[1])
+            return ColumnValue(index, None, is_non_null, is_nullable, serialize_batch, utc_offset)
+        serialize = self._compiler.spelling(leaf, True)
+        process = source.processor(attribute)
+        index = source.select_column(attribute)
+        if isinstance(kind, EnumType) and kind.enum_class is not None:
+            serialized_members = {str(member.value): serialize(member) for member in kind.enum_class}
+            return ColumnValue(index, serialized_members, is_non_null, is_nullable)
+        if isinstance(kind, Date) and leaf.name == "Date" and self._sql_dialect.is_sqlite:
+            # Kept as it is spelled.
+            return ColumnValue(index, None, is_non_null, is_nullable)
+        if is_plain(column, leaf):
+            return ColumnValue(index, bool if process is not None and isinstance(kind, Boolean) else process, is_non_null, is_nullable)
+        return ColumnValue(index, serialize if process is None else lambda value: serialize(process(value)), is_non_null, is_nullable)
+
+    # Of objects that a resolver gave
+
+    def build_relations(self, kind: GraphQLObjectType, relation_fields: list[CollectedField], path: FieldPath) -> Relations | None:
+        """One statement for all relations of a level's objects; None where loaders take no more statements than that."""
+        row = table_of(kind)
+        if row is None or _count_statements(relation_fields) < 2:
+            return None
+        select_builder = SelectBuilder(row, self._sql_dialect)
+        parts: list[tuple[str, ViewPart]] = []
+        for collected in relation_fields:
+            self._compiler.enter(collected)
+            part = self._build_joined(collected, path, select_builder.root, select_builder)
+            if part is not None:
+                parts.append((collected.key, part))
+        return Relations(select_builder, RowView(parts), select_builder.root.select_column("id")) if parts else None
+
+    # Of lists
+
+    def _build_row_by_number(self, collected: CollectedField, declared: ByNumber, path: FieldPath) -> RowByNumber | None:
+        inner = unwrap_non_null(collected.field.type)[1]
+        if table_of(inner) is not declared.table:
+            return None
+        select_builder = SelectBuilder(declared.table, self._sql_dialect)
+        view = self.build_view(inner, selection_sets(collected.nodes), path, select_builder.root, select_builder)
+        return RowByNumber(collected.key, declared, self._compiler.argued(collected.field, collected.nodes[0]), select_builder, view)
+
+    def build_child_rows(self, collected: CollectedField, path: FieldPath) -> ConnectionStep | RowByNumber | None:
+        """What a statement reads of the rows that hang on a level's objects, as declared; None for what is no such thing."""
+        declared = declaration_of(collected.field)
+        if isinstance(declared, ByNumber):
+            return self._build_row_by_number(collected, declared, path)
+        if not isinstance(declared, ToMany) or declared.filter_visible is not None:
+            return None
+        connection: Any = unwrap_non_null(collected.field.type)[1]
+        row = table_of(_unwrap_type(connection.fields["nodes"]))
+        if row is not declared.listing.table:
+            return None
+        select_builder = SelectBuilder(row, self._sql_dialect)
+        subfield = self._compiler.shown(connection, collected.nodes)
+        parts = self._build_connection(connection, collected.nodes, path, select_builder)
+        if parts is None:
+            return None
+        return ConnectionStep(
+            collected.key, declared, self._compiler.argued(collected.field, collected.nodes[0]), select_builder, parts, subfield
+        )
+
+    def _build_connection(
+        self, kind: GraphQLObjectType, nodes: list[Any], path: FieldPath, select_builder: SelectBuilder
+    ) -> ConnectionSelection | None:
+        parts = ConnectionSelection()
+        item_path = FieldPath(None, FieldPath(kind.name, path))
+        for collected in self._compiler.fields(kind, selection_sets(nodes)):
+            if collected.field is None:
+                parts.add(collected.key, ConstantPart(kind.name))
+                continue
+            inner, sets = _unwrap_type(collected.field), selection_sets(collected.nodes)
+            name = collected.nodes[0].name.value
+            if name == "nodes":
+                parts.add(collected.key, self.build_view(inner, sets, item_path, select_builder.root, select_builder))
+            elif name == "edges":
+                parts.add(collected.key, self._build_edges(inner, sets, item_path, select_builder))
+            elif name == "pageInfo":
+                parts.add(collected.key, [(each.key, each.nodes[0].name.value) for each in self._compiler.fields(inner, sets)])
+            elif name == "totalCount":
+                parts.add(collected.key, None)
+            else:
+                return None
+        return parts
+
+    def _build_edges(
+        self, kind: GraphQLObjectType, sets: list[SelectionSetNode], path: FieldPath, select_builder: SelectBuilder
+    ) -> EdgesSelection:
+        parts: list[tuple[str, Any]] = []
+        for collected in self._compiler.fields(kind, sets):
+            if collected.field is None:
+                parts.append((collected.key, ConstantPart(kind.name)))
+            elif collected.nodes[0].name.value == "cursor":
+                parts.append((collected.key, None))
+            else:
+                node = _unwrap_type(collected.field)
+                parts.append(
+                    (
+                        collected.key,
+                        self.build_view(
+                            node, selection_sets(collected.nodes), FieldPath(kind.name, path), select_builder.root, select_builder
+                        ),
+                    )
+                )
+        return EdgesSelection(parts)
+
+
+def _collect_needed_attributes(steps: list[Any], source: SelectSource) -> set[str]:
+    """The attributes of the objects that these take."""
+    found: set[str] = set()
+    for step in steps:
+        found |= source.required_attributes(_attributes_of_step(step.resolver_step if isinstance(step, BatchStep) else step, source))
+    return found
+
+
+def _attributes_of_step(step: Any, source: SelectSource) -> tuple[str, ...] | None:
+    """What a step looks at of its objects; None: whatever there is."""
+    if isinstance(step, ResolverStep):
+        return () if step.root == "" else step.definition.metadata.get("needs")
+    if isinstance(step, ConnectionStep):
+        policy_columns = source.policy_columns if step.checks_policy else ()
+        return None if policy_columns is None else (step.key_attribute, *policy_columns)
+    if isinstance(step, LoaderStep):
+        return (step.field_source.key,)
+    return (step.attribute,) if isinstance(step, AttributeStep) else None
+
+
+def _count_statements(relation_fields: list[CollectedField]) -> int:
+    """How many statements loaders take for these fields."""
+    targets: set[Any] = set()
+    for collected in relation_fields:
+        declared = declaration_of(collected.field)
+        targets.add(declared.target if isinstance(declared, ToOne) else declared)
+    return len(targets)
+
+
+def add_step(step: Any, steps: list[Any], batch_steps: list[Any]) -> None:
+    """Puts a field among those that are asked for each object, or for all of them."""
+    if isinstance(step, ResolverStep) and step.batch_resolver is not None:
+        batch_steps.append(BatchStep(step))
+    else:
+        steps.append(step)
+
+
+def is_relation(field: GraphQLField) -> bool:
+    return isinstance(declaration_of(field), ToOne | NamesOf) and isinstance(field_source_of(field), LoaderSource)
+
+
+def unwrap_non_null(kind: Any) -> tuple[bool, Any]:
+    return (True, kind.of_type) if hasattr(kind, "of_type") and not isinstance(kind, GraphQLList) else (False, kind)
+
+
+def _unwrap_type(field: Any) -> Any:
+    kind = getattr(field, "type", field)
+    while hasattr(kind, "of_type"):
+        kind = kind.of_type
+    return kind
+
+
+def selection_sets(nodes: list[Any]) -> list[SelectionSetNode]:
+    return [node.selection_set for node in nodes if node.selection_set is not None]

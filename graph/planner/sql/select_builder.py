@@ -1,0 +1,263 @@
+"""What a statement selects for a plan: columns of a table, of the rows that its foreign keys name, and lists of names beside them.
+
+A `Source` is a table as it stands in the statement, under a name of its own, so that the conditions of a list, which speak of the table
+itself, never mean it. What is asked of several places is selected once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, and_, not_, select
+from sqlalchemy.inspection import inspect
+from sqlalchemy.orm import Mapper
+
+from graph.fields.declarations import IndexedBy
+from storage.database.compiled_statements import SqlDialect, column_names_in
+from storage.database.engine import Timestamp
+from storage.database.statement_cache import result_processor
+
+MAX_JOINED_TABLES = 12
+"""Tables of one statement; what is further away is loaded by itself."""
+
+
+class TableAlias:
+    """A table under a name of its own, as `issues__2`, and what is selected of it. All statements share these."""
+
+    def __init__(self, row: Any, number: int, sql_dialect: SqlDialect) -> None:
+        self.mapper: Mapper[Any] = inspect(row)
+        self.table: Any = row.__table__.alias(f"{row.__tablename__}__{number}")
+        self._sql_dialect = sql_dialect
+        self._expressions: dict[Any, Any] = {}
+
+    def column(self, key: str) -> Any:
+        """The column of this attribute."""
+        return self._get_expression(key, lambda: self.table.corresponding_column(self.mapper.columns[key]))
+
+    def timestamp_string(self, key: str) -> Any:
+        return self._get_expression((key, "bare"), lambda: self._sql_dialect.utc_timestamp_string(self.column(key)))
+
+    def name_list(self, statement: Any) -> Any:
+        return self._get_expression(statement, lambda: self._sql_dialect.aggregate_list(statement([self.column("id")]), self.table))
+
+    def _get_expression(self, key: Any, make: Callable[[], Any]) -> Any:
+        found = self._expressions.get(key)
+        if found is None:
+            found = self._expressions[key] = make()
+        return found
+
+
+_TABLE_ALIASES: dict[tuple[type, int, str], TableAlias] = {}
+
+
+def _get_table_alias(row: type, number: int, sql_dialect: SqlDialect) -> TableAlias:
+    key = (row, number, sql_dialect.dialect.name)
+    if key not in _TABLE_ALIASES:
+        _TABLE_ALIASES[key] = TableAlias(row, number, sql_dialect)
+    return _TABLE_ALIASES[key]
+
+
+class SelectBuilder:
+    """What one statement selects, growing while an operation is compiled. `root` is the table whose rows it gives."""
+
+    def __init__(self, row: type, sql_dialect: SqlDialect) -> None:
+        self.sql_dialect = sql_dialect
+        self.expressions: list[Any] = []
+        self._joins: list[tuple[SelectSource, Any]] = []
+        self._alias_counts: Counter[type] = Counter()
+        self.root = SelectSource(self, row)
+
+    def add(self, expression: Any) -> int:
+        """The place of a value in the statement's rows."""
+        self.expressions.append(expression)
+        return len(self.expressions) - 1
+
+    def next_alias(self, row: type) -> TableAlias:
+        """The table under a name that no other has in this statement."""
+        self._alias_counts[row] += 1
+        return _get_table_alias(row, self._alias_counts[row], self.sql_dialect)
+
+    def add_join(self, source: "SelectSource", condition: Any) -> None:
+        self._joins.append((source, condition))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._joins) >= MAX_JOINED_TABLES
+
+    def find_root_columns(self, *more: Any) -> list[str]:
+        """The columns of the root that the statement looks at, with those that `more` expressions do."""
+        parts = [*self.expressions, *(condition for _, condition in self._conditions()), *more]
+        return column_names_in(parts, self.root.table)
+
+    def _conditions(self) -> "Iterator[tuple[SelectSource, Any]]":
+        return ((source, and_(condition, *source.conditions)) for source, condition in self._joins)
+
+    def build_select(self, rows: Any) -> Select[Any]:
+        """The statement over `rows`, which has the root's table in it."""
+        if not self.expressions:
+            # Nothing but the number of rows is wanted.
+            self.root.select_column("id")
+        for source, condition in self._conditions():
+            rows = rows.outerjoin(source.table, condition)
+        return select(*self.expressions).select_from(rows)
+
+
+class SelectSource:
+    """A table as it stands in a statement."""
+
+    def __init__(self, select_builder: SelectBuilder, row: Any) -> None:
+        self.row = row
+        self._alias = select_builder.next_alias(row)
+        self.mapper = self._alias.mapper
+        self.table = self._alias.table
+        self.column = self._alias.column
+        self._select_builder = select_builder
+        self._indexes: dict[Any, int] = {}
+        self._joined: dict[str, SelectSource] = {}
+
+    def processor(self, key: str) -> Callable[[Any], Any] | None:
+        """What makes the attribute's value of what the driver gives; None where it is that."""
+        return result_processor(self.mapper.columns[key].type, self._select_builder.sql_dialect.dialect)  # type: ignore[no-any-return]
+
+    def select_column(self, key: str) -> int:
+        """Where the attribute stands in the statement's rows, as the driver gives it."""
+        return self._select(self.column(key))
+
+    def select_timestamp(self, key: str) -> int:
+        """Where an instant stands, as it is made most cheaply (`Spelling.bare_instant`)."""
+        return self._select(self._alias.timestamp_string(key))
+
+    def select_utc_offset(self, key: str, *, is_string: bool) -> tuple[int, Callable[[Any, int], str]] | None:
+        """Where the offset of an instant stands, and what spells an instant, which comes as a text or as a datetime, with one; None: it is
+        in UTC."""
+        return None
+
+    def select_names(self, statement: Any) -> int:
+        """Where the list of names stands that `statement(ids)` gives of this row's id."""
+        return self._select(self._alias.name_list(statement))
+
+    def _select(self, expression: Any) -> int:
+        key = id(expression)
+        if key not in self._indexes:
+            self._indexes[key] = self._select_builder.add(expression)
+        return self._indexes[key]
+
+    def join(self, key: str, target: type) -> "SelectSource | None":
+        """The row of `target` that the foreign key `key` names; None when the statement has joined enough."""
+        if key not in self._joined:
+            if self._select_builder.is_full:
+                return None
+            joined = self._joined[key] = SelectSource(self._select_builder, target)
+            self._select_builder.add_join(joined, joined.column("id") == self.column(key))
+        return self._joined[key]
+
+    def join_index(self, index: IndexedBy, keys: Sequence[str]) -> "IndexSource | None":
+        """The row that tells of the object which these columns name; None when the statement has joined enough."""
+        key = ".".join((index.table.__tablename__, *keys))
+        if key not in self._joined:
+            if self._select_builder.is_full:
+                return None
+            joined = self._joined[key] = IndexSource(self._select_builder, index)
+            conditions = (joined.column(column.key) == self.column(key) for column, key in zip(index.key_columns, keys, strict=True))
+            self._select_builder.add_join(joined, and_(*conditions))
+        found: Any = self._joined[key]
+        return found  # type: ignore[no-any-return]
+
+    @property
+    def conditions(self) -> list[Any]:
+        """What else a row must fulfil to be joined."""
+        return []
+
+    @property
+    def attributes(self) -> list[str]:
+        """All that its objects have."""
+        return list(self.mapper.columns.keys())
+
+    def required_attributes(self, names: Iterable[str] | None) -> set[str]:
+        """The attributes behind what is asked of its objects; `names` None: whatever there is."""
+        everything = set(self.attributes)
+        if names is None:
+            return everything
+        required = set(names)
+        return required if required <= everything else everything
+
+    @property
+    def policy_columns(self) -> tuple[str, ...] | None:
+        """What the policy looks at of its objects; None: whatever there is."""
+        return None
+
+    def select_attribute(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
+        """Where the values stand of which an attribute of the object is made, and by what; None: it is the value."""
+        return [self.select_column(attribute)], self.processor(attribute)
+
+    @property
+    def is_full_row(self) -> bool:
+        """Whether the objects of all attributes are rows, for whoever asks for them."""
+        return True
+
+    def is_timestamp(self, key: str) -> bool:
+        return isinstance(self.mapper.columns[key].type, Timestamp)
+
+
+class IndexSource(SelectSource):
+    """The rows that tell of objects which are in no table themselves."""
+
+    def __init__(self, select_builder: SelectBuilder, index: IndexedBy) -> None:
+        super().__init__(select_builder, index.table)
+        self.row = index.row_class
+        self._index = index
+        self._exact_columns: set[str] = set()
+
+    @property
+    def conditions(self) -> list[Any]:
+        incomplete_if = self._index.incomplete_if
+        return [not_(incomplete_if[key](self.column(key))) for key in sorted(self._exact_columns & incomplete_if.keys())]
+
+    @property
+    def attributes(self) -> list[str]:
+        return list(self._index.attributes)
+
+    def required_attributes(self, names: Iterable[str] | None) -> set[str]:
+        properties = self._index.properties
+        expanded = None if names is None else [part for name in names for part in properties.get(name, (name,))]
+        return super().required_attributes(expanded)
+
+    @property
+    def policy_columns(self) -> tuple[str, ...] | None:
+        return self._index.policy_columns
+
+    def select_column(self, key: str) -> int:
+        self._exact_columns.add(key)
+        return super().select_column(key)
+
+    def select_timestamp(self, key: str) -> int:
+        self._exact_columns.add(key)
+        return super().select_timestamp(key)
+
+    def select_utc_offset(self, key: str, *, is_string: bool) -> tuple[int, Callable[[Any, int], str]] | None:
+        offset_column = self._index.offset_columns.get(key)
+        if offset_column is None:
+            return None
+        serialize = self._index.serialize
+        return self.select_column(offset_column), (
+            lambda text, minutes: serialize(datetime.fromisoformat(text), minutes)
+        ) if is_string else serialize
+
+    def select_attribute(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
+        columns, make = self._index.attributes[attribute]
+        indexes = [self.select_column(column) for column in columns]
+        processors = [self.processor(column) for column in columns]
+        if make is None or not any(processors):
+            return indexes, make or processors[0]
+        return indexes, lambda *values: make(
+            *(value if process is None else process(value) for value, process in zip(values, processors, strict=True))
+        )
+
+    @property
+    def is_full_row(self) -> bool:
+        return False
+
+
+def is_table(row: Any) -> bool:
+    return isinstance(inspect(row, raiseerr=False), Mapper)

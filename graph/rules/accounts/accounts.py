@@ -1,0 +1,270 @@
+"""What an account may be given, and what follows from it (wire facts 8.3; texts as legacy clients know them)."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import Conflict, Forbidden, Invalid, NotFound, Taken, UserError, UserErrors
+from graph.events import payloads
+from graph.events.publisher import publish
+from graph.rules import settings, validation
+from graph.rules.states import USER_TRANSITIONS, UserTransition
+from storage import tables
+from storage.database.engine import violated_unique_column
+from storage.secrets import digest_token, new_token
+from storage.tables import NamespaceKind, UserState, emails, namespaces, users
+from storage.tables.users import PRIVATE_TOKEN
+
+MIN_PASSWORD_LENGTH = 8
+MAX_PASSWORD_LENGTH = 128
+EMAIL_PATTERN = re.compile(r"[^@\s]+@(?:[^@\s.]+\.)+[^@\s.]+")
+SCHEMELESS_URL_PATTERN = re.compile(r"[^:/?#]*|[^:/?#]+\.[^:/?#]*(?::\d+)?(?:[/?#].*)?|[^:/?#]*[/?#].*")
+WEB_URL_PATTERN = re.compile(r"https?://[^/?#]+.*", re.IGNORECASE)
+GHOST_USERNAME = "ghost"
+"""The username of who stands for users that are gone. It is reserved, so nobody else has it."""
+
+FIELDS_BY_UNIQUE_COLUMN = {
+    "users.username": "username",
+    "namespaces.path_key": "username",
+    "users.email": "email",
+    "emails.email": "email",
+}
+
+
+def validate_email(field: str, value: str) -> str:
+    """An address in lower case. Raises Required, Invalid."""
+    address = validation.validate_title(field, value).lower()
+    if not EMAIL_PATTERN.fullmatch(address):
+        raise Invalid(field, "is invalid")
+    return address
+
+
+def validate_password(field: str, value: str) -> str:
+    """A password of 8 to 128 characters, blanks kept as they are. Raises Invalid."""
+    if len(value) < MIN_PASSWORD_LENGTH:
+        raise Invalid(field, f"is too short (minimum is {MIN_PASSWORD_LENGTH} characters)")
+    return validation.validate_string(field, value, max_length=MAX_PASSWORD_LENGTH)
+
+
+def validate_website(field: str, value: str) -> str:
+    """The address of a page: http, https, or without a scheme. Any other scheme could run in the browser of who follows it."""
+    address = validation.validate_string(field, value.strip(), max_length=validation.MAX_NAME_LENGTH)
+    if not address.isprintable() or not (WEB_URL_PATTERN.fullmatch(address) or SCHEMELESS_URL_PATTERN.fullmatch(address)):
+        raise Invalid(field, "is not a web address")
+    return address
+
+
+def validate_short_string(field: str, value: str) -> str:
+    return validation.validate_string(field, value.strip(), max_length=validation.MAX_NAME_LENGTH)
+
+
+def validate_projects_limit(field: str, value: int) -> int:
+    if value < 0:
+        raise Invalid(field, "must be greater than or equal to 0")
+    return value
+
+
+VALIDATORS: dict[str, Callable[[str, Any], Any]] = {
+    "email": validate_email,
+    "password": validate_password,
+    "name": validation.validate_title,
+    "username": validation.validate_namespace_path,
+    "messenger": validate_short_string,
+    "professional_profile": validate_short_string,
+    "microblog": validate_short_string,
+    "website_url": validate_website,
+    "extern_uid": validate_short_string,
+    "provider": validate_short_string,
+    "bio": validate_short_string,
+    "projects_limit": validate_projects_limit,
+}
+"""What is looked at before it is kept, in the order in which errors are told."""
+NULLABLE_COLUMNS = frozenset(("bio", "extern_uid", "provider"))
+
+
+def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a user as they may be kept; null where a value is not needed clears it. Raises UserErrors, all at once."""
+    columns: dict[str, Any] = {}
+    problems: list[UserError] = []
+    for key, value in values.items():
+        if key in VALIDATORS and value is not None:
+            try:
+                value = VALIDATORS[key](validation.to_camel_case(key), value)
+            except UserError as error:
+                problems.append(error)
+        columns[key] = value or None if key in NULLABLE_COLUMNS else value
+    if problems:
+        order = [validation.to_camel_case(key) for key in VALIDATORS]
+        raise UserErrors(sorted(problems, key=lambda problem: order.index(problem.field or "")))
+    return columns
+
+
+async def require_allowed_domain(context: Context, address: str) -> None:
+    """Raises Invalid for an address outside the domains in which accounts may be opened, if the settings name some."""
+    allowed = (await settings.load_settings(context)).restricted_signup_domains
+    if allowed and not settings.is_domain_allowed(allowed, address):
+        raise Invalid("email", f"is not whitelisted. Email domains valid for registration are: {', '.join(allowed)}")
+
+
+async def require_available(
+    context: Context, *, username: str | None = None, address: str | None = None, identity: tuple[str, str] | None = None, user_id: int = 0
+) -> None:
+    """Raises Taken for each of these that another than the user has. Who comes first under a race is left to the constraints."""
+    taken: list[UserError] = []
+    if username is not None:
+        namespace = await context.first(namespaces.of_path(username))
+        other = await context.first(users.by_username(username).where(col(tables.User.id) != user_id))
+        if other is not None or (namespace is not None and (namespace.kind is NamespaceKind.GROUP or namespace.owner_id != user_id)):
+            taken.append(Taken("username"))
+    if address is not None:
+        row = await context.first(emails.of_address(address))
+        if row is not None and row.user_id != user_id:
+            taken.append(Taken("email"))
+    if identity is not None:
+        owner = await context.first(users.by_directory(*identity))
+        if owner is not None and owner.id != user_id:
+            taken.append(Taken("externUid"))
+    if taken:
+        raise UserErrors(taken)
+
+
+@contextmanager
+def translate_unique_violations() -> Iterator[None]:
+    """Turns a unique constraint that is hit inside into Taken on the field it is about."""
+    try:
+        yield
+    except IntegrityError as error:
+        field = FIELDS_BY_UNIQUE_COLUMN.get(violated_unique_column(error) or "")
+        if field is None:
+            raise
+        raise Taken(field) from error
+
+
+async def create_account(context: Context, user: tables.User) -> tables.User:
+    """Writes a new user with all that belongs to one: the personal namespace, the address, the private token. Raises Taken."""
+    with translate_unique_violations():
+        await context.add(user)
+        await context.add(
+            tables.Namespace(kind=NamespaceKind.USER, name=user.name, path=user.username, path_key=user.username.lower(), owner_id=user.id)
+        )
+        await context.add(tables.Email(user_id=user.id, email=user.email, is_primary=True))
+    await issue_private_token(context, user)
+    await publish(context, payloads.UserCreated, user)
+    return user
+
+
+async def issue_private_token(context: Context, user: tables.User) -> None:
+    """Gives the user a new private token; an old one is worthless from the commit on."""
+    token = new_token()
+    row = await context.first(users.private_token(user.id))
+    if row is None:
+        row = tables.Token(user_id=user.id, name=PRIVATE_TOKEN, digest="", sealed="", created_at=context.now())
+    row.digest = digest_token(token)
+    row.sealed = context.services.cipher.encrypt(token)
+    row.created_at = context.now()
+    await context.add(row)
+    context.loaders.clear()
+
+
+async def rename(context: Context, user: tables.User, *, username: str | None, name: str | None) -> None:
+    """Gives a user another username, another name, or both; the personal namespace goes along. Raises Taken."""
+    namespace = await context.first(namespaces.personal(user.id))
+    user.username = username or user.username
+    user.name = name or user.name
+    if namespace is not None:
+        namespace.name = user.name
+        namespace.path = user.username
+        namespace.path_key = user.username.lower()
+        namespace.updated_at = context.now()
+    with translate_unique_violations():
+        await context.session.flush()
+
+
+async def change_primary_email(context: Context, user: tables.User, address: str) -> None:
+    """Makes an address the primary one. One of the user's secondary addresses trades places with it. Raises Taken."""
+    if address == user.email:
+        return
+    old = await context.first(emails.primary(user.id))
+    new = await context.first(emails.of_address(address))
+    user.email = address
+    with translate_unique_violations():
+        if new is not None and new.user_id == user.id:
+            new.is_primary = True
+            if old is not None:
+                old.is_primary = False
+            await context.session.flush()
+        elif old is None:
+            await context.add(tables.Email(user_id=user.id, email=address, is_primary=True))
+        else:
+            old.email = address
+            old.updated_at = context.now()
+            await context.session.flush()
+
+
+async def lock_user(context: Context, user_id: int) -> tables.User:
+    """The user, whom nobody else changes until this transaction ends. Raises NotFound, and Forbidden for the ghost."""
+    user = await context.first(users.for_update(user_id))
+    if user is None:
+        raise NotFound("User")
+    if user.username == GHOST_USERNAME:
+        raise Forbidden("The ghost stands for users that are gone")
+    context.rows_by_id(tables.User).prime(user.id, user)
+    return user
+
+
+def change_state(context: Context, user: tables.User, event: UserTransition) -> None:
+    """Blocks or unblocks a user. Raises Conflict where nothing would change, Forbidden where the directory has blocked the user."""
+    if event is UserTransition.BLOCK and user.id == context.viewer.id:
+        raise Forbidden("You cannot block yourself")
+    if user.blocked_by_directory:
+        done = "modified" if event is UserTransition.BLOCK else "unblocked"
+        raise Forbidden(f"LDAP blocked users cannot be {done} by the API")
+    next_state = USER_TRANSITIONS.get((user.state, event))
+    if next_state is None:
+        raise Conflict(None, f"The user is {user.state.value} already.")
+    user.state = next_state
+    user.updated_at = context.now()
+
+
+def change_directory_block(context: Context, user: tables.User, blocked: bool) -> None:
+    """Keeps what a synchronized directory says of a user: blocked, or no longer so, which ends the directory's block only."""
+    if blocked and user.id == context.viewer.id:
+        raise Forbidden("You cannot block yourself")
+    if user.blocked_by_directory != blocked:
+        user.state = UserState.BLOCKED if blocked else UserState.ACTIVE
+    user.blocked_by_directory = blocked
+
+
+async def get_or_create_ghost(context: Context) -> tables.User:
+    """Who stands for users that are gone; made when first needed. It is blocked and has no token, so nobody can be it."""
+    row: dict[str, Any] = {
+        "username": GHOST_USERNAME,
+        "name": "Ghost User",
+        # No address of a person can be this, since it lacks a top-level domain.
+        "email": f"{GHOST_USERNAME}@invalid",
+        "state": UserState.BLOCKED,
+        "projects_limit": 0,
+        "can_create_group": False,
+        "created_at": context.now(),
+        "updated_at": context.now(),
+    }
+    await context.session.execute(users.create_if_missing(context.services.database.dialect, row))
+    found = await context.first(users.by_username(GHOST_USERNAME))
+    assert found is not None, "it was there, or was made"  # noqa: S101
+    return found
+
+
+async def build_avatar_url(context: Context, user: tables.User) -> str | None:
+    """The address of a user's picture; None where the instance has no service for them, or the settings switched it off."""
+    template = context.services.avatar_url_template
+    if not template or not (await settings.load_settings(context)).avatar_service_enabled:
+        return None
+    # The avatar services' own identifier (an MD5 of the lower-case address), not a protection.
+    email_md5 = hashlib.md5(user.email.lower().encode(), usedforsecurity=False).hexdigest()
+    return template.format(email_md5=email_md5, username=user.username, id=user.id)

@@ -1,0 +1,98 @@
+"""Who becomes a member with which level, and who may go."""
+
+from collections.abc import Collection
+from typing import Any
+
+from graph.context import Context
+from graph.errors import Conflict, Invalid, NotFound, Required
+from graph.rules import lookup
+from graph.rules.policy import Action, can, filter_visible_groups, require
+from storage import tables
+from storage.tables import AccessLevel, members, users
+
+GROUP_LEVELS = tuple(AccessLevel)
+PROJECT_LEVELS = (AccessLevel.GUEST, AccessLevel.REPORTER, AccessLevel.DEVELOPER, AccessLevel.MASTER)
+"""A project is owned through its namespace, never by a membership."""
+
+
+def validate_level(access_level: AccessLevel | None, value: int | None, allowed: Collection[AccessLevel]) -> AccessLevel:
+    """The level that an input gives by its name or by its v3 number. Raises Required, Invalid."""
+    requested = value if access_level is None else int(access_level)
+    if requested is None:
+        raise Required("accessLevel")
+    if requested not in allowed:
+        raise Invalid("accessLevel", "is not included in the list")
+    return AccessLevel(requested)
+
+
+async def get_user(context: Context, user_id: int | None, username: str | None) -> tables.User:
+    """The user of a v3 id, or of a username. Raises NotFound, Required."""
+    if user_id is not None:
+        return await lookup.get_user(context, user_id)
+    if not username:
+        raise Required("userId")
+    found = await context.first(users.by_username(username))
+    if found is None:
+        raise NotFound("User")
+    return found
+
+
+async def get_group_member(context: Context, group: tables.Namespace, user_id: int) -> tables.GroupMember:
+    """The membership of the user of this v3 id, to be looked at. Raises NotFound."""
+    found = await context.first(members.of_group(group.id, user_id))
+    if found is None:
+        raise NotFound("GroupMember")
+    return found
+
+
+async def lock_group_member(context: Context, group: tables.Namespace, user: tables.User) -> tables.GroupMember:
+    """The membership, kept for this change. Raises NotFound."""
+    found = await context.first(members.group_member_for_update(group.id, user.id))
+    if found is None:
+        raise NotFound("GroupMember", f"user_id:{user.id} not a member of group {group.name}")
+    return found
+
+
+async def lock_project_member(context: Context, project: tables.Project, user: tables.User) -> tables.ProjectMember:
+    """As `in_group`."""
+    found = await context.first(members.project_member_for_update(project.id, user.id))
+    if found is None:
+        raise NotFound("ProjectMember")
+    return found
+
+
+async def group_member_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
+    """The memberships of these ids in groups whose members the viewer may see, by their keys."""
+    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
+    rows = [row for row in (await context.rows_by_id(tables.GroupMember).get_many(ids)).values() if row is not None]
+    groups = await context.rows_by_id(tables.Namespace).get_many(await filter_visible_groups(context, [row.group_id for row in rows]))
+    readable = {key for key, group in groups.items() if group is not None and await can(context, Action.READ_GROUP, group)}
+    return {ids[row.id]: row for row in rows if row.group_id in readable}
+
+
+async def require_no_member(context: Context, condition: object) -> None:
+    """Raises Conflict for a user who is a member already."""
+    if await context.exists(condition):
+        raise already_member_error()
+
+
+def already_member_error() -> Conflict:
+    return Conflict("userId", "Already exists")
+
+
+async def get_leaving_user(context: Context, user_id: int | None, username: str | None, action: Action, parent: object) -> tables.User:
+    """The user whose membership in a group or project shall end: the viewer, or anybody for whom may do the action there.
+
+    Raises Forbidden before it looks whether there is such a user, NotFound, Required.
+    """
+    viewer = context.viewer
+    is_viewer = user_id == viewer.id if user_id is not None else (username or "").lower() == viewer.username.lower()
+    if not is_viewer:
+        await require(context, action, parent)
+    return await get_user(context, user_id, username)
+
+
+async def require_another_owner(context: Context, member: tables.GroupMember) -> None:
+    """Raises Invalid when the group, which is held, would be left without an owner."""
+    if member.access_level == AccessLevel.OWNER and not await context.exists(members.has_other_owner(member.group_id, member.user_id)):
+        raise Invalid("userId", "is the last owner of the group")

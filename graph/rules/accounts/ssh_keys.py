@@ -1,0 +1,56 @@
+"""What an SSH key must be (wire facts 8.4; texts as legacy clients know them)."""
+
+import asyncio
+
+from sqlalchemy.exc import IntegrityError
+
+from graph.context import Context
+from graph.errors import Invalid, Taken, UserErrors
+from graph.events import payloads
+from graph.events.publisher import publish
+from graph.rules import validation
+from storage import tables
+from storage.database.engine import violated_unique_column
+from storage.tables import ssh_keys
+
+KEY_TYPE_PREFIXES = ("ssh-", "ecdsa-")
+MAX_KEY_LENGTH = 5000
+
+
+async def parse_key(key: str) -> tuple[str, str]:
+    """A public key as it is kept, and its fingerprint: the MD5 of the key's blob, as `a1:69:…`. Raises Required, Invalid."""
+    cleaned = validation.validate_string("key", key.strip(), max_length=MAX_KEY_LENGTH)
+    if len(cleaned.splitlines()) > 1:
+        raise Invalid("key", "should be a single line")
+    # Parsing is quick, but the library itself takes its time when it is imported first.
+    fingerprint = await asyncio.to_thread(_compute_fingerprint, cleaned) if cleaned.startswith(KEY_TYPE_PREFIXES) else None
+    if fingerprint is None:
+        raise UserErrors([Invalid("key", "is invalid"), Invalid("fingerprint", "cannot be generated")])
+    return cleaned, fingerprint
+
+
+def _compute_fingerprint(key: str) -> str | None:
+    import asyncssh
+
+    try:
+        return asyncssh.import_public_key(key).get_fingerprint("md5").removeprefix("MD5:")
+    except (asyncssh.KeyImportError, ValueError):
+        return None
+
+
+async def add_key(context: Context, row: tables.SshKey) -> tables.SshKey:
+    """Writes a new key. Raises UserErrors where anybody has it already."""
+    if await context.first(ssh_keys.of_fingerprint(row.fingerprint)) is not None:
+        raise _taken_errors()
+    try:
+        await context.add(row)
+    except IntegrityError as error:
+        if violated_unique_column(error) != "ssh_keys.fingerprint":
+            raise
+        raise _taken_errors() from error
+    await publish(context, payloads.KeyCreated, row)
+    return row
+
+
+def _taken_errors() -> UserErrors:
+    return UserErrors([Taken("key"), Taken("fingerprint")])

@@ -1,0 +1,66 @@
+"""What happens when a user goes.
+
+1. Whoever alone owns a group stays: the group would be nobody's.
+2. Hooks are told of all that goes, while it is still there to be described.
+3. Personal projects go, with all that is in them.
+4. What the user wrote elsewhere is given to the ghost, so that nobody else's discussion loses its half.
+5. The user goes, and with the row the keys, addresses, tokens and memberships.
+6. After the commit, the files of the personal projects are removed. A crash before that leaves files without a row, never a
+   row without its repository.
+"""
+
+from typing import Any
+
+from sqlalchemy import delete
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import Conflict, Forbidden
+from graph.events import payloads
+from graph.events.publisher import publish, publish_each
+from graph.rules.accounts import accounts
+from graph.rules.builds import stored_objects
+from graph.rules.projects.projects import remove_files_after_commit
+from storage import tables
+from storage.tables import NamespaceKind, members, users
+
+
+async def delete_user(context: Context, user: tables.User) -> None:
+    """Removes a user whom `accounts.find_for_change` gave. Raises Conflict naming the groups that the user alone owns."""
+    if user.id == context.viewer.id:
+        raise Forbidden("You cannot delete yourself")
+    await _require_other_owners(context, user)
+    await _publish_deletions(context, user)
+    projects = await context.all(users.ids_of_personal_projects(user.id))
+    await stored_objects.erase_objects_of_projects(context, projects)
+    ghost = await accounts.get_or_create_ghost(context)
+    session = context.session
+    namespace = tables.Namespace
+    await session.execute(delete(namespace).where(col(namespace.owner_id) == user.id, col(namespace.kind) == NamespaceKind.USER))
+    for statement in users.reassign_authored(user.id, ghost.id):
+        await session.execute(statement)
+    await session.execute(delete(tables.User).where(col(tables.User.id) == user.id))
+    context.loaders.clear()
+    remove_files_after_commit(context, projects)
+
+
+async def _publish_deletions(context: Context, user: tables.User) -> None:
+    await publish_each(context, payloads.ProjectDestroyed, tables.all_rows(tables.Project, members.owned_projects(user.id)))
+    owned_tables: tuple[tuple[type[payloads.EventPayload], Any], ...] = (
+        (payloads.KeyDestroyed, tables.SshKey),
+        (payloads.UserRemovedFromProject, tables.ProjectMember),
+        (payloads.UserRemovedFromGroup, tables.GroupMember),
+    )
+    for kind, table in owned_tables:
+        await publish_each(context, kind, tables.all_rows(table, col(table.user_id) == user.id))
+    await publish(context, payloads.UserDestroyed, user)
+
+
+async def _require_other_owners(context: Context, user: tables.User) -> None:
+    owned = {group.id: group.path for group in await context.all(members.owned_groups_for_update(user.id))}
+    if not owned:
+        return
+    with_other_owners = set(await context.all(members.groups_with_other_owner(user.id, list(owned))))
+    solely_owned = sorted(path for key, path in owned.items() if key not in with_other_owners)
+    if solely_owned:
+        raise Conflict(None, f"{user.username} is the only owner of {', '.join(solely_owned)}; give each another owner first.")

@@ -1,0 +1,73 @@
+"""What a build may use of those before it: their artifacts, which its runner fetches."""
+
+import hmac
+from typing import Any
+
+from sqlmodel import col
+
+from graph.context import Context, RunnerIdentity
+from graph.errors import Conflict, Forbidden, NotAllowed, NotFound
+from graph.rules.builds import artifacts, builds, runner_tokens
+from storage import tables
+from storage.secrets import digest_token
+from storage.tables import artifacts as artifact_statements
+from storage.tables import pipelines
+
+
+async def load_earlier_builds(context: Context, build: tables.Build) -> list[tables.Build]:
+    """The builds of the earlier stages of its pipeline, each in its newest attempt, in the order of stages."""
+    if build.pipeline_id is None:
+        return []
+
+    async def fetch(ids: list[int]) -> dict[int, list[tables.Build]]:
+        found: dict[int, list[tables.Build]] = {}
+        for row in await context.all(pipelines.builds_of(ids)):
+            found.setdefault(row.pipeline_id or 0, []).append(row)
+        return found
+
+    of_pipeline = await context.loader("builds of pipelines", fetch).get(build.pipeline_id) or []
+    return [row for row in of_pipeline if row.stage_index < build.stage_index]
+
+
+async def find_artifact(context: Context, runner_identity: RunnerIdentity, build_id: int) -> tables.Artifact | None:
+    """What a build has left, for the runner of that build or of one in a later stage of its pipeline, by the token of its own build.
+
+    Raises NotFound for any other build, Forbidden when the runner has its own no more.
+    """
+    own_build = await _get_own_build(context, runner_identity)
+    if build_id != own_build.id and build_id not in {row.id for row in await load_earlier_builds(context, own_build)}:
+        raise NotFound("Build")
+    return await context.first(artifact_statements.of_builds([build_id]).where(col(tables.Artifact.project_id) == own_build.project_id))
+
+
+async def remove_artifact(context: Context, build: tables.Build) -> tuple[tables.Build, int | None]:
+    """Takes the artifact of a build away, for who may give it one; returns its id too, None where there was none.
+
+    Raises Forbidden, NotFound, NotAllowed for an earlier run.
+    """
+    await artifacts.require_write_access(context, build)
+    locked = await builds.lock_build(context, build.id)
+    if locked.current_id is not None:
+        raise NotAllowed("id", "An earlier attempt stays as it was.")
+    return locked, await artifacts.remove(context, locked)
+
+
+async def get_claimed_build(context: Context, runner_identity: RunnerIdentity, token: str) -> tables.Build:
+    """The build that a runner has, by the build's token with which it calls. Raises NotFound, Forbidden."""
+    if runner_identity.build is None or not hmac.compare_digest(digest_token(token), runner_identity.digest):
+        raise NotFound("Build")
+    return await _get_own_build(context, runner_identity)
+
+
+async def _get_own_build(context: Context, runner_identity: RunnerIdentity) -> tables.Build:
+    try:
+        return await runner_tokens.get_build(
+            context, runner_identity, runner_identity.build.id if runner_identity.build is not None else None
+        )
+    except Conflict as error:
+        raise Forbidden(error.message) from None
+
+
+def select_strings(value: Any) -> list[str] | None:
+    """The texts of a list out of a job's options; None for what is no list."""
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else None

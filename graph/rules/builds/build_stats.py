@@ -1,0 +1,124 @@
+"""Builds counted and measured in groups, of a project or of a group's projects."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import BadRequest, LimitExceeded
+from graph.rules import quantiles
+from graph.rules.accounts import groups
+from graph.rules.builds.rollups import CheckCounts
+from graph.rules.policy import Action
+from graph.rules.quantiles import QuantileSummary
+from storage import tables
+from storage.tables import CheckStatus, build_stats
+from storage.tables import quantiles as columns_of
+from storage.tables.build_stats import COUNTED_STATUSES, BuildDimension, BuildGrouping, BuildMeasure
+
+MAX_ROWS = 5_000
+DEFAULT_ROWS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BuildStatistics:
+    """A group of builds; what they are not grouped by is None, and so is a measure that nobody asked for or that has no values."""
+
+    bucket_start: datetime | None
+    project: str | None
+    name: str | None
+    stage: str | None
+    ref: str | None
+    author: str | None
+    status: CheckStatus | None
+    counts: CheckCounts
+    retried: int
+    duration: QuantileSummary | None
+    queued: QuantileSummary | None
+    coverage: QuantileSummary | None
+
+    @property
+    def success_rate(self) -> float | None:
+        """The part of those that ended well among those that ended well or badly."""
+        ended = self.counts.success + self.counts.failed
+        return self.counts.success / ended if ended else None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildStatisticsTable:
+    rows: Sequence[BuildStatistics]
+    truncated: bool
+
+
+def validate_size(first: int | None) -> int:
+    """How many rows. Raises BadRequest, LimitExceeded."""
+    row_count = DEFAULT_ROWS if first is None else first
+    if row_count < 0:
+        raise BadRequest("`first` cannot be negative.")
+    if row_count > MAX_ROWS:
+        raise LimitExceeded(f"There are at most {MAX_ROWS:,} rows; ask for `first: {MAX_ROWS}`, a larger bucket or fewer groups.")
+    return row_count
+
+
+async def load_for_projects(
+    context: Context, ids: list[int], conditions: Iterable[Any], grouping: BuildGrouping
+) -> dict[int, BuildStatisticsTable]:
+    """By project: one statement for all."""
+    own = col(tables.Build.project_id)
+    return await _load_tables(context, ids, [own.in_(ids), *conditions], grouping, own)
+
+
+async def load_for_groups(
+    context: Context, ids: list[int], conditions: Iterable[Any], grouping: BuildGrouping
+) -> dict[int, BuildStatisticsTable]:
+    """By group, of those projects whose builds the viewer may see, without archived ones: a few statements for all."""
+    projects = await groups.list_project_ids_by_group(context, ids, (Action.READ_BUILD,))
+    visible_ids = sorted(key for keys in projects.values() for key in keys)
+    own = col(tables.Build.project_id).in_(visible_ids)
+    return await _load_tables(context, ids, [own, *conditions], grouping, col(tables.Project.namespace_id))
+
+
+async def _load_tables(
+    context: Context, ids: list[int], conditions: list[Any], grouping: BuildGrouping, owner: Any
+) -> dict[int, BuildStatisticsTable]:
+    statement = build_stats.groups(conditions, grouping, context.now(), owner if len(ids) > 1 else None)
+    found: dict[int, list[BuildStatistics]] = {key: [] for key in ids}
+    starts: dict[int, datetime] = {}
+    for owned, bucket, *columns in await context.tuples(statement):
+        if grouping.buckets is not None and bucket not in starts:
+            starts[bucket] = grouping.buckets.start(bucket)
+        found[ids[0] if len(ids) == 1 else owned].append(_build_row(starts.get(bucket), columns, grouping))
+    if not grouping.dimensions and grouping.buckets is None:
+        nothing = [0] * (len(COUNTED_STATUSES) + 2 + len(grouping.measures) * columns_of.COLUMN_COUNT)
+        found = {key: rows or [_build_row(None, nothing, grouping)] for key, rows in found.items()}
+    max_rows = grouping.limit - 1
+    return {key: BuildStatisticsTable(rows[:max_rows], len(rows) > max_rows) for key, rows in found.items()}
+
+
+def _build_row(start: datetime | None, columns: Sequence[Any], grouping: BuildGrouping) -> BuildStatistics:
+    named = dict(zip(grouping.dimensions, columns, strict=False))
+    total, *counted, retried = columns[len(named) : len(named) + len(COUNTED_STATUSES) + 2]
+    rest = columns[len(named) + len(COUNTED_STATUSES) + 2 :]
+    measured: dict[BuildMeasure, QuantileSummary] = {}
+    for index, measure in enumerate(grouping.measures):
+        read = quantiles.build_summary(rest[index * columns_of.COLUMN_COUNT : (index + 1) * columns_of.COLUMN_COUNT])
+        if read.count:
+            measured[measure] = read
+    status = named.get(BuildDimension.STATUS)
+    return BuildStatistics(
+        bucket_start=start,
+        project=named.get(BuildDimension.PROJECT),
+        name=named.get(BuildDimension.NAME),
+        stage=named.get(BuildDimension.STAGE),
+        ref=named.get(BuildDimension.REF),
+        author=named.get(BuildDimension.AUTHOR),
+        status=CheckStatus(status) if status is not None else None,
+        counts=CheckCounts(total, **{each.value: count for each, count in zip(COUNTED_STATUSES, counted, strict=True)}),
+        retried=retried,
+        duration=measured.get(BuildMeasure.DURATION),
+        queued=measured.get(BuildMeasure.QUEUED),
+        coverage=measured.get(BuildMeasure.COVERAGE),
+    )

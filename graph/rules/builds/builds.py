@@ -1,0 +1,283 @@
+"""Builds: how their status changes, and what follows from it (section States and transitions; DECISIONS 11).
+
+A retry keeps the id. The row becomes the next attempt, and the finished run goes on as a row of its own, which has the artifact and
+the trace; lists and counts leave it out.
+"""
+
+import math
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, update
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import Forbidden, Invalid, NotAllowed, NotFound, Required
+from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
+from graph.rules import lookup, settings, validation
+from graph.rules.builds import commit_checks, stored_objects, trace_masking
+from graph.rules.ci import pipelines
+from graph.rules.events import change_records
+from graph.rules.git.commits import run_in_repository
+from graph.rules.policy import visible_project_conditions
+from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS, BuildTransition
+from storage import tables
+from storage.git.repository import Repository
+from storage.tables import CheckStatus, builds, merge_requests
+from storage.tables.commit_statuses import FINISHED
+
+DEFAULT_STAGE = "test"
+NOT_RETRYABLE = "Build is not retryable"
+NOT_ERASABLE = "Build is not erasable!"
+
+UNCOPIED_COLUMNS = frozenset(("id", "current_id", "queue", "token_digest", "sealed_token", "sealed_trace_end", "lease_until"))
+"""Columns that a finished run does not take along when the next attempt begins."""
+
+
+async def lock_build(context: Context, build_id: int) -> tables.Build:
+    """The build as it is now, for a change that no other may cross. Raises NotFound when it was removed meanwhile."""
+    row = await context.first(builds.for_update(build_id))
+    if row is None:
+        raise NotFound("Build")
+    return row
+
+
+async def change_status(
+    context: Context, build: tables.Build, new_status: CheckStatus, *, at: datetime | None = None
+) -> tables.Build | None:
+    """Brings a build to another status: the one place for it, but for `retry`.
+
+    Gives the build, held until the transaction ends; None where it cannot become that, as when it has ended meanwhile, and then
+    nothing changes. `at` is when it happened, by default now. What never ran has an end and no start. Raises NotFound.
+    """
+    row = await lock_build(context, build.id)
+    if (
+        row.current_id is not None
+        or new_status is CheckStatus.PENDING
+        or BUILD_TRANSITIONS.get((row.status, TRANSITION_TO_STATUS[new_status])) is not new_status
+    ):
+        return None
+    previous_status, row.status = row.status, new_status
+    if new_status is CheckStatus.RUNNING:
+        row.started_at = at or context.now()
+    else:
+        row.finished_at = at or context.now()
+        row.lease_until = None
+        await trace_masking.flush_pending(context, row)
+    await handle_status_change(context, row, previous_status)
+    return row
+
+
+async def handle_status_change(context: Context, build: tables.Build, previous_status: CheckStatus | None) -> None:
+    """What follows when a build has come or its status has changed; `was` is None for a new one."""
+    build.updated_at = context.now()
+    await context.session.flush()
+    await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], previous_status, build.status)
+    await commit_checks.handle_checks_changed(context, build.project_id, (build.sha, build.ref))
+    await pipelines.advance_pipeline(context, build)
+    if build.status is CheckStatus.PENDING and build.queue is not None:
+        context.after_commit.append(context.services.runner_queue.notify)
+
+
+async def create_build(context: Context, build: tables.Build) -> tables.Build:
+    """Writes a new build, whatever its status. Raises IntegrityError where its project is gone."""
+    await context.add(build)
+    await handle_status_change(context, build, None)
+    return build
+
+
+async def get_build(context: Context, project: tables.Project, build_id: int) -> tables.Build:
+    """A build of the project by its id, which an attempt that was superseded has not. Raises NotFound."""
+    return await lookup.get_in_project(context, tables.Build, project, builds.is_current(), database_id=build_id)
+
+
+async def attempt_page(context: Context, build: tables.Build, window: Window) -> ConnectionPage:
+    """A page of the attempts of a build, the newest first, whichever of them is asked: the same statements whatever the number of
+    builds."""
+    listing = KeysetListing(tables.Build, Order(tables.Build.attempt, descending=True))
+    bounds, order = listing.cursor_conditions(window), listing.order_by(window)
+
+    async def fetch(ids: list[int]) -> dict[int, list[tables.Build]]:
+        found: dict[int, list[tables.Build]] = {}
+        for row in await context.all(builds.attempts(ids, bounds, order, window.offset, window.size + 1)):
+            found.setdefault(row.current_id or row.id, []).append(row)
+        return found
+
+    async def fetch_counts(ids: list[int]) -> dict[int, int]:
+        return dict(map(tuple, await context.tuples(builds.count_attempts(ids))))
+
+    key = build.current_id or build.id
+
+    async def count() -> int:
+        return await context.loader("attempts counted", fetch_counts).get(key) or 0
+
+    return make_page(await context.loader(("attempts", window), fetch).get(key) or [], window, listing.cursor, count)
+
+
+async def find_merge_request(context: Context, build: tables.Build) -> tables.MergeRequest | None:
+    """The newest open merge request whose newest commit was built, of those that the viewer sees."""
+    conditions = [*visible_project_conditions(context), col(tables.Project.merge_requests_enabled)]
+
+    async def fetch(heads: list[tuple[int, str, str]]) -> dict[tuple[int, str, str], tables.MergeRequest]:
+        rows = await context.all(merge_requests.open_with_heads(heads, *conditions))
+        return {(row.source_project_id, row.head_oid or "", row.source_branch): row for row in rows}
+
+    if build.tag:
+        return None
+    found: tables.MergeRequest | None = await context.loader("open by head", fetch).get((build.project_id, build.sha, build.ref))
+    return found
+
+
+def duration_seconds(build: tables.Build, now: datetime) -> float | None:
+    """Seconds that it ran, or has run at the moment. A clock that was set back makes no negative time."""
+    if build.started_at is None:
+        return None
+    return max(((build.finished_at or now) - build.started_at).total_seconds(), 0.0)
+
+
+def queued_seconds(build: tables.Build, now: datetime) -> float:
+    """Seconds that it waited until it ran or ended, or has waited at the moment."""
+    return max(((build.started_at or build.finished_at or now) - build.created_at).total_seconds(), 0.0)
+
+
+def is_retryable(build: tables.Build) -> bool:
+    return build.current_id is None and (build.status, BuildTransition.RETRY) in BUILD_TRANSITIONS
+
+
+def is_cancelable(build: tables.Build) -> bool:
+    return build.current_id is None and (build.status, BuildTransition.CANCEL) in BUILD_TRANSITIONS
+
+
+def is_erasable(build: tables.Build) -> bool:
+    """Whether it has ended and was not erased since; an earlier attempt has ended too."""
+    return build.status in FINISHED and build.erased_at is None
+
+
+async def cancel_build(context: Context, build: tables.Build) -> tables.Build:
+    """A finished build stays as it is. Raises NotFound."""
+    return await change_status(context, build, CheckStatus.CANCELED) or await lock_build(context, build.id)
+
+
+async def retry_build(context: Context, build: tables.Build) -> tables.Build:
+    """Makes the next attempt of a finished build; those of later stages stay as they are. Raises Forbidden, NotFound."""
+    row = await lock_build(context, build.id)
+    if not is_retryable(row):
+        raise Forbidden(NOT_RETRYABLE)
+    columns = {key: getattr(row, key) for key in tables.Build.model_fields if key not in UNCOPIED_COLUMNS}
+    previous_attempt = await context.add(tables.Build(**columns, current_id=row.id))
+    for table in (tables.Artifact, tables.TracePart):
+        await context.session.execute(update(table).where(col(table.build_id) == row.id).values(build_id=previous_attempt.id))
+    previous_status = row.status
+    row.attempt += 1
+    row.status = CheckStatus.PENDING
+    row.created_at = context.now()
+    row.started_at = row.finished_at = row.coverage = row.runner_id = None
+    row.token_digest = row.sealed_token = row.sealed_trace_end = row.lease_until = None
+    row.erased_at = row.erased_by_id = None
+    row.trace_size = 0
+    await handle_status_change(context, row, previous_status)
+    return row
+
+
+async def erase_build(context: Context, build: tables.Build) -> tables.Build:
+    """Takes the trace and the artifact of a finished build away; its status stays. Raises Forbidden, NotFound."""
+    row = await lock_build(context, build.id)
+    if not is_erasable(row):
+        raise Forbidden(NOT_ERASABLE)
+    await stored_objects.erase_objects_of_builds(context, [row.id])
+    for table in (tables.Artifact, tables.TracePart):
+        await context.session.execute(delete(table).where(col(table.build_id) == row.id))
+    row.trace_size = 0
+    row.erased_at, row.erased_by_id = context.now(), context.viewer.id
+    return row
+
+
+def validate_name(value: str) -> str:
+    """Raises Required, Invalid."""
+    return validation.validate_title("name", value)
+
+
+def validate_stage(value: str | None) -> str:
+    """A blank one is `test`. Raises Invalid."""
+    return validation.validate_string("stage", (value or "").strip(), max_length=validation.MAX_NAME_LENGTH) or DEFAULT_STAGE
+
+
+def validate_description(value: str | None) -> str | None:
+    return validation.validate_string("description", value or "") or None
+
+
+def validate_target_url(value: str | None) -> str | None:
+    return settings.validate_link("targetUrl", value)
+
+
+def validate_coverage(value: float | None) -> float | None:
+    """Per cent. Raises Invalid."""
+    if value is not None and not (math.isfinite(value) and 0 <= value <= 100):
+        raise Invalid("coverage", "must be between 0 and 100")
+    return value
+
+
+async def resolve_commit_and_ref(context: Context, project: tables.Project, sha: str, ref: str | None) -> tuple[str, str, bool] | None:
+    """The full id of the commit that `sha` exactly names, the branch or tag that it is built for, and whether that is a tag.
+
+    Without a ref `sha` must be a branch or tag. None where there is no such commit. Raises Required, Invalid, Unavailable.
+    """
+    requested_ref = (ref or "").strip()
+
+    def work(repository: Repository) -> tuple[str, str, bool] | None:
+        oid = repository.resolve(sha)
+        if oid is None:
+            return None
+        ref_name = validation.validate_string("ref", requested_ref or sha, max_length=validation.MAX_NAME_LENGTH)
+        branch, tag = (repository.find_ref(f"refs/{kind}/{ref_name}") is not None for kind in ("heads", "tags"))
+        if not requested_ref and not branch and not tag:
+            raise Required("ref")
+        return oid, ref_name, tag and not branch
+
+    return await run_in_repository(context, project.id, work)
+
+
+def validate_times(build: tables.Build) -> None:
+    """Raises Invalid where a build of this status cannot have these times."""
+    if build.status is CheckStatus.PENDING and build.started_at is not None:
+        raise Invalid("startedAt", "must be blank while the build is pending")
+    if build.status not in FINISHED and build.finished_at is not None:
+        raise Invalid("finishedAt", "must be blank until the build has ended")
+    if build.started_at is not None and build.finished_at is not None and build.finished_at < build.started_at:
+        raise Invalid("finishedAt", "must not be before startedAt")
+
+
+async def create_external(context: Context, build: tables.Build) -> tables.Build:
+    """Writes what an outside system builds. Raises Invalid for times that cannot be."""
+    moment = context.now()
+    validate_times(build)
+    if build.status is CheckStatus.RUNNING:
+        build.started_at = build.started_at or moment
+    elif build.status in FINISHED:
+        build.finished_at = build.finished_at or max(moment, build.started_at or moment)
+    # What is told afterwards was made when it is said to have begun.
+    build.created_at = min(each for each in (moment, build.started_at, build.finished_at) if each is not None)
+    return await create_build(context, build)
+
+
+async def update_external(context: Context, build: tables.Build, status: CheckStatus | None, columns: dict[str, Any]) -> tables.Build:
+    """What an outside system says of a build: its next status, and columns that change beside it; each is as it is said.
+
+    Raises NotFound, Invalid for times that cannot be, NotAllowed for a status that does not follow and for an earlier attempt.
+    """
+    row = await lock_build(context, build.id)
+    if row.current_id is not None:
+        raise NotAllowed("id", "An earlier attempt stays as it was.")
+    if status is not None and status is not row.status:
+        if status is CheckStatus.PENDING or BUILD_TRANSITIONS.get((row.status, TRANSITION_TO_STATUS[status])) is not status:
+            raise NotAllowed("status", f"A build that is {row.status} does not become {status}.")
+        started_at = columns.get("started_at") or row.started_at
+        now = context.now() if started_at is None else max(context.now(), started_at)
+        changed_at = started_at if status is CheckStatus.RUNNING else columns.get("finished_at", now)
+        row = await change_status(context, row, status, at=changed_at) or row
+    for column, value in columns.items():
+        setattr(row, column, value)
+    validate_times(row)
+    row.updated_at = context.now()
+    await commit_checks.handle_checks_changed(context, row.project_id, (row.sha, row.ref))
+    return row

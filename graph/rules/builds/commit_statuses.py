@@ -1,0 +1,70 @@
+"""What may be said of a commit, and what becomes of it (DECISIONS 12)."""
+
+from datetime import datetime
+from typing import Any
+
+from graph.context import Context
+from graph.rules import settings, validation
+from graph.rules.builds import commit_checks
+from graph.rules.projects import projects
+from storage import tables
+from storage.tables import CheckStatus, commit_statuses
+from storage.tables.commit_statuses import FINISHED
+
+DEFAULT_NAME = "default"
+
+
+def validate_name(value: str | None) -> str:
+    """The name of a check; a blank one is `default`. Raises Invalid."""
+    cleaned = validation.validate_string("name", value or "", max_length=validation.MAX_NAME_LENGTH)
+    return cleaned if cleaned.strip() else DEFAULT_NAME
+
+
+def validate_ref(value: str | None) -> str | None:
+    """A branch or tag as somebody outside calls it: the project need have none of that name. Raises Invalid."""
+    cleaned = validation.validate_string("ref", value or "", max_length=validation.MAX_NAME_LENGTH)
+    return cleaned if cleaned.strip() else None
+
+
+def validate_stage(value: str) -> str:
+    return validation.validate_string("stage", value, max_length=validation.MAX_NAME_LENGTH)
+
+
+def validate_target_url(value: str | None) -> str | None:
+    return settings.validate_link("targetUrl", value)
+
+
+def validate_description(value: str | None) -> str | None:
+    return validation.validate_string("description", value or "") or None
+
+
+async def record_status(
+    context: Context, project: tables.Project, sha: str, status: CheckStatus, *, name: str, ref: str | None, **said: Any
+) -> tables.CommitStatus:
+    """Keeps what somebody says of a commit: over what was said of the same name and ref, unless that had come to its end.
+
+    `said` are other columns; of a row that is there, those that are not among them stay. Who says the same at the same moment waits,
+    so that one name and ref never has two rows that are unfinished.
+    """
+    await projects.lock_project(context, project)
+    row = await context.first(commit_statuses.newest_of(project.id, sha, name, ref))
+    moment = context.now()
+    if row is None or row.status in FINISHED:
+        row = tables.CommitStatus(project_id=project.id, sha=sha, name=name, ref=ref, author_id=context.viewer.id, created_at=moment)
+    for column, value in said.items():
+        setattr(row, column, value)
+    apply_status(row, status, moment)
+    await context.add(row)
+    await commit_checks.handle_checks_changed(context, project.id, (sha, ref))
+    return row
+
+
+def apply_status(row: tables.CommitStatus, status: CheckStatus, now: datetime) -> None:
+    """Gives an unfinished row its next status. What never said that it runs has an end and no start."""
+    row.status = status
+    if status is CheckStatus.PENDING:
+        row.started_at = None
+    elif status is CheckStatus.RUNNING:
+        row.started_at = row.started_at or now
+    else:
+        row.finished_at = now

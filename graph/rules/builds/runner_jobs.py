@@ -1,0 +1,109 @@
+"""What a runner is told of a build that it was given (wire facts 13.2): what to run, with which variables, and what to keep of it."""
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from graph.context import Context
+from graph.events.payloads import full_path
+from graph.rules.builds import runners
+from storage import tables
+from storage.tables import RunWhen
+
+BUILD_TOKEN_USERNAME = "gitlab-ci-token"
+"""Whose password a build's token is where git asks for a name too; any name would do."""
+DEFAULT_ARTIFACT_NAME = "artifacts"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentVariable:
+    """`public` ones may be shown in the trace."""
+
+    key: str
+    value: str
+    public: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactPatterns:
+    """What of the work folder a build leaves: files and folders by patterns, under a name, when it ended so."""
+
+    paths: list[str]
+    untracked: bool
+    name: str
+    when: RunWhen
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerJob:
+    build: tables.Build
+    token: str
+    repository_url: str
+    variables: list[EnvironmentVariable]
+    after_script: list[str]
+    artifacts: ArtifactPatterns | None
+    image: str | None
+    timeout_seconds: int
+    lease_seconds: int
+
+
+async def build_runner_job(context: Context, build: tables.Build, token: str) -> RunnerJob:
+    project = await context.rows_by_id(tables.Project).get(build.project_id)
+    assert project is not None, "a foreign key keeps the project of a build"  # noqa: S101
+    clone_url = f"{context.services.external_url}/{await full_path(context, project)}.git"
+    options = build.options
+    image = options.get("image")
+    return RunnerJob(
+        build=build,
+        token=token,
+        repository_url=clone_url,
+        variables=_build_variables(context, build, token, clone_url),
+        after_script=[line for line in options.get("after_script") or [] if isinstance(line, str)],
+        artifacts=_parse_artifact_patterns(options.get("artifacts")),
+        image=image if isinstance(image, str) else None,
+        timeout_seconds=runners.timeout_seconds(context.services, build),
+        lease_seconds=context.services.build_lease,
+    )
+
+
+def _build_variables(context: Context, build: tables.Build, token: str, clone_url: str) -> list[EnvironmentVariable]:
+    scheme, _, rest = clone_url.partition("://")
+    own = {
+        "CI": "true",
+        "GITLAB_CI": "true",
+        "CI_SERVER": "yes",
+        "CI_SERVER_NAME": "Forgefront",
+        "CI_SERVER_VERSION": version("forgefront"),
+        "CI_SERVER_URL": context.services.external_url,
+        "CI_PROJECT_ID": str(build.project_id),
+        "CI_BUILD_ID": str(build.id),
+        "CI_BUILD_REF": build.sha,
+        "CI_BUILD_REF_NAME": build.ref,
+        "CI_BUILD_NAME": build.name,
+        "CI_BUILD_STAGE": build.stage,
+        **({"CI_BUILD_TAG": build.ref} if build.tag else {}),
+    }
+    secret = {"CI_BUILD_TOKEN": token, "CI_BUILD_REPO": f"{scheme}://{BUILD_TOKEN_USERNAME}:{token}@{rest}"}
+    of_file = build.options.get("variables") or {}
+    return [
+        *(EnvironmentVariable(key, value, True) for key, value in own.items()),
+        *(EnvironmentVariable(key, value, False) for key, value in secret.items()),
+        *(EnvironmentVariable(str(key), str(value), True) for key, value in of_file.items()),
+    ]
+
+
+def _parse_artifact_patterns(section: Any) -> ArtifactPatterns | None:
+    if not isinstance(section, dict):
+        return None
+    paths = [path for path in section.get("paths") or [] if isinstance(path, str)]
+    untracked = section.get("untracked") is True
+    if not paths and not untracked:
+        return None
+    name = section.get("name")
+    when = section.get("when")
+    return ArtifactPatterns(
+        paths,
+        untracked,
+        name if isinstance(name, str) and name.strip() else DEFAULT_ARTIFACT_NAME,
+        RunWhen(when) if when in set(RunWhen) else RunWhen.ON_SUCCESS,
+    )

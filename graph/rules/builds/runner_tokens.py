@@ -1,0 +1,118 @@
+"""Runners as callers: the tokens by which they are known, and the builds that they have.
+
+A runner's own token asks for builds. With each build comes a token of the build, which is worth something for that build and for as long
+as the runner has it: to say how it goes on, and to fetch the project's code. Both have a form that no user's token has.
+"""
+
+import hmac
+import re
+from datetime import timedelta
+from functools import partial
+
+from sqlmodel import col
+
+from graph.context import Context, RunnerIdentity, Services
+from graph.errors import Conflict, NotFound
+from graph.operations.transaction import write_transaction
+from storage import tables
+from storage.database.engine import DatabaseSession
+from storage.secrets import digest_token, new_token
+from storage.tables import CheckStatus, runners
+
+RUNNER_TOKEN = re.compile(r"fr-[\w-]{20}", re.ASCII)
+BUILD_TOKEN = re.compile(r"fb-([1-9][0-9]{0,9})-[\w-]{20}", re.ASCII)
+PREFIXES = ("fr-", "fb-")
+MIN_RENEWAL_INTERVAL = timedelta(seconds=10)
+"""How old a lease is, at least, when it is written anew."""
+MAX_ID = 2**31 - 1
+
+
+def generate_runner_token() -> str:
+    return f"fr-{new_token()}"
+
+
+def generate_build_token(build_id: int) -> str:
+    """It names the build, so that it is found without an index of its own."""
+    return f"fb-{build_id}-{new_token()}"
+
+
+def is_token(credential: str | None) -> bool:
+    """Whether a credential is a runner's or a build's, good or not."""
+    if credential is None or not credential.startswith(PREFIXES):
+        return False
+    return bool(RUNNER_TOKEN.fullmatch(credential) or BUILD_TOKEN.fullmatch(credential))
+
+
+def is_runner_token(credential: str | None) -> bool:
+    """Whether a credential is a runner's own token, good or not."""
+    return credential is not None and RUNNER_TOKEN.fullmatch(credential) is not None
+
+
+def is_build_token(credential: object) -> bool:
+    return isinstance(credential, str) and BUILD_TOKEN.fullmatch(credential) is not None
+
+
+async def authenticate(session: DatabaseSession, credential: str) -> RunnerIdentity | None:
+    """The runner that a token speaks for; of a build's token also when the build has ended since."""
+    token_digest = digest_token(credential)
+    match = BUILD_TOKEN.fullmatch(credential)
+    if match is None:
+        rows = await session.read(runners.by_digest(token_digest))
+        runner = rows[0][0] if rows else None
+        return (
+            RunnerIdentity(runner, token_digest) if runner is not None and hmac.compare_digest(runner.token_digest, token_digest) else None
+        )
+    return await find_holder(session, int(match[1]), token_digest)
+
+
+async def find_holder(session: DatabaseSession, build_id: int, token_digest: str) -> RunnerIdentity | None:
+    """The runner that a build was given to with the token of this digest, unless another has got it since."""
+    if build_id > MAX_ID:
+        return None
+    for build, runner in await session.read(runners.build_and_runner(build_id)):
+        if build.token_digest is not None and hmac.compare_digest(build.token_digest, token_digest):
+            return RunnerIdentity(runner, token_digest, build)
+    return None
+
+
+async def get_build(context: Context, runner_identity: RunnerIdentity, build_id: int | None) -> tables.Build:
+    """The build that a runner names, which it has; its lease is renewed when the operation is kept.
+
+    Raises NotFound for one that it was never given, Conflict for one that it has no more.
+    """
+    if build_id is None or not 0 < build_id <= MAX_ID:
+        raise NotFound("Build")
+    build = await context.first(runners.build_by_id(build_id))
+    if (
+        build is None
+        or (build.runner_id is None and runner_identity.build is None)
+        or (runner_identity.build is not None and runner_identity.build.id != build_id)
+    ):
+        raise NotFound("Build")
+    if not runner_identity.is_assigned(build):
+        raise lost_build_error(build)
+    renew_lease_after_commit(context, build)
+    return build
+
+
+def lost_build_error(build: tables.Build) -> Conflict:
+    """What a runner is told of a build that it has no more."""
+    if build.status is CheckStatus.CANCELED:
+        return Conflict("id", "The build was canceled.")
+    return Conflict("id", "The build is not this runner's any more.")
+
+
+def renew_lease_after_commit(context: Context, build: tables.Build) -> None:
+    """Renews the lease of a build that its runner has, unless that was done a moment ago."""
+    lease = timedelta(seconds=context.services.build_lease)
+    renewed_after = min(MIN_RENEWAL_INTERVAL, lease / 4)
+    until = context.now() + lease
+    if build.lease_until is not None and until - build.lease_until >= renewed_after:
+        context.after_commit.append(partial(_renew_lease, context.services, build.id, build.token_digest))
+
+
+async def _renew_lease(services: Services, build_id: int, token_digest: str | None) -> None:
+    """In a transaction of its own, so that what the operation did is not held up by it."""
+    until = services.clock() + timedelta(seconds=services.build_lease)
+    async with write_transaction(services.database) as session:
+        await session.execute(runners.renew_lease(build_id, until).where(col(tables.Build.token_digest) == token_digest))

@@ -1,0 +1,409 @@
+"""Runners: who they are, which build each is given next, and what becomes of a build whose runner is lost.
+
+A runner takes the oldest build of those that it may take: a shared one of every project, another of the projects that it serves; all tags
+of the build must be among the runner's. Builds of a project whose builds are switched off, or that is archived, are taken out of their
+queues, and put back when they are on again, so that nobody who looks for a build has to step over them.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from graph.context import Context, RunnerIdentity, Services
+from graph.errors import Forbidden, Invalid, NotAllowed, NotFound
+from graph.operations.disconnects import watch_disconnect
+from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules import lookup, validation
+from graph.rules.builds import builds, runner_tokens, traces
+from graph.rules.builds.stored_objects import erase_objects_of_builds
+from graph.rules.ci.coverage import parse_coverage
+from graph.rules.policy import Action, can, filter_visible_projects, require
+from storage import tables
+from storage.secrets import digest_token
+from storage.tables import CheckStatus, changes, runners
+from storage.tables.commit_statuses import FINISHED
+
+MAX_WAIT_SECONDS = 20
+"""Seconds that a runner may wait in the line for a build."""
+MAX_TAGS = 50
+MAX_PROJECTS = 100
+MAX_CLAIM_ATTEMPTS = 20
+"""How many builds one call tries to take that another one took first, or whose project has no builds any more."""
+CONTACT_INTERVAL = timedelta(minutes=1)
+MAX_STARTS = 3
+"""How often a build is given back; the next time it has failed."""
+TIMEOUT_GRACE = timedelta(minutes=1)
+"""How much longer than its time a build may run before it is failed without its runner, which should have stopped it."""
+BATCH_SIZE = 100
+LOST_MESSAGE = "The runner was lost; the build was started again.\n"
+RETURNED_MESSAGE = "The runner gave the build back; it was started again.\n"
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerDetails:
+    """What a runner says of itself; None where it does not."""
+
+    name: str | None = None
+    version: str | None = None
+    revision: str | None = None
+    platform: str | None = None
+    architecture: str | None = None
+
+    def to_columns(self) -> dict[str, str | None]:
+        values = {field: getattr(self, field) for field in self.__slots__}
+        return {
+            field: validation.validate_string(field, text.strip())[: validation.MAX_NAME_LENGTH]
+            for field, text in values.items()
+            if text is not None
+        }
+
+
+# Who they are
+
+
+async def create_runner(
+    context: Context, description: str, *, tags: Collection[str], run_untagged: bool, active: bool, project: tables.Project | None
+) -> tuple[tables.Runner, str]:
+    """A new runner and its token, which nobody can show again. Without a project it serves all. Raises Invalid, Required."""
+    token = runner_tokens.generate_runner_token()
+    viewer = context.viewer_or_none
+    runner = await context.add(
+        tables.Runner(
+            description=validate_description(description),
+            token_digest=digest_token(token),
+            active=active,
+            shared=project is None,
+            tags=validate_tags(tags),
+            run_untagged=run_untagged,
+            creator_id=viewer.id if viewer is not None and viewer.id else None,
+            created_at=context.now(),
+            updated_at=context.now(),
+        )
+    )
+    require_usable(runner)
+    if project is not None:
+        context.session.add(tables.RunnerProject(runner_id=runner.id, project_id=project.id))
+        await context.session.flush()
+    return runner, token
+
+
+def require_one_kind(has_project: bool, shared: bool) -> None:
+    """Raises Invalid for a runner that is to serve one project and every project, or none."""
+    if has_project == shared:
+        raise Invalid("projectPath", "is needed for a runner that is not shared, and for no other")
+
+
+def validate_description(value: str) -> str:
+    """Raises Required, Invalid."""
+    return validation.validate_title("description", value)
+
+
+def validate_tags(tags: Collection[str]) -> list[str]:
+    """Sorted, each once. Raises Invalid."""
+    found = sorted({validation.validate_string("tags", tag.strip(), max_length=validation.MAX_NAME_LENGTH) for tag in tags} - {""})
+    if len(found) > MAX_TAGS or any("," in tag for tag in found):
+        raise Invalid("tags", f"may be {MAX_TAGS} at most, without commas")
+    return found
+
+
+def require_usable(runner: tables.Runner) -> None:
+    if not runner.tags and not runner.run_untagged:
+        raise Invalid("tags", "can't be empty where builds without tags are not run")
+
+
+async def lock_administered_runner(context: Context, runner_id: int) -> tables.Runner:
+    """A runner that the viewer may change: an administrator, or a master of all projects that it serves. Raises NotFound, Forbidden."""
+    runner = await context.first(runners.for_update(runner_id))
+    if runner is None:
+        raise NotFound("Runner")
+    if context.viewer.admin:
+        return runner
+    if runner.shared:
+        # Everybody who sees their builds knows them.
+        raise Forbidden
+    served = await load_served_projects(context, runner)
+    administered = [project for project in served if await can(context, Action.ADMIN_RUNNER, project)]
+    if not administered:
+        raise NotFound("Runner")
+    if len(administered) < len(served):
+        raise Forbidden("The runner serves projects of others too.")
+    return runner
+
+
+async def runner_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
+    """The runners of these ids that a list shows to the viewer, by their keys: all to administrators, and those of a project to its
+    masters."""
+    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
+    rows = {number: row for number, row in (await context.rows_by_id(tables.Runner).get_many(ids)).items() if row is not None}
+    if not await can(context, Action.ADMIN_RUNNERS):
+        served = [(key, project_id) for key, project_id in await context.tuples(runners.projects_of(list(rows)))]
+        visible_ids = await filter_visible_projects(context, [project_id for _, project_id in served])
+        projects = await context.rows_by_id(tables.Project).get_many(visible_ids)
+        administered_ids = {key for key, project in projects.items() if await can(context, Action.ADMIN_RUNNER, project)}
+        rows = {number: row for number, row in rows.items() if any((number, key) in served for key in administered_ids)}
+    return {ids[number]: row for number, row in rows.items()}
+
+
+async def load_served_projects(context: Context, runner: tables.Runner) -> list[tables.Project]:
+    ids = [project_id for _, project_id in await context.tuples(runners.projects_of([runner.id]))]
+    rows = await context.rows_by_id(tables.Project).get_many(ids)
+    return [row for row in rows.values() if row is not None]
+
+
+async def set_served_projects(context: Context, runner: tables.Runner, paths: list[str]) -> None:
+    """Has a runner serve these projects, of which the viewer must be a master, and no others. Raises Forbidden, NotFound, Invalid."""
+    if runner.shared:
+        raise Invalid("projectPaths", "can't be given for a runner that serves every project")
+    if not 0 < len(paths) <= MAX_PROJECTS:
+        raise Invalid("projectPaths", f"must be 1 to {MAX_PROJECTS}")
+    project_ids = set()
+    for path in paths:
+        project = await lookup.get_project(context, path)
+        await require(context, Action.ADMIN_RUNNER, project)
+        project_ids.add(project.id)
+    await context.session.execute(runners.delete_projects(runner.id))
+    context.session.add_all([tables.RunnerProject(runner_id=runner.id, project_id=key) for key in sorted(project_ids)])
+    await context.session.flush()
+
+
+async def delete_runner(context: Context, runner: tables.Runner) -> None:
+    """Forgets a runner; what it has is given back."""
+    for build_id in [key for (key,) in await context.tuples(runners.running_on(runner.id))]:
+        build = await builds.lock_build(context, build_id)
+        if build.status is CheckStatus.RUNNING:
+            await return_to_queue(context, build, LOST_MESSAGE)
+    await context.session.delete(runner)
+    await context.session.flush()
+    context.loaders.clear()
+
+
+# What they are given
+
+
+def queue_name(tags: Collection[str]) -> str:
+    """The queue of a build that needs these tags; every build that a runner may take stands in one."""
+    return ",".join(sorted(set(tags)))
+
+
+def accepts_queue(queue: str, runner: tables.Runner) -> bool:
+    """Whether a runner may take the builds of a queue."""
+    return set(queue.split(",")) <= set(runner.tags) if queue else runner.run_untagged
+
+
+async def claim_build(
+    context: Context, runner_identity: RunnerIdentity, details: RunnerDetails, seconds: float
+) -> tuple[tables.Build, str] | None:
+    """Gives the runner the oldest build that it may take, with the token of the build; waits so long for one at most.
+
+    Raises Forbidden for the token of a build.
+    """
+    if runner_identity.build is not None:
+        raise Forbidden("A build's token takes no other build.")
+    runner_queue, loop = context.services.runner_queue, asyncio.get_running_loop()
+    columns = details.to_columns()
+    deadline = loop.time() + max(0.0, min(seconds, MAX_WAIT_SECONDS))
+    found: tuple[tables.Build, str] | None = None
+    async with watch_disconnect() as is_disconnected:
+        # A build that is given to one who has hung up would wait for the end of its lease.
+        while runner_identity.runner.active and not is_disconnected():
+            rings = runner_queue.notification_count
+            async with runner_queue.lock:
+                found = await _claim_next(context, runner_identity.runner)
+            remaining = deadline - loop.time()
+            if found is not None or remaining <= 0 or not runner_queue.can_wait():
+                break
+            await runner_queue.wait(rings, remaining)
+    await _record_contact(context, runner_identity.runner, columns)
+    return found
+
+
+async def _claim_next(context: Context, runner: tables.Runner) -> tuple[tables.Build, str] | None:
+    """The next build, given to the runner. What a try without success held is let go of."""
+    runner_queue = context.services.runner_queue
+    for _ in range(MAX_CLAIM_ATTEMPTS):
+        candidate = await _find_queue(context, runner)
+        if candidate is None:
+            return None
+        queue, project_id = candidate
+        build: tables.Build | None = await context.session.scalar(runners.next_for_update(queue, project_id))
+        if build is None:
+            runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
+            await context.session.close()
+            continue
+        project = await context.session.get(tables.Project, build.project_id)
+        if not has_builds(project):
+            # It came into the queue while that was changed.
+            build.queue = None
+            await context.session.flush()
+            runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
+            continue
+        claimed = await builds.change_status(context, build, CheckStatus.RUNNING)
+        if claimed is None:
+            continue
+        token = runner_tokens.generate_build_token(claimed.id)
+        claimed.runner_id, claimed.token_digest = runner.id, digest_token(token)
+        claimed.sealed_token = context.services.cipher.encrypt(token)
+        claimed.lease_until = context.now() + timedelta(seconds=context.services.build_lease)
+        await context.session.flush()
+        runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
+        return claimed, token
+    return None
+
+
+async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int | None] | None:
+    """The queue, and for a runner that is not shared the project, with the oldest build that it may take."""
+
+    async def load_queues() -> Mapping[str, int]:
+        async with context.read_only() as aside:
+            return dict(map(tuple, await aside.tuples(runners.oldest_of_queues())))
+
+    queues = await context.services.runner_queue.oldest_builds(load_queues)
+    fitting = {queue: oldest for queue, oldest in queues.items() if accepts_queue(queue, runner)}
+    if not fitting:
+        return None
+    if runner.shared:
+        return min(fitting, key=lambda queue: fitting[queue]), None
+    async with context.read_only() as aside:
+        own_queues = [tuple(row) for row in await aside.tuples(runners.oldest_of_own_queues(runner.id))]
+    found = min(((oldest, queue, project_id) for queue, project_id, oldest in own_queues if accepts_queue(queue, runner)), default=None)
+    return (found[1], found[2]) if found is not None else None
+
+
+def has_builds(project: tables.Project | None) -> bool:
+    return project is not None and project.builds_enabled and not project.archived
+
+
+async def _record_contact(context: Context, runner: tables.Runner, columns: dict[str, str | None]) -> None:
+    """Keeps when the runner called, to the minute, and what it says of itself."""
+    changed = {field: text for field, text in columns.items() if text != getattr(runner, field)}
+    if changed or runner.contacted_at is None or context.now() - runner.contacted_at >= CONTACT_INTERVAL:
+        await context.session.execute(runners.record_contact(runner.id, context.now(), changed))
+
+
+async def handle_builds_switch(context: Context, project: tables.Project, had_builds: bool) -> None:
+    """What follows when a project's builds were switched on or off, or it was archived or taken back. `had`: whether it had builds."""
+    has_builds_now = has_builds(project)
+    if has_builds_now == had_builds:
+        return
+    if not has_builds_now:
+        await context.session.execute(runners.clear_queues(project.id))
+        return
+    queues: dict[str, list[int]] = {}
+    for build_id, tags in await context.tuples(runners.unfinished_of(project.id)):
+        queues.setdefault(queue_name(tags), []).append(build_id)
+    for queue, ids in queues.items():
+        for start in range(0, len(ids), BATCH_SIZE):
+            await context.session.execute(runners.set_queue(queue, ids[start : start + BATCH_SIZE]))
+    context.after_commit.append(context.services.runner_queue.notify)
+
+
+# What they say of builds
+
+
+async def report_status(
+    context: Context, runner_identity: RunnerIdentity, build_id: int | None, status: CheckStatus | None
+) -> tables.Build:
+    """What a runner says of a build that it has: that it goes on (None, RUNNING), how it ended, or, by PENDING, that it gives it back.
+
+    To say again how it ended changes nothing. Raises NotFound, Conflict for a build that it has no more, NotAllowed.
+    """
+    async with context.read_only() as reader:
+        row = await reader.first(runners.build_by_id(build_id)) if build_id is not None and 0 < build_id <= runner_tokens.MAX_ID else None
+        if row is not None and status in FINISHED and row.status is status and runner_identity.was_assigned(row):
+            return row
+        row = await runner_tokens.get_build(reader, runner_identity, build_id)
+        coverage = None
+        if status in FINISHED and row.options.get("coverage"):
+            printed = "\n".join(await traces.read_tail(reader, row, traces.MAX_TAIL_LINES))
+            # In a thread: the expression is a user's, and a trace may keep it busy for as long as it is given.
+            coverage = await asyncio.to_thread(parse_coverage, dict(row.options), printed)
+    if status is None or status is CheckStatus.RUNNING:
+        return row
+    if status is CheckStatus.CANCELED:
+        raise NotAllowed("status", "A runner does not cancel builds.")
+    locked = await builds.lock_build(context, row.id)
+    if not runner_identity.is_assigned(locked):
+        raise runner_tokens.lost_build_error(locked)
+    if status is CheckStatus.PENDING:
+        await return_to_queue(context, locked, RETURNED_MESSAGE)
+        return locked
+    finished = await builds.change_status(context, locked, status)
+    if finished is None:
+        raise runner_tokens.lost_build_error(locked)
+    if coverage is not None:
+        finished.coverage = coverage
+    return finished
+
+
+async def return_to_queue(context: Context, build: tables.Build, message: str) -> None:
+    """Has a running build, which is held, wait for another runner, as the same attempt; after some times it has failed."""
+    starts = 0
+    for was, became in await context.tuples(changes.of_build(build.id, 2 * MAX_STARTS + 1)):
+        if became == CheckStatus.PENDING:
+            if was != CheckStatus.RUNNING:
+                break
+            starts += 1
+    if starts >= MAX_STARTS:
+        await builds.change_status(context, build, CheckStatus.FAILED)
+        return
+    await erase_objects_of_builds(context, [build.id])
+    for table in (tables.Artifact, tables.TracePart):
+        await context.session.execute(runners.delete_outputs(table, build.id))
+    build.trace_size = 0
+    build.sealed_trace_end = None
+    await context.session.flush()
+    await traces.append_trace(context, build, message, 0)
+    was, build.status = build.status, CheckStatus.PENDING
+    build.started_at = build.runner_id = build.token_digest = build.sealed_token = build.lease_until = None
+    project = await context.rows_by_id(tables.Project).get(build.project_id)
+    build.queue = queue_name(build.tags) if has_builds(project) else None
+    await builds.handle_status_change(context, build, was)
+
+
+async def recover_lost_builds(services: Services) -> None:
+    """A chore: gives back the builds whose runner is lost, and fails those that run far beyond their time."""
+    moment = services.clock()
+    async with session_for(services.database, writing=False) as session:
+        lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))]
+        running = [build for (build,) in await session.read(runners.running_since_before(moment - TIMEOUT_GRACE))]
+    late = [build.id for build in running if _is_late(services, build)]
+    for build_id in dict.fromkeys([*late, *lost]):
+        async with session_for(services.database, writing=True) as session:
+            context = Context(services, session, None, "upkeep")
+            await _recover_build(context, build_id)
+            await commit_and_notify(context)
+
+
+async def _recover_build(context: Context, build_id: int) -> None:
+    try:
+        build = await builds.lock_build(context, build_id)
+    except NotFound:
+        return
+    if build.status is not CheckStatus.RUNNING or build.lease_until is None:
+        return
+    if _is_late(context.services, build):
+        log.warning("build ended beyond its time", build_id=build.id, runner_id=build.runner_id)
+        await traces.append_trace(context, build, "\nThe build ran longer than it may, and its runner did not stop it.\n", build.trace_size)
+        await builds.change_status(context, build, CheckStatus.FAILED)
+    elif build.lease_until < context.now():
+        log.warning("runner lost", build_id=build.id, runner_id=build.runner_id)
+        await return_to_queue(context, build, LOST_MESSAGE)
+
+
+def _is_late(services: Services, build: tables.Build) -> bool:
+    return (
+        build.started_at is not None
+        and services.clock() - build.started_at > timedelta(seconds=timeout_seconds(services, build)) + TIMEOUT_GRACE
+    )
+
+
+def timeout_seconds(services: Services, build: tables.Build) -> int:
+    """Seconds that a build may run."""
+    timeout: Any = build.options.get("timeout")
+    return timeout if isinstance(timeout, int) and timeout > 0 else services.build_timeout

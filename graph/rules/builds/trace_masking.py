@@ -1,0 +1,160 @@
+"""Masking of secrets in traces: what a build was given in confidence is replaced by asterisks before any of its trace is stored.
+
+A mask has the length of what it covers, so offsets count what the runner sent. A trace comes in pieces, and a secret may be split among
+any number of them: the end of a piece that may be the beginning of a secret is kept with the build, encrypted, until the next piece
+comes or the build ends.
+"""
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import structlog
+
+from graph.context import Context
+from graph.rules.builds.stored_objects import erase_on_rollback
+from storage import tables
+from storage.objects.object_store import new_key
+from storage.secrets import UndecryptableToken
+
+MASK = b"*"
+MIN_SECRET_LENGTH = 8
+"""Characters. Masking shorter values would spoil the text, and the masks would give the values away."""
+MIN_PARTIAL_LENGTH = 4
+"""Bytes. The beginning of a secret at the end of a trace is masked from this length on."""
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTrace:
+    """The end of a trace that is not stored yet, since it may be the beginning of a secret.
+
+    The first `masked` bytes belong to a secret that began before it.
+    """
+
+    data: bytes = b""
+    masked: int = 0
+
+
+class SecretMasker:
+    """Finds secrets as they stand, percent-encoded, and inside of any base64, as in `Authorization: Basic`."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._needles = sorted({needle for secret in secrets for needle in _encodings(secret)}, key=len, reverse=True)
+        self._longest = len(self._needles[0]) if self._needles else 0
+
+    def mask(self, text: str) -> str:
+        """The whole text, masked.
+
+        >>> SecretMasker(["fb-1-0123456789"]).mask("http://ci:fb-1-0123456789@forge/x.git")
+        'http://ci:***************@forge/x.git'
+        """
+        return self.feed(PendingTrace(), text.encode(), final=True, partial=False)[0].decode()
+
+    def feed(self, pending: PendingTrace, data: bytes, *, final: bool = False, partial: bool = True) -> tuple[bytes, PendingTrace]:
+        """What to store now that `data` follows the pending text, and what is pending then; nothing is when the piece is the final one.
+
+        `partial` also masks the beginning of a secret at the end of the final piece.
+        """
+        text = pending.data + data
+        masked = bytearray(text)
+        spans = [(0, pending.masked), *self._spans(text)]
+        for start, end in spans:
+            masked[start:end] = MASK * (end - start)
+        partial_length = self._partial_match_length(text)
+        if final:
+            if partial and partial_length >= MIN_PARTIAL_LENGTH:
+                masked[len(text) - partial_length :] = MASK * partial_length
+            return bytes(masked), PendingTrace()
+        cut = len(text) - partial_length
+        covered = max(end for start, end in spans if start <= cut)
+        return bytes(masked[:cut]), PendingTrace(text[cut:], max(0, covered - cut))
+
+    def _spans(self, text: bytes) -> Iterable[tuple[int, int]]:
+        for needle in self._needles:
+            start = text.find(needle)
+            while start >= 0:
+                yield start, start + len(needle)
+                start = text.find(needle, start + 1)
+
+    def _partial_match_length(self, text: bytes) -> int:
+        """Length of the longest end of the text with which a secret begins."""
+        for length in range(min(len(text), self._longest - 1), 0, -1):
+            end = text[-length:]
+            if any(needle.startswith(end) for needle in self._needles if len(needle) > length):
+                return length
+        return 0
+
+
+def _encodings(secret: str) -> set[bytes]:
+    """How a secret may stand in a text."""
+    if len(secret) < MIN_SECRET_LENGTH:
+        return set()
+    data = secret.encode()
+    # Encoders differ in what they leave as it is, and in the case of digits.
+    quoted = [quote(secret, safe=""), "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}" for byte in data)]
+    found = {data, *(form.encode() for form in quoted), *(_lower_escapes(form).encode() for form in quoted)}
+    for alphabet in (None, b"-_"):
+        found |= {_inside_of_base64(data, before, alphabet) for before in range(3)}
+    return found
+
+
+def _lower_escapes(quoted: str) -> str:
+    first, *others = quoted.split("%")
+    return "%".join([first, *(other[:2].lower() + other[2:] for other in others)])
+
+
+def _inside_of_base64(data: bytes, before: int, alphabet: bytes | None) -> bytes:
+    """The base64 digits that depend on the data alone, where `before` other bytes (modulo 3) come before it, and any after it.
+
+    >>> _inside_of_base64(b"secret", 1, None) in base64.b64encode(b"a:b-secret-c")
+    True
+    """
+    digits = base64.b64encode(b"\0" * before + data, alphabet)
+    return digits[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+
+
+def create_masker(context: Context, build: tables.Build) -> SecretMasker:
+    """The masker for what a build prints: its token, and the credential of the caller, who is the runner as a rule."""
+    secrets = {context.credential} if context.credential else set()
+    if build.sealed_token is not None:
+        try:
+            secrets.add(context.services.cipher.decrypt(build.sealed_token))
+        except UndecryptableToken:
+            log.error("token of build cannot be decrypted", build_id=build.id)
+    return SecretMasker(secrets)
+
+
+def decrypt_pending(context: Context, build: tables.Build) -> PendingTrace:
+    """The end of the build's trace that is not stored yet."""
+    if build.sealed_trace_end is None:
+        return PendingTrace()
+    masked, size, text = build.sealed_trace_end.split(":", 2)
+    try:
+        return PendingTrace(context.services.cipher.decrypt(text).encode(), int(masked))
+    except UndecryptableToken:
+        # Its length is known, so that offsets stay right.
+        log.error("end of trace cannot be decrypted", build_id=build.id)
+        return PendingTrace(MASK * int(size), int(size))
+
+
+def encrypt_pending(context: Context, pending: PendingTrace) -> str | None:
+    """Pending text as `Build.sealed_trace_end`: masked bytes, length in bytes, and the encrypted text, joined by colons."""
+    if not pending.data:
+        return None
+    return f"{pending.masked}:{len(pending.data)}:{context.services.cipher.encrypt(pending.data.decode())}"
+
+
+async def flush_pending(context: Context, build: tables.Build) -> None:
+    """Stores the end of a locked build's trace, when the build has ended."""
+    if build.sealed_trace_end is None:
+        return
+    pending = decrypt_pending(context, build)
+    data, _ = create_masker(context, build).feed(pending, b"", final=True)
+    key = new_key()
+    erase_on_rollback(context, key)
+    await context.services.objects.put_bytes(key, data)
+    build.sealed_trace_end = None
+    await context.add(tables.TracePart(build_id=build.id, start=build.trace_size - len(data), size=len(data), key=key))

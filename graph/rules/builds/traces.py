@@ -1,0 +1,214 @@
+"""Traces: what a build printed, as stretches that were appended one after the other.
+
+A writer says where it thinks the trace ends, so that what is sent twice is kept once. Each stretch is an object, whole before its row is
+written; a build that has ended gets one object for all of them.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import BadRequest, Conflict, Invalid, NotAllowed, TooLarge, Unavailable
+from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules.builds import builds, trace_masking
+from graph.rules.builds.stored_objects import erase_after_commit, erase_on_rollback
+from storage import tables
+from storage.objects.object_store import ObjectNotFound, new_key
+from storage.tables import artifacts
+from storage.tables import builds as statements
+from storage.tables.artifacts import TracePart
+from storage.tables.commit_statuses import FINISHED
+
+MAX_APPEND_BYTES = 2**20
+"""Bytes of one append."""
+TAIL_BYTES = 2**18
+"""Bytes at the end of a trace among which its last lines are looked for."""
+MAX_TAIL_LINES = 1000
+MAX_LINE_LENGTH = 4000
+"""Characters; what a line has beyond is left out where it is shown."""
+READ_BYTES = 2**15
+"""Bytes read at once, from the end on."""
+JOIN_DELAY = timedelta(seconds=60)
+JOIN_BATCH_SIZE = 20
+
+log = structlog.get_logger("graph")
+
+
+async def append_trace(context: Context, build: tables.Build, text: str, offset: int) -> tables.Build:
+    """Adds to the trace what it does not have yet of a text that begins at the byte `offset`.
+
+    The object is written before the transaction begins, from what `build` said then, with secrets masked. Raises Conflict where there is a
+    gap, TooLarge, Invalid, NotAllowed for an erased or earlier run.
+    """
+    data = text.encode()
+    if offset < 0:
+        raise Invalid("offset", "must not be negative")
+    if len(data) > MAX_APPEND_BYTES:
+        raise TooLarge("text", f"is too long (at most {MAX_APPEND_BYTES} bytes at once)")
+    written = await _write_part(context, build, data, offset)
+    row = await builds.lock_build(context, build.id)
+    if row.current_id is not None or row.erased_at is not None:
+        raise NotAllowed("id", "Its trace is closed.")
+    if _append_state(row) != _append_state(build):
+        # Another append, or the end of the build, came between.
+        erase_after_commit(context, [written.key] if written is not None and written.key is not None else [])
+        written = await _write_part(context, row, data, offset)
+    if written is not None:
+        if written.key is not None:
+            await context.add(TracePart(build_id=row.id, start=written.start, size=written.size, key=written.key))
+        row.trace_size = written.start + written.size + len(written.pending.data)
+        row.sealed_trace_end = trace_masking.encrypt_pending(context, written.pending)
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenPart:
+    """A new part of a trace, whose object is written, and the text that is pending behind it. Without a key all new text is pending."""
+
+    key: str | None
+    start: int
+    size: int
+    pending: trace_masking.PendingTrace
+
+
+def _append_state(build: tables.Build) -> tuple[Any, ...]:
+    """What the next part of a trace depends on."""
+    return build.trace_size, build.sealed_trace_end, build.sealed_token, build.status in FINISHED
+
+
+async def _write_part(context: Context, build: tables.Build, data: bytes, offset: int) -> _WrittenPart | None:
+    """The part with what of the data is new; None where all is known, or the trace is full. Raises Conflict."""
+    max_bytes = context.services.max_trace_bytes
+    if build.trace_size >= max_bytes:
+        return None
+    if offset > build.trace_size:
+        raise Conflict("offset", f"The trace has {build.trace_size} bytes so far.")
+    new_data = data[build.trace_size - offset :]
+    if not new_data:
+        return None
+    remaining, notice = max_bytes - build.trace_size, b""
+    if len(new_data) > remaining:
+        # Whole characters, and a line that makes the trace full.
+        new_data = new_data[:remaining].decode(errors="ignore").encode()
+        notice = f"\n[The trace is longer than {max_bytes} bytes; the rest was not kept.]\n".encode()
+    before = trace_masking.decrypt_pending(context, build)
+    final = bool(notice) or build.status in FINISHED
+    stored, pending = trace_masking.create_masker(context, build).feed(before, new_data, final=final)
+    stored += notice
+    start = build.trace_size - len(before.data)
+    if not stored:
+        return _WrittenPart(None, start, 0, pending)
+    key = new_key()
+    erase_on_rollback(context, key)
+    await context.services.objects.put_bytes(key, stored)
+    return _WrittenPart(key, start, len(stored), pending)
+
+
+async def read_tail(context: Context, build: tables.Build, last: int) -> list[str]:
+    """The last lines, the newest at the end: those that stand among the last TAIL bytes. Raises BadRequest, Unavailable."""
+    if not 0 <= last <= MAX_TAIL_LINES:
+        raise BadRequest(f"A trace is asked for 0 to {MAX_TAIL_LINES} of its last lines.")
+    if last == 0:
+        return []
+    try:
+        try:
+            return await _read_tail_of_parts(context, await _tail_loader(context).get(build.id) or [], last)
+        except ObjectNotFound:
+            # They were joined meanwhile.
+            return await _read_tail_of_parts(context, (await _fetch_tails(context, [build.id])).get(build.id) or [], last)
+    except ObjectNotFound as error:
+        log.error("trace lost", build_id=build.id, error=str(error))
+        raise Unavailable("The trace cannot be read.") from error
+
+
+async def _read_tail_of_parts(context: Context, parts: list[TracePart], last: int) -> list[str]:
+    """`parts` are the last ones, in order."""
+    objects = context.services.objects
+    found, remaining = 0, TAIL_BYTES
+    pieces: list[bytes] = []
+    for part in reversed(parts):
+        upto, least = part.size, max(0, part.size - remaining)
+        while upto > least and found <= last:
+            begin = max(least, upto - READ_BYTES)
+            piece = await objects.read(part.key, begin, upto - begin)
+            pieces.append(piece)
+            found += piece.count(b"\n")
+            remaining -= upto - begin
+            upto = begin
+    is_whole = sum(map(len, pieces)) == (parts[-1].start + parts[-1].size if parts else 0)
+    lines = b"".join(reversed(pieces)).split(b"\n")
+    if not is_whole and len(lines) > 1:
+        # The first one is the end of a line, or all of it: nobody knows.
+        lines = lines[1:]
+    if lines and not lines[-1]:
+        lines.pop()
+    return [_format_line(line) for line in lines[-last:]]
+
+
+def _format_line(line: bytes) -> str:
+    text = line.removesuffix(b"\r").decode(errors="replace").replace("\0", "\ufffd")
+    return text if len(text) <= MAX_LINE_LENGTH else text[:MAX_LINE_LENGTH] + "…"
+
+
+def _tail_loader(context: Context) -> Any:
+    async def fetch(ids: list[int]) -> dict[int, list[TracePart]]:
+        return await _fetch_tails(context, ids)
+
+    return context.loader("ends of traces", fetch)
+
+
+async def _fetch_tails(context: Context, ids: list[int]) -> dict[int, list[TracePart]]:
+    found: dict[int, list[TracePart]] = {}
+    for part in await context.all(artifacts.trace_tails(ids, TAIL_BYTES)):
+        found.setdefault(part.build_id, []).append(part)
+    return found
+
+
+async def join_traces(services: Services) -> None:
+    """A chore: gives each build that has ended one object for its whole trace."""
+    async with session_for(services.database, writing=False) as session:
+        before = services.clock() - JOIN_DELAY
+        waiting = [key for (key,) in await session.read(artifacts.traces_to_join(before, JOIN_BATCH_SIZE))]
+    for build_id in waiting:
+        await _join_trace(services, build_id)
+
+
+async def _join_trace(services: Services, build_id: int) -> None:
+    async with session_for(services.database, writing=False) as session:
+        parts: list[TracePart] = [part for (part,) in await session.read(artifacts.parts_of_trace(build_id))]
+    if len(parts) < 2:
+        return
+    key, size = new_key(), parts[-1].start + parts[-1].size
+    async with aclosing(_stream_parts(services, parts)) as pieces:
+        try:
+            await services.objects.put(key, pieces, size)
+        except ObjectNotFound as error:
+            log.error("trace not joined", build_id=build_id, error=str(error))
+            return
+    async with session_for(services.database, writing=True) as session:
+        context = Context(services, session, None, "upkeep")
+        locked = await context.first(statements.for_update(build_id))
+        current_parts = await context.all(artifacts.parts_of_trace(build_id)) if locked else []
+        if [part.key for part in current_parts] != [part.key for part in parts]:
+            # It was appended to, erased, or joined by another process.
+            await session.close()
+            await services.objects.delete(key)
+            return
+        erase_on_rollback(context, key)
+        first = current_parts[0]
+        await session.execute(artifacts.delete_later_parts(build_id))
+        first.key, first.size = key, size
+        erase_after_commit(context, [part.key for part in parts])
+        await commit_and_notify(context)
+
+
+async def _stream_parts(services: Services, parts: list[TracePart]) -> AsyncGenerator[bytes, None]:
+    for part in parts:
+        async with services.objects.open(part.key, 0, part.size) as pieces:
+            async for piece in pieces:
+                yield piece

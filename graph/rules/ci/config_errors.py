@@ -1,0 +1,38 @@
+"""What is wrong with a file of builds, in words for whoever wrote it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MAX_PROBLEMS = 20
+"""Problems that are told of one file."""
+MAX_MESSAGE_LENGTH = 500
+"""Characters of one of them; what a file calls its jobs may be long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """`line` is counted from 1; None where no one line is to blame."""
+
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.message if self.line is None else f"line {self.line}: {self.message}"
+
+
+class PipelineConfigError(Exception):
+    """The file cannot be used. `problems` has at least one, in the order of the file."""
+
+    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+    @classmethod
+    def from_message(cls, message: str, line: int | None = None) -> "PipelineConfigError":
+        return cls([ConfigProblem(message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[: MAX_MESSAGE_LENGTH - 1]}…", line)])
+
+
+def quote(string: str) -> str:
+    """A name from the file as a message shows it."""
+    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in string[:61])
+    return f"`{shown[:60]}…`" if len(string) > 60 else f"`{shown}`"

@@ -1,0 +1,326 @@
+"""Reads `.gitlab-ci.yml`: from text to jobs, or to what is wrong with it, where, and what to do about it (wire facts 13.1).
+
+Everything is bounded, since anybody who may push writes it: see `documents` for the text, `expressions` for regular expressions.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import orjson
+
+from graph.rules.ci.config_errors import MAX_PROBLEMS, ConfigProblem, PipelineConfigError, quote
+from graph.rules.ci.expressions import InvalidExpression, compile_expression
+from graph.rules.ci.job_selection import JobConfig, PipelineConfig, RefPattern
+from graph.rules.ci.yaml_documents import MappingEntry, MappingNode, Node, ScalarNode, SequenceNode, parse_document, to_json
+from storage.tables import RunWhen
+
+CONFIG_FILENAME = ".gitlab-ci.yml"
+DEFAULT_STAGES = ("build", "test", "deploy")
+DEFAULT_STAGE = "test"
+MAX_JOBS = 500
+MAX_STAGES = 100
+MAX_TAGS = 20
+MAX_EXPRESSIONS = 100
+"""Different regular expressions of one file."""
+MAX_NAME_LENGTH = 255
+MAX_JOBS_BYTES = 512 * 1024
+"""Bytes of all jobs, each with the global parts that it takes over."""
+
+GLOBAL_KEYS = frozenset(("before_script", "after_script", "stages", "types", "variables", "image", "services", "cache"))
+JOB_KEYS = (
+    *("script", "before_script", "after_script", "stage", "type", "only", "except", "tags", "allow_failure", "when", "variables"),
+    *("artifacts", "image", "services", "cache", "dependencies", "coverage"),
+)
+ARTIFACTS_KEYS = ("paths", "name", "untracked", "when")
+CACHE_KEYS = ("paths", "key", "untracked")
+
+
+def parse_config(source: str) -> PipelineConfig:
+    """The jobs of the file. Raises ConfigError."""
+    root = parse_document(source)
+    if root is None:
+        raise PipelineConfigError.from_message("There is no job in the file; define one with a `script`.")
+    if not isinstance(root, MappingNode):
+        raise PipelineConfigError.from_message("The file must be a mapping: names of jobs, and what they are.", root.line)
+    return _ConfigParser(root).parse()
+
+
+@dataclass(slots=True)
+class _ConfigParser:
+    root: MappingNode
+    problems: list[ConfigProblem] = field(default_factory=list)
+    expressions: set[tuple[str, bool]] = field(default_factory=set)
+
+    def parse(self) -> PipelineConfig:
+        entries = self.root.entries
+        stages: tuple[str, ...] = DEFAULT_STAGES
+        shared: dict[str, Any] = {}
+        before: list[str] = []
+        with self._collect_errors():
+            stages = self._parse_stages(entries)
+        if self.problems:
+            # Without them every job would be blamed for its stage.
+            raise PipelineConfigError(self.problems)
+        with self._collect_errors():
+            before = self._parse_lines("before_script", entries.get("before_script"))
+        with self._collect_errors():
+            shared = self._parse_options("", entries, ("after_script", "variables", "image", "services", "cache"))
+        jobs = []
+        for name, entry in entries.items():
+            if name in GLOBAL_KEYS or name.startswith("."):
+                continue
+            with self._collect_errors():
+                jobs.append(self._parse_job(name, entry, stages, before, shared))
+                if len(jobs) > MAX_JOBS:
+                    raise PipelineConfigError.from_message(f"The file has more than {MAX_JOBS} jobs.", entry.line)
+            if len(self.problems) >= MAX_PROBLEMS or len(jobs) > MAX_JOBS:
+                break
+        if not self.problems:
+            with self._collect_errors():
+                self._check_jobs(jobs)
+        if self.problems:
+            raise PipelineConfigError(sorted(self.problems, key=lambda problem: problem.line or 0)[:MAX_PROBLEMS])
+        return PipelineConfig(stages, tuple(sorted(jobs, key=lambda job: job.stage_index)))
+
+    @contextmanager
+    def _collect_errors(self) -> Iterator[None]:
+        """Goes on after a problem, so that whoever wrote the file sees those of every job at once."""
+        try:
+            yield
+        except PipelineConfigError as error:
+            self.problems += error.problems
+
+    def _parse_stages(self, entries: dict[str, MappingEntry]) -> tuple[str, ...]:
+        key = "stages" if "stages" in entries else "types"
+        entry = entries.get(key)
+        if entry is None:
+            return DEFAULT_STAGES
+        names = self._parse_strings(key, entry)
+        if not names:
+            raise PipelineConfigError.from_message(
+                f"{key} is empty; name a stage, or leave it out for {', '.join(DEFAULT_STAGES)}.", entry.line
+            )
+        if len(names) > MAX_STAGES:
+            raise PipelineConfigError.from_message(f"{key} has {len(names)} stages; there may be {MAX_STAGES}.", entry.line)
+        for name in names:
+            self._check_name(f"the stage {quote(name)}", name, entry.line)
+        return tuple(dict.fromkeys(names))
+
+    def _parse_job(self, name: str, entry: MappingEntry, stages: tuple[str, ...], before: list[str], shared: dict[str, Any]) -> JobConfig:
+        where = f"{quote(name)} job"
+        if not isinstance(entry.value, MappingNode):
+            raise PipelineConfigError.from_message(f"Unknown parameter {quote(name)}: a job is a mapping with a `script`.", entry.line)
+        self._check_name(where, name, entry.line)
+        parts = entry.value.entries
+        for key, part in parts.items():
+            if key not in JOB_KEYS:
+                raise PipelineConfigError.from_message(
+                    f"{where}: unknown parameter {quote(key)}; a job may have {', '.join(JOB_KEYS)}.", part.line
+                )
+        if "script" not in parts:
+            raise PipelineConfigError.from_message(
+                f"{where}: there is no `script`. A job without one begins with a dot, as a template.", entry.line
+            )
+        script = self._parse_lines(f"{where}: script", parts["script"])
+        if not any(line.strip() for line in script):
+            raise PipelineConfigError.from_message(f"{where}: the script is empty.", parts["script"].line)
+        if "before_script" in parts:
+            before = self._parse_lines(f"{where}: before_script", parts["before_script"])
+        stage, stage_line = DEFAULT_STAGE, entry.line
+        for key in ("type", "stage"):
+            if key in parts:
+                stage, stage_line = self._parse_string(f"{where}: {key}", parts[key]), parts[key].line
+        if stage not in stages:
+            raise PipelineConfigError.from_message(
+                f"{where}: the stage {quote(stage)} is none of {', '.join(map(quote, stages[:20]))}.", stage_line
+            )
+        options = {
+            **shared,
+            **self._parse_options(f"{where}: ", parts, ("after_script", "image", "services", "cache", "artifacts", "dependencies")),
+        }
+        if "variables" in parts:
+            options["variables"] = {**shared.get("variables", {}), **self._parse_variables(f"{where}: variables", parts["variables"])}
+        if "coverage" in parts:
+            options["coverage"] = self._parse_coverage(f"{where}: coverage", parts["coverage"])
+        return JobConfig(
+            name=name,
+            stage=stage,
+            stage_index=stages.index(stage),
+            commands="\n".join([*before, *script]),
+            tags=self._parse_tags(f"{where}: tags", parts.get("tags")),
+            allow_failure=self._parse_boolean(f"{where}: allow_failure", parts["allow_failure"]) if "allow_failure" in parts else False,
+            run_when=RunWhen(self._parse_choice(f"{where}: when", parts["when"], [*RunWhen])) if "when" in parts else RunWhen.ON_SUCCESS,
+            only=self._parse_refs(f"{where}: only", parts.get("only")),
+            excepted=self._parse_refs(f"{where}: except", parts.get("except")),
+            options=options,
+            line=entry.line,
+        )
+
+    def _check_jobs(self, jobs: list[JobConfig]) -> None:
+        """What can be said only once all jobs are known."""
+        if not jobs:
+            raise PipelineConfigError.from_message("There is no job in the file; define one with a `script`.", self.root.line)
+        stage_indexes = {job.name: job.stage_index for job in jobs}
+        for job in jobs:
+            for name in job.options.get("dependencies", ()):
+                if name not in stage_indexes:
+                    raise PipelineConfigError.from_message(f"{quote(job.name)} job: dependencies: there is no job {quote(name)}.", job.line)
+                if stage_indexes[name] >= job.stage_index:
+                    raise PipelineConfigError.from_message(
+                        f"{quote(job.name)} job: dependencies: {quote(name)} is not of an earlier stage.", job.line
+                    )
+        size = 0
+        for job in jobs:
+            size += len(orjson.dumps(job.serialize()))
+            if size > MAX_JOBS_BYTES:
+                raise PipelineConfigError.from_message(
+                    f"All jobs, each with the global parts, come to more than {MAX_JOBS_BYTES} bytes.", job.line
+                )
+
+    def _parse_options(self, where: str, parts: dict[str, MappingEntry], keys: tuple[str, ...]) -> dict[str, Any]:
+        readers: dict[str, Callable[[str, MappingEntry], Any]] = {
+            "after_script": self._parse_lines,
+            "variables": self._parse_variables,
+            "image": self._parse_string,
+            "services": self._parse_strings,
+            "cache": partial(self._parse_file_patterns, CACHE_KEYS),
+            "artifacts": partial(self._parse_file_patterns, ARTIFACTS_KEYS),
+            "dependencies": self._parse_strings,
+        }
+        return {key: readers[key](f"{where}{key}", parts[key]) for key in keys if key in parts}
+
+    def _parse_file_patterns(self, allowed: tuple[str, ...], where: str, entry: MappingEntry) -> dict[str, Any]:
+        """`artifacts` or `cache`, which may have these keys."""
+        value = entry.value
+        if not isinstance(value, MappingNode):
+            raise PipelineConfigError.from_message(f"{where} must be a mapping with {', '.join(allowed)}.", entry.line)
+        found: dict[str, Any] = {}
+        for key, part in value.entries.items():
+            if key not in allowed:
+                raise PipelineConfigError.from_message(
+                    f"{where}: unknown parameter {quote(key)}; there may be {', '.join(allowed)}.", part.line
+                )
+            key_path = f"{where}: {key}"
+            if key == "paths":
+                found[key] = self._parse_strings(key_path, part)
+            elif key == "untracked":
+                found[key] = self._parse_boolean(key_path, part)
+            elif key == "when":
+                found[key] = self._parse_choice(key_path, part, [*RunWhen])
+            else:
+                found[key] = self._parse_string(key_path, part)
+        return found
+
+    def _parse_variables(self, where: str, entry: MappingEntry) -> dict[str, str]:
+        value = entry.value
+        if not isinstance(value, MappingNode):
+            raise PipelineConfigError.from_message(f"{where} must be a mapping of names and texts.", entry.line)
+        found = {}
+        for name, part in value.entries.items():
+            if "=" in name or any(letter.isspace() for letter in name):
+                raise PipelineConfigError.from_message(f"{where}: {quote(name)} cannot be the name of a variable.", part.line)
+            inner = part.value
+            found[name] = (
+                "" if isinstance(inner, ScalarNode) and inner.is_null else self._parse_string(f"{where}: {name}", part, allow_empty=True)
+            )
+        return found
+
+    def _parse_coverage(self, where: str, entry: MappingEntry) -> str:
+        text = self._parse_string(where, entry)
+        if len(text) < 3 or not (text.startswith("/") and text.endswith("/")):
+            raise PipelineConfigError.from_message(
+                f"{where} must be a regular expression between slashes, as /Coverage: (\\d+)%/.", entry.line
+            )
+        self._check_expression(where, entry.line, text[1:-1])
+        return text[1:-1]
+
+    def _parse_refs(self, where: str, entry: MappingEntry | None) -> tuple[RefPattern, ...] | None:
+        if entry is None:
+            return None
+        found = []
+        for text in self._parse_strings(where, entry):
+            try:
+                pattern = RefPattern.parse(text)
+            except InvalidExpression as error:
+                raise PipelineConfigError.from_message(
+                    f"{where}: {quote(text)} is no regular expression of RE2: {error}.", entry.line
+                ) from error
+            if pattern.is_expression:
+                self._check_expression(where, entry.line, pattern.name, ignore_case=pattern.ignore_case)
+            found.append(pattern)
+        return tuple(found)
+
+    def _check_expression(self, where: str, line: int, source: str, *, ignore_case: bool = False) -> None:
+        try:
+            compile_expression(source, ignore_case=ignore_case)
+        except InvalidExpression as error:
+            raise PipelineConfigError.from_message(f"{where}: this is no regular expression of RE2: {error}.", line) from error
+        self.expressions.add((source, ignore_case))
+        if len(self.expressions) > MAX_EXPRESSIONS:
+            raise PipelineConfigError.from_message(f"The file has more than {MAX_EXPRESSIONS} different regular expressions.", line)
+
+    def _parse_tags(self, where: str, entry: MappingEntry | None) -> tuple[str, ...]:
+        if entry is None:
+            return ()
+        found = sorted({text.strip() for text in self._parse_strings(where, entry)})
+        if len(found) > MAX_TAGS:
+            raise PipelineConfigError.from_message(f"{where}: there may be {MAX_TAGS}.", entry.line)
+        for text in found:
+            self._check_name(where, text, entry.line)
+            if "," in text:
+                raise PipelineConfigError.from_message(f"{where}: {quote(text)} has a comma; give each tag a line of its own.", entry.line)
+        return tuple(found)
+
+    def _parse_lines(self, where: str, entry: MappingEntry | None) -> list[str]:
+        """The lines of a script: a text, or a list of texts and of such lists, as aliases make them."""
+        return [] if entry is None else list(_flatten_lines(where, entry.value, entry.line))
+
+    def _parse_strings(self, where: str, entry: MappingEntry) -> list[str]:
+        value = entry.value
+        items = value.items if isinstance(value, SequenceNode) else [value]
+        if isinstance(value, MappingNode) or not all(
+            isinstance(item, ScalarNode) and not item.is_null and item.value.strip() for item in items
+        ):
+            raise PipelineConfigError.from_message(f"{where} should be a list of texts.", entry.line)
+        return [item.value for item in items if isinstance(item, ScalarNode)]
+
+    def _parse_string(self, where: str, entry: MappingEntry, *, allow_empty: bool = False) -> str:
+        value = entry.value
+        if not isinstance(value, ScalarNode) or ((value.is_null or not value.value.strip()) and not allow_empty):
+            raise PipelineConfigError.from_message(f"{where} should be a text.", entry.line)
+        return value.value
+
+    def _parse_boolean(self, where: str, entry: MappingEntry) -> bool:
+        found = to_json(entry.value)
+        if not isinstance(found, bool):
+            raise PipelineConfigError.from_message(f"{where} should be true or false.", entry.line)
+        return found
+
+    def _parse_choice(self, where: str, entry: MappingEntry, choices: list[RunWhen]) -> str:
+        text = self._parse_string(where, entry)
+        if text not in choices:
+            raise PipelineConfigError.from_message(
+                f"{where}: {quote(text)} should be {', '.join(choices[:-1])} or {choices[-1]}.", entry.line
+            )
+        return text
+
+    def _check_name(self, where: str, name: str, line: int) -> None:
+        if len(name) > MAX_NAME_LENGTH:
+            raise PipelineConfigError.from_message(f"{where}: the name is too long (maximum is {MAX_NAME_LENGTH} characters).", line)
+
+
+def _flatten_lines(where: str, node: Node, line: int) -> Iterator[str]:
+    if isinstance(node, SequenceNode):
+        for item in node.items:
+            yield from _flatten_lines(where, item, item.line)
+    elif isinstance(node, MappingNode):
+        raise PipelineConfigError.from_message(
+            f"{where} should be a text or a list of texts; a line that holds `: ` needs quotes around it.", line
+        )
+    elif node.is_null:
+        raise PipelineConfigError.from_message(f"{where} should be a text or a list of texts; this is empty.", line)
+    else:
+        yield node.value

@@ -1,0 +1,165 @@
+"""What a push asks to have built: `.gitlab-ci.yml` is read at each commit that a ref has moved to, outside of any transaction."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
+
+import orjson
+import structlog
+
+from graph.rules.ci import config_parser
+from graph.rules.ci.config_errors import PipelineConfigError
+from graph.rules.ci.config_parser import CONFIG_FILENAME
+from graph.rules.ci.job_selection import MAX_REF_LENGTH, PipelineConfig, select_jobs
+from graph.rules.ci.yaml_documents import MAX_BYTES
+from storage.git import trees
+from storage.git.protocol.push import RefCommand
+from storage.git.repositories import Repositories
+from storage.git.repository import NotARepository, Repository, UnknownCommit
+from storage.git.subprocesses.git_command import GitCommandError
+
+MAX_REFS = 100
+"""Branches and tags of one push that are built, in the order of the push."""
+MAX_PLANNED_BYTES = 4 * 1024 * 1024
+"""Bytes of the jobs of all refs of one push; a job counts as LEAST_KEPT at least."""
+MIN_JOB_BYTES = 1024
+MAX_SECONDS = 10.0
+"""The longest that the files of one push are read; what is left then is not built."""
+
+BRANCHES = "refs/heads/"
+TAGS = "refs/tags/"
+SKIP_PATTERN = re.compile(r"\[(?:ci skip|skip ci)\]", re.IGNORECASE)
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePlan:
+    """What is to be built of the commit `sha` for a branch or tag: `jobs`, as a pipeline keeps them.
+
+    `error`: the file cannot be read, and why. `skipped`: the commit's message says that nothing shall be built.
+    """
+
+    sha: str
+    ref: str
+    tag: bool
+    before: str | None
+    jobs: tuple[dict[str, Any], ...] = ()
+    error: str | None = None
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _ConfigFile:
+    """What stands in FILE at a commit; `problem` says why it cannot be read."""
+
+    oid: str
+    text: str = ""
+    problem: str | None = None
+
+
+async def plan_updates(
+    repositories: Repositories, project_id: int, updates: Sequence[RefCommand], load_path: Callable[[], Awaitable[str | None]]
+) -> dict[RefCommand, PipelinePlan]:
+    """The plans of those refs that something is to be done for. `path` gives the project's full path, None where it has no builds.
+
+    A repository that cannot be read has none.
+    """
+    built_updates = [update for update in dict.fromkeys(updates) if _is_built(update)]
+    if not built_updates:
+        return {}
+    if len(built_updates) > MAX_REFS:
+        log.warning("not all refs of a push are built", project_id=project_id, count=len(built_updates), built=MAX_REFS)
+    try:
+        found = await repositories.read(project_id, lambda repository: _read_files(repository, built_updates[:MAX_REFS]))
+        # Most repositories have no such file, and are asked nothing more.
+        full_path = await load_path() if found else None
+        if full_path is None:
+            return {}
+        return await repositories.read(project_id, lambda _: _plan_files(project_id, full_path, found))
+    except (NotARepository, GitCommandError) as error:
+        log.error("builds not planned", project_id=project_id, error=str(error))
+        return {}
+
+
+def _is_built(update: RefCommand) -> bool:
+    name = _ref_name(update)
+    storable = not any(letter == "\ufffd" or "\ud800" <= letter <= "\udfff" for letter in name)
+    return update.new is not None and update.ref.startswith((BRANCHES, TAGS)) and storable and len(name) <= MAX_REF_LENGTH
+
+
+def _ref_name(update: RefCommand) -> str:
+    return update.ref.removeprefix(BRANCHES).removeprefix(TAGS)
+
+
+def _read_files(repository: Repository, updates: Sequence[RefCommand]) -> list[tuple[RefCommand, PipelinePlan, _ConfigFile]]:
+    """Those of the updates whose commit has the file, what is known of them without it, and the file."""
+    found: list[tuple[RefCommand, PipelinePlan, _ConfigFile]] = []
+    read: dict[tuple[str, str], _ConfigFile] = {}
+    for update in updates:
+        sha = repository.peel_to_commit(update.new) if update.new else None
+        try:
+            blob = trees.find_blob(repository, sha, CONFIG_FILENAME) if sha else None
+            if sha is None or blob is None:
+                continue
+            message = repository.commit(sha).message
+        except UnknownCommit:
+            continue
+        if blob not in read:
+            read[blob] = _read_file(repository, *blob)
+        plan = PipelinePlan(
+            sha, _ref_name(update), update.ref.startswith(TAGS), update.old, skipped=SKIP_PATTERN.search(message) is not None
+        )
+        found.append((update, plan, read[blob]))
+    return found
+
+
+def _read_file(repository: Repository, oid: str, mode: str) -> _ConfigFile:
+    blob = trees.read_blob(repository, oid, mode, CONFIG_FILENAME)
+    if mode == "120000":
+        return _ConfigFile(oid, problem="The file is a symbolic link; it must stand there itself.")
+    if blob.size > MAX_BYTES:
+        return _ConfigFile(oid, problem=f"The file has {blob.size} bytes; it may have {MAX_BYTES}.")
+    if blob.is_binary or blob.text is None:
+        return _ConfigFile(oid, problem="The file is binary; it must be text.")
+    return _ConfigFile(oid, blob.text)
+
+
+def _plan_files(
+    project_id: int, path: str, found: Sequence[tuple[RefCommand, PipelinePlan, _ConfigFile]]
+) -> dict[RefCommand, PipelinePlan]:
+    planned: dict[RefCommand, PipelinePlan] = {}
+    configs: dict[str, PipelineConfig | str] = {}
+    remaining_bytes, deadline = MAX_PLANNED_BYTES, monotonic() + MAX_SECONDS
+    for update, plan, file in found:
+        if plan.skipped:
+            planned[update] = plan
+            continue
+        if remaining_bytes <= 0 or monotonic() > deadline:
+            log.warning("not all refs of a push are built", project_id=project_id, count=len(found), built=len(planned))
+            break
+        if file.oid not in configs:
+            configs[file.oid] = _parse_file(project_id, file)
+        config = configs[file.oid]
+        if isinstance(config, str):
+            planned[update] = replace(plan, error=config)
+        elif jobs := tuple(job.serialize() for job in select_jobs(config, plan.ref, tag=plan.tag, path=path)):
+            planned[update] = replace(plan, jobs=jobs)
+            remaining_bytes -= sum(max(len(orjson.dumps(job)), MIN_JOB_BYTES) for job in jobs)
+    return planned
+
+
+def _parse_file(project_id: int, file: _ConfigFile) -> PipelineConfig | str:
+    """The file's jobs, or what is wrong with it."""
+    if file.problem is not None:
+        return file.problem
+    try:
+        return config_parser.parse_config(file.text)
+    except PipelineConfigError as error:
+        return str(error)
+    except Exception as error:
+        # A push that is in the repository must be recorded, whatever a file in it does to its reader.
+        log.error("builds not planned", project_id=project_id, exc_info=error)
+        return "The file cannot be read."

@@ -1,0 +1,256 @@
+"""YAML as a tree of texts, lists and mappings that know their lines, read within bounds.
+
+Nothing is constructed: a scalar keeps the text that stands in the file (`yes`, `1.0` and `2015` are names as good as others), and only
+says whether YAML takes it for null or a truth value. The parser hands out one event after the other, so that what is too deep or too
+large is refused before it is built. An alias stands for what it names, and counts with all of it: ten lines can hold a billion nodes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+from graph.rules.ci.config_errors import PipelineConfigError, quote
+
+MAX_BYTES = 256 * 1024
+"""Bytes of the text."""
+MAX_NODES = 20_000
+MAX_CHARACTERS = 512 * 1024
+"""Of all scalars, with each alias counted as what it stands for."""
+MAX_DEPTH = 20
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_TAGS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+_BOOLEANS = {**dict.fromkeys(("yes", "true", "on", "y"), True), **dict.fromkeys(("no", "false", "off", "n"), False)}
+
+
+@dataclass(slots=True)
+class ScalarNode:
+    """`kind` is YAML's word for what a plain scalar is: `str`, `null`, `bool`, `int`, …; `merge` for `<<`."""
+
+    value: str
+    kind: str
+    line: int
+    nodes: int = 1
+
+    @property
+    def characters(self) -> int:
+        return len(self.value)
+
+    @property
+    def is_null(self) -> bool:
+        return self.kind == "null"
+
+    @property
+    def boolean(self) -> bool | None:
+        """What it says as a truth value; None where it is none."""
+        return _BOOLEANS.get(self.value.lower()) if self.kind == "bool" else None
+
+
+@dataclass(slots=True)
+class SequenceNode:
+    items: list["Node"]
+    line: int
+    nodes: int = 1
+    characters: int = 0
+
+
+@dataclass(slots=True)
+class MappingEntry:
+    """`line` is that of the key."""
+
+    value: "Node"
+    line: int
+
+
+@dataclass(slots=True)
+class MappingNode:
+    """A mapping, its merge keys (`<<`) resolved: what stands in it wins over what is merged, the earlier of several over the later."""
+
+    entries: dict[str, MappingEntry]
+    line: int
+    nodes: int = 1
+    characters: int = 0
+    merged: list["MappingNode"] = field(default_factory=list)
+
+
+Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
+
+
+def parse_document(source: str) -> Node | None:
+    """The one document of the text; None where there is nothing in it. Raises ConfigError."""
+    source = source.removeprefix("\ufeff")
+    try:
+        size = len(source.encode())
+    except UnicodeEncodeError as error:
+        raise PipelineConfigError.from_message("The file is not UTF-8.", source.count("\n", 0, error.start) + 1) from error
+    if size > MAX_BYTES:
+        raise PipelineConfigError.from_message(f"The file has {size} bytes; it may have {MAX_BYTES}.")
+    try:
+        return _Composer(source).compose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if error.context_mark is not None and mark.line >= len(source.splitlines()):
+            # What is never closed is found at the end; it is to be looked for where it begins.
+            mark = error.context_mark
+        what = ", ".join(filter(None, (error.context, error.problem))) or "it cannot be read"
+        hint = " Indent with spaces, not with tabs." if mark and "\t" in _indentation(source, mark.line) else ""
+        raise PipelineConfigError.from_message(f"This is not YAML: {what}.{hint}", mark.line + 1 if mark else None) from error
+    except yaml.reader.ReaderError as error:
+        raise PipelineConfigError.from_message(
+            "The file holds a character that YAML does not allow.", _line_of_invalid_character(source)
+        ) from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise PipelineConfigError.from_message("This is not YAML.") from error
+
+
+def to_json(node: Node) -> Any:
+    """As JSON has it: null and truth values as such, every other scalar as its text."""
+    if isinstance(node, ScalarNode):
+        return None if node.is_null else node.value if node.boolean is None else node.boolean
+    if isinstance(node, SequenceNode):
+        return [to_json(item) for item in node.items]
+    return {key: to_json(entry.value) for key, entry in node.entries.items()}
+
+
+class _Composer:
+    def __init__(self, text: str) -> None:
+        self._events: Iterator[Any] = iter(yaml.parse(text, Loader=_Loader))
+        self._resolver = yaml.resolver.Resolver()
+        self._anchors: dict[str, Node] = {}
+        self._open: set[str] = set()
+        self._nodes = 0
+        self._characters = 0
+
+    def compose(self) -> Node | None:
+        next(self._events)  # the start of the stream
+        if isinstance(next(self._events), yaml.StreamEndEvent):
+            return None
+        root = self._compose_node(next(self._events), 0)
+        next(self._events)  # the end of the document
+        more = next(self._events)
+        if not isinstance(more, yaml.StreamEndEvent):
+            raise PipelineConfigError.from_message("A second document begins here; the file must be one.", _line_number(more))
+        return None if isinstance(root, ScalarNode) and root.is_null else root
+
+    def _compose_node(self, event: Any, depth: int) -> Node:
+        if isinstance(event, yaml.AliasEvent):
+            return self._resolve_alias(event)
+        if depth > MAX_DEPTH:
+            raise PipelineConfigError.from_message(f"This lies more than {MAX_DEPTH} levels deep.", _line_number(event))
+        anchor = event.anchor
+        if anchor is not None:
+            self._open.add(anchor)
+        self._count(1, 0, event)
+        node: Node
+        if isinstance(event, yaml.ScalarEvent):
+            node = self._compose_scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = self._compose_sequence(event, depth)
+        else:
+            node = self._compose_mapping(event, depth)
+        if anchor is not None:
+            self._open.discard(anchor)
+            self._anchors[anchor] = node
+        return node
+
+    def _resolve_alias(self, event: Any) -> Node:
+        if event.anchor in self._open:
+            raise PipelineConfigError.from_message(
+                f"The anchor {quote(event.anchor)} stands for something that holds itself.", _line_number(event)
+            )
+        node = self._anchors.get(event.anchor)
+        if node is None:
+            raise PipelineConfigError.from_message(f"There is no anchor {quote(event.anchor)} above this line.", _line_number(event))
+        self._count(node.nodes, node.characters, event)
+        return node
+
+    def _count(self, nodes: int, characters: int, event: Any) -> None:
+        self._nodes += nodes
+        self._characters += characters
+        if self._nodes > MAX_NODES:
+            raise PipelineConfigError.from_message(
+                f"The file comes to more than {MAX_NODES} values, with those that its aliases repeat.", _line_number(event)
+            )
+        if self._characters > MAX_CHARACTERS:
+            raise PipelineConfigError.from_message(
+                f"The file comes to more than {MAX_CHARACTERS} characters, with those that its aliases repeat.", _line_number(event)
+            )
+
+    def _compose_scalar(self, event: Any) -> ScalarNode:
+        value = event.value
+        if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise PipelineConfigError.from_message("A text cannot hold the character NUL, or half of a character.", _line_number(event))
+        self._count(0, len(value), event)
+        tag = self._explicit_tag(event)
+        if tag is None:
+            tag = self._resolver.resolve(yaml.ScalarNode, value, event.implicit)
+        return ScalarNode(value, tag.removeprefix(_TAG), _line_number(event))
+
+    def _compose_sequence(self, event: Any, depth: int) -> SequenceNode:
+        self._explicit_tag(event)
+        found = SequenceNode([], _line_number(event))
+        while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
+            item = self._compose_node(inner, depth + 1)
+            found.items.append(item)
+            found.nodes += item.nodes
+            found.characters += item.characters
+        return found
+
+    def _compose_mapping(self, event: Any, depth: int) -> MappingNode:
+        self._explicit_tag(event)
+        found = MappingNode({}, _line_number(event))
+        while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
+            key = self._compose_node(inner, depth + 1)
+            line = _line_number(inner)
+            value = self._compose_node(next(self._events), depth + 1)
+            found.nodes += key.nodes + value.nodes
+            found.characters += key.characters + value.characters
+            if not isinstance(key, ScalarNode):
+                raise PipelineConfigError.from_message("A key must be a name, not a list or a mapping.", line)
+            if key.kind == "merge":
+                found.merged += self._merged_mappings(value, line)
+                continue
+            if key.is_null or not key.value.strip():
+                raise PipelineConfigError.from_message("A key is empty; give it a name.", line)
+            if key.value in found.entries:
+                first = found.entries[key.value].line
+                raise PipelineConfigError.from_message(
+                    f"The key {quote(key.value)} stands here a second time; the first is in line {first}.", line
+                )
+            found.entries[key.value] = MappingEntry(value, line)
+        for other in found.merged:
+            for name, entry in other.entries.items():
+                found.entries.setdefault(name, entry)
+        return found
+
+    def _merged_mappings(self, value: Node, line: int) -> list[MappingNode]:
+        values = value.items if isinstance(value, SequenceNode) else [value]
+        if not all(isinstance(each, MappingNode) for each in values):
+            raise PipelineConfigError.from_message("`<<` takes a mapping, or a list of mappings.", line)
+        return [each for each in values if isinstance(each, MappingNode)]
+
+    def _explicit_tag(self, event: Any) -> str | None:
+        """The tag that is written; None where there is none."""
+        if event.tag is None or event.tag == "!":
+            return None
+        if event.tag not in _PLAIN_TAGS:
+            raise PipelineConfigError.from_message(f"The tag {quote(event.tag)} means nothing here; take it away.", _line_number(event))
+        return str(event.tag)
+
+
+def _line_number(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+def _line_of_invalid_character(text: str) -> int:
+    """Of the first character that YAML does not allow."""
+    found = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    return text.count("\n", 0, found.start()) + 1 if found else 1
+
+
+def _indentation(text: str, line: int) -> str:
+    lines = text.split("\n")
+    return lines[line][: len(lines[line]) - len(lines[line].lstrip())] if line < len(lines) else ""

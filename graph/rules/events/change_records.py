@@ -1,0 +1,93 @@
+"""What those hear of who follow builds, merge requests and branches: a row a change, in the transaction that makes it.
+
+`graph/live/broadcaster.py` reads the rows in their order once they are kept. What is written here says that something has changed, and nothing of
+what it is: that is read when it is told, for whoever may see it then.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import insert
+
+from graph.context import Context
+from storage import tables
+from storage.tables import ChangeKind, CheckStatus, MergeRequestState, MergeStatus
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequestSnapshot:
+    """What a viewer of a list of merge requests sees of one, but for its labels."""
+
+    state: MergeRequestState
+    title: str
+    description: str | None
+    assignee_id: int | None
+    milestone_id: int | None
+    target_branch: str
+    head_oid: str | None
+    has_conflicts: bool
+    is_auto_merging: bool
+
+    @classmethod
+    def of(cls, row: tables.MergeRequest) -> "MergeRequestSnapshot":
+        return cls(
+            state=row.state,
+            title=row.title,
+            description=row.description,
+            assignee_id=row.assignee_id,
+            milestone_id=row.milestone_id,
+            target_branch=row.target_branch,
+            head_oid=row.head_oid,
+            conflicts=row.merge_status is MergeStatus.CANNOT_BE_MERGED,
+            waits=row.merge_when_build_succeeds,
+        )
+
+
+async def record_builds(context: Context, changed: Iterable[tuple[int, int, str]], was: CheckStatus | None, became: CheckStatus) -> None:
+    """Builds, as (id, project, ref), have come or become something else."""
+    common = {"kind": ChangeKind.BUILD, "was": was, "became": became, "created_at": context.now()}
+    await _write_changes(context, [{**common, "project_id": project_id, "build_id": key, "ref": ref} for key, project_id, ref in changed])
+
+
+async def record_merge_request(
+    context: Context, row: tables.MergeRequest, before: MergeRequestSnapshot | None, *, labels_changed: bool = False
+) -> None:
+    """What became of a merge request, if anything that is shown of it did; `before` is None for a new one. `labeled`: its labels did."""
+    current = MergeRequestSnapshot.of(row)
+    if current != before or labels_changed:
+        was = before.state if before is not None else None
+        await record_merge_requests(context, [(row.id, row.project_id, row.target_branch, was, row.state)])
+
+
+async def record_merge_requests(
+    context: Context, changed: Iterable[tuple[int, int, str, MergeRequestState | None, MergeRequestState]]
+) -> None:
+    """Merge requests, as (id, target project, target branch, state before, state now), are other than they were: one statement."""
+    moment = context.now()
+    rows = [
+        {
+            "kind": ChangeKind.MERGE_REQUEST,
+            "project_id": project_id,
+            "merge_request_id": key,
+            "ref": branch,
+            "was": was,
+            "became": state,
+            "created_at": moment,
+        }
+        for key, project_id, branch, was, state in changed
+    ]
+    await _write_changes(context, rows)
+
+
+async def record_branches(context: Context, changed: Iterable[tuple[int, str, str | None, str]]) -> None:
+    """Branches, as (project, name, what their health was told to be, what it is), have another health or another head."""
+    common = {"kind": ChangeKind.BRANCH, "created_at": context.now()}
+    rows = [{**common, "project_id": project_id, "ref": name, "was": was, "became": became} for project_id, name, was, became in changed]
+    await _write_changes(context, rows)
+
+
+async def _write_changes(context: Context, rows: Sequence[dict[str, Any]]) -> None:
+    if rows:
+        await context.session.execute(insert(tables.Change), list(rows))
+        context.after_commit.append(context.services.broadcaster.notify)

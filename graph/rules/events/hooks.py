@@ -1,0 +1,94 @@
+"""What a hook may be given, and what its test and its deliveries leave behind."""
+
+from typing import Any
+
+import httpx
+
+from graph.context import Context
+from graph.errors import Invalid, NotFound, Required
+from graph.events import payloads
+from graph.events.address_guard import ForbiddenAddress, HookUrl, InvalidHookUrl, parse_hook_url
+from graph.events.delivery_worker import make_message
+from graph.events.publisher import new_batch_id
+from graph.events.webhook_sender import DeliveryResult, parse_secret
+from graph.rules import validation
+from storage import tables
+from storage.secrets import UndecryptableToken
+from storage.tables import DeliveryState, hooks
+from storage.tables.hooks import MAX_URL_LENGTH
+
+DNS_TIMEOUT_SECONDS = 2.0
+"""For the name of a new hook's host, which may as well be unknown yet."""
+TEST_TIMEOUT_SECONDS = 8.0
+"""For the receiver of a test; less than an operation has."""
+
+
+async def validate_url(context: Context, url: str) -> HookUrl:
+    """Raises Required, Invalid for what is no address, or one that hooks may not call.
+
+    To be called before the first statement of the operation: a name server may be slow, and a transaction would wait with it.
+    """
+    cleaned = validation.validate_string("url", url.strip())
+    if not cleaned:
+        raise Required("url")
+    try:
+        target = parse_hook_url(cleaned, max_length=MAX_URL_LENGTH)
+        await context.services.outbox.sender.guard.check(httpx.URL(target.url), seconds=DNS_TIMEOUT_SECONDS)
+    except (InvalidHookUrl, ForbiddenAddress) as error:
+        raise Invalid("url", str(error)) from None
+    return target
+
+
+def validate_secret(value: str) -> str:
+    """A signing secret of the Standard Webhooks form. Raises Invalid."""
+    try:
+        parse_secret(value)
+    except ValueError as error:
+        raise Invalid("secret", str(error)) from None
+    return value
+
+
+async def send_test(context: Context, hook: tables.Hook) -> tables.Delivery:
+    """Sends the sample event now, and writes down how that ended.
+
+    No statement of the operation may have been run before: on SQLite its transaction would keep all writers waiting for the receiver.
+    """
+    moment = context.now()
+    webhook_id = f"{new_batch_id()}-{hook.id}"
+    try:
+        message = make_message(context.services.cipher, hook, webhook_id, payloads.SAMPLE)
+        result = await context.services.outbox.sender.send(message, moment, seconds=TEST_TIMEOUT_SECONDS)
+    except UndecryptableToken:
+        result = DeliveryResult(error="the hook's credentials cannot be read with this instance's key; make the hook anew")
+    ended = context.now()
+    # The hook may have been deleted while the receiver was thinking.
+    if await context.value(tables.lock(tables.Hook, hook.id)) is None:
+        raise NotFound("Hook")
+    if result.is_ok:
+        await context.session.execute(hooks.record_success([hook.id], ended))
+        context.after_commit.append(context.services.outbox.record_hook_change)
+    event = await context.add(tables.Event(name=payloads.SAMPLE_NAME, payload=payloads.SAMPLE, created_at=moment))
+    delivery = tables.Delivery(
+        event_id=event.id,
+        hook_id=hook.id,
+        webhook_id=webhook_id,
+        event_name=payloads.SAMPLE_NAME,
+        state=DeliveryState.DELIVERED if result.is_ok else DeliveryState.FAILED,
+        attempts=1,
+        response_code=result.code,
+        error=result.error,
+        created_at=moment,
+        delivered_at=ended if result.is_ok else None,
+    )
+    return await context.add(delivery)
+
+
+def redeliver(context: Context, delivery: tables.Delivery) -> None:
+    """Makes a delivery due now, with all its attempts before it. Its webhook id stays, so the receiver can tell that it had it."""
+    values: dict[str, Any] = {"state": DeliveryState.PENDING, "attempts": 0, "error": None, "response_code": None, "delivered_at": None}
+    for name, value in values.items():
+        setattr(delivery, name, value)
+    # Whoever is at it still has lost it, so that the outcome is not written over this.
+    delivery.claimed_by = delivery.claimed_until = None
+    delivery.next_attempt_at = context.now()
+    context.after_commit.append(context.services.outbox.notify)

@@ -1,0 +1,96 @@
+"""Following builds, merge requests and branches: what may be asked for, and who is told of a change."""
+
+from collections.abc import Sequence
+
+from graph.context import Context
+from graph.errors import BadRequest, LimitExceeded
+from graph.live.broadcaster import ChangeFilter
+from graph.live.change_log import LoggedChange
+from graph.operations.loaders import Loader
+from graph.rules import lookup
+from graph.rules.builds import commit_checks
+from graph.rules.git import commits
+from graph.rules.git.branches import BranchRef
+from graph.rules.policy import Action, can, require
+from storage import tables
+from storage.tables import ChangeKind, branches
+
+MAX_PROJECTS = 50
+MAX_REFS = 100
+
+REQUIRED_ACTIONS: dict[ChangeKind, tuple[Action, ...]] = {
+    ChangeKind.BUILD: (Action.READ_BUILD,),
+    ChangeKind.MERGE_REQUEST: (Action.READ_MERGE_REQUEST,),
+    ChangeKind.BRANCH: (Action.READ_CODE, Action.READ_CHECKS),
+}
+"""What one must be allowed to do to hear of changes of a kind."""
+
+
+async def build_filter(
+    context: Context, kind: ChangeKind, projects: Sequence[str] | None, after_seq: str | None, refs: Sequence[str | None] | None = None
+) -> ChangeFilter:
+    """Raises NotFound and Forbidden for a project where the viewer does not see what is to be followed, BadRequest, LimitExceeded."""
+    for label, names, maximum in (("projects", projects, MAX_PROJECTS), ("refs", refs, MAX_REFS)):
+        if names is not None and len(names) > maximum:
+            raise LimitExceeded(f"At most {maximum} {label} can be named. Name none to follow all, or open another stream.")
+    ids: set[int] | None = None if projects is None else set()
+    for path in dict.fromkeys(projects or ()):
+        found = await lookup.get_project(context, path)
+        for action in REQUIRED_ACTIONS[kind]:
+            await require(context, action, found)
+        assert ids is not None  # noqa: S101
+        ids.add(found.id)
+    return ChangeFilter(
+        kind,
+        frozenset(ids) if ids is not None else None,
+        frozenset(refs) if refs is not None else None,
+        parse_sequence_number(after_seq) if after_seq is not None else None,
+    )
+
+
+def share_loaders(context: Context) -> None:
+    """Has the context load, once for all who listen by it, what everybody is shown alike."""
+    for table in (tables.Project, tables.Build, tables.MergeRequest, tables.User, tables.Namespace, tables.Runner):
+        context.rows_by_id(table)
+    _branch_loader(context)
+    commit_checks.share_loader(context)
+    commits.share_loaders(context)
+
+
+async def is_visible(context: Context, change: LoggedChange) -> bool:
+    """Whether the viewer hears of a change: what has changed is still there, and the viewer sees it now."""
+    subject = await _load_subject(context, change)
+    if subject is None:
+        return False
+    for action in REQUIRED_ACTIONS[change.kind]:
+        if not await can(context, action, subject):
+            return False
+    return True
+
+
+async def load_branch(context: Context, change: LoggedChange) -> BranchRef | None:
+    """The branch that has changed, where the index has it now; None once it is gone."""
+    return await _branch_loader(context).get((change.project_id, change.ref))
+
+
+def _branch_loader(context: Context) -> Loader[tuple[int, str], BranchRef]:
+    async def fetch(keys: list[tuple[int, str]]) -> dict[tuple[int, str], BranchRef]:
+        return {(key, name): BranchRef(key, name, oid) for key, name, oid in await context.tuples(branches.heads_of(keys))}
+
+    return context.loader("branches that changed", fetch)
+
+
+async def _load_subject(context: Context, change: LoggedChange) -> tables.Build | tables.MergeRequest | BranchRef | None:
+    if change.kind is ChangeKind.BRANCH:
+        return await load_branch(context, change)
+    if change.kind is ChangeKind.BUILD:
+        return await context.rows_by_id(tables.Build).get(change.subject_id or 0)
+    return await context.rows_by_id(tables.MergeRequest).get(change.subject_id or 0)
+
+
+def parse_sequence_number(string: str) -> int:
+    """Raises BadRequest for what no change has as its `seq`."""
+    number = 0 if string == "0" else lookup.parse_id(string)
+    if number is None:
+        raise BadRequest("`afterSeq` is the `seq` of an event that you were sent, or 0.")
+    return number

@@ -1,0 +1,186 @@
+"""The health of a branch: whether its newest commit that tells is good, since when, and which commits may have broken it.
+
+Commits are taken in the order of ancestry along first parents, whatever the order of builds or of dates, so what was merged in counts as
+its merge. A commit is good when its checks come to SUCCESS (graph/rules/builds/rollups.py) and bad when they come to FAILED; without checks, or
+while they wait or run, or when all were canceled, it decides nothing and is walked past.
+
+The walk is the index's, and one statement: nothing is asked of git. It ends where it tells what was asked, or after MOST commits.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from graph.context import Context
+from graph.errors import LimitExceeded
+from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window
+from graph.fields.cursors import decode_cursor, encode_cursor
+from graph.rules.builds import commit_checks
+from graph.rules.builds.commit_checks import CommitKey
+from graph.rules.builds.rollups import RollupState, roll_up
+from graph.rules.git import commits
+from graph.rules.policy import Action, can
+from storage import tables
+from storage.tables import branches, first_parents
+
+MAX_COMMITS = 1_000
+"""How many commits are looked at."""
+MAX_NAMES = 100
+DECIDING_STATES = (RollupState.SUCCESS, RollupState.FAILED)
+
+_CURSOR_KIND = "suspect"
+
+CheckNames = tuple[str, ...] | None
+"""Only checks of these names count; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedCommit:
+    """A commit on the walk; when the last of its checks ended, if one has."""
+
+    oid: str
+    state: RollupState
+    ended_at: datetime | None
+
+
+@dataclass(slots=True)
+class BranchHealthReport:
+    """What the walk from a head tells. `walked` are its commits, newest first; `dated`: it went so far that `since` is known. Without
+    `builds` only commit statuses count."""
+
+    project_id: int
+    head: str
+    names: CheckNames
+    dated: bool
+    builds: bool = True
+    walked: list[WalkedCommit] = field(default_factory=list)
+
+    @property
+    def newest_decided(self) -> WalkedCommit | None:
+        """The newest commit that is good or bad."""
+        return next((place for place in self.walked if place.state in DECIDING_STATES), None)
+
+    @property
+    def state(self) -> RollupState:
+        """What the newest commit that decides comes to; where none does, what the head comes to."""
+        decided = self.newest_decided or (self.walked[0] if self.walked else None)
+        return decided.state if decided is not None else RollupState.NONE
+
+    @property
+    def last_good(self) -> str | None:
+        index = self._good_index
+        return self.walked[index].oid if index is not None else None
+
+    @property
+    def first_bad(self) -> WalkedCommit | None:
+        """The oldest bad commit after the newest good one."""
+        return self._oldest(RollupState.FAILED, self.walked[: self._good_index]) if self.state is RollupState.FAILED else None
+
+    @property
+    def suspects(self) -> list[str]:
+        """The commits after the newest good one, up to and with the first bad one, newest first."""
+        first = self.first_bad
+        return [place.oid for place in self.walked[self.walked.index(first) : self._good_index]] if first is not None else []
+
+    @property
+    def since(self) -> datetime | None:
+        """When the first bad commit turned out to be bad; of good ones, the oldest since the newest bad one, as far as was walked."""
+        if self.state is RollupState.FAILED:
+            first = self.first_bad
+        else:
+            states = [place.state for place in self.walked]
+            end = states.index(RollupState.FAILED) if RollupState.FAILED in states else None
+            first = self._oldest(RollupState.SUCCESS, self.walked[:end])
+        return first.ended_at if first is not None else None
+
+    @property
+    def _good_index(self) -> int | None:
+        return next((number for number, place in enumerate(self.walked) if place.state is RollupState.SUCCESS), None)
+
+    @staticmethod
+    def _oldest(state: RollupState, places: list[WalkedCommit]) -> WalkedCommit | None:
+        return next((place for place in reversed(places) if place.state is state), None)
+
+
+async def load_health(
+    context: Context, heads: Collection[CommitKey], names: Collection[str] | None = None, *, dated: bool = False, builds: bool = True
+) -> dict[CommitKey, BranchHealthReport]:
+    """The health that branches with these heads have, given as (project id, full id): one statement for all of them.
+
+    It needs nothing of the context but its session, so a chore calls it with `Context(services, session, None, "upkeep")`; nobody's
+    rights are looked at. A head that the index does not have comes to NONE. `since` is known where it was to be `dated`.
+    """
+    check_names = None if names is None else tuple(sorted(set(names)))
+    found = {(project_id, oid): BranchHealthReport(project_id, oid, check_names, dated, builds) for project_id, oid in heads}
+    if not found:
+        return found
+    walks: dict[int, BranchHealthReport] = {}
+    statement, values = first_parents.rollup_walks(found, MAX_COMMITS, check_names, with_end_times=dated, builds=builds)
+    rows = await context.tuples(statement, **values)
+    for start, project_id, oid, state, ended_at, *facts in rows:
+        # The first row of a walk is its head.
+        health = walks.get(start) or walks.setdefault(start, found[project_id, oid])
+        health.walked.append(WalkedCommit(oid, RollupState(state), ended_at))
+        if facts[0] is not None:
+            commits.prime_indexed_commit(context, project_id, oid, *facts)
+    return found
+
+
+async def load_branch_health(
+    context: Context, branch_keys: Collection[tuple[int, str]], names: Collection[str] | None = None
+) -> dict[tuple[int, str], BranchHealthReport]:
+    """The same of branches given as (project id, name), at the heads that the index has: one statement more. Those that are gone are
+    left out."""
+    if not branch_keys:
+        return {}
+    heads = {(key, name): (key, oid) for key, name, oid in await context.tuples(branches.heads_of(branch_keys))}
+    found = await load_health(context, set(heads.values()), names)
+    return {branch: found[head] for branch, head in heads.items()}
+
+
+async def get_head_health(
+    context: Context, head: CommitKey, names: Collection[str] | None, *, dated: bool, builds: bool
+) -> BranchHealthReport:
+    """The health of a head among others of its level. Without `builds` only commit statuses count, as for a viewer who asks for names
+    and may not see the names of builds. Raises LimitExceeded for more than MOST_NAMES names."""
+    if names is not None and len(names) > MAX_NAMES:
+        raise LimitExceeded(f"At most {MAX_NAMES} names of checks can be asked for at once, and {len(names):,} are.")
+    names = None if names is None else tuple(sorted(set(names)))
+
+    async def fetch(heads: list[CommitKey]) -> dict[CommitKey, BranchHealthReport]:
+        return await load_health(context, heads, names, dated=dated, builds=builds)
+
+    found = await context.loader(("health of branches", names, dated, builds), fetch).get(head)
+    assert found is not None, "every head has one"  # noqa: S101
+    return found  # type: ignore[no-any-return]
+
+
+async def get_since(context: Context, health: BranchHealthReport) -> datetime | None:
+    """Since when a branch is as `of_head` told, among others of its level."""
+    if not health.dated:
+        health = await get_head_health(context, (health.project_id, health.head), health.names, dated=True, builds=health.builds)
+    return health.since
+
+
+async def suspect_page(context: Context, health: BranchHealthReport, window: Window, *, from_index: bool) -> ConnectionPage:
+    """A page of the suspects; `told` as in `commits.all_by_oid`. Raises BadRequest for a foreign cursor, Unavailable."""
+    oids = health.suspects
+    skip = decode_cursor(window.after, _CURSOR_KIND, lambda oid: oids.index(oid) + 1) if window.after is not None else 0
+    page_oids = oids[skip : skip + window.size]
+    return ConnectionPage(
+        nodes=await commits.load_commits(context, health.project_id, page_oids, from_index=from_index),
+        has_next=len(oids) > skip + window.size,
+        has_previous=skip > 0,
+        cursor=lambda commit: encode_cursor(_CURSOR_KIND, commit.oid),
+        count=lambda: len(oids),
+    )
+
+
+async def failing_page(context: Context, health: BranchHealthReport, window: Window) -> ConnectionPage:
+    """A page of the builds by which the newest commit that decides is bad, of those that the viewer may see."""
+    found: list[tables.Build] = []
+    if health.newest_decided is not None and health.newest_decided.state is RollupState.FAILED:
+        checks = await commit_checks.load_checks(context, (health.project_id, health.newest_decided.oid))
+        rollup = roll_up(check for check in checks if health.names is None or check.name in health.names)
+        found = [each for each in rollup.failing if isinstance(each, tables.Build) and await can(context, Action.READ_BUILD, each)]
+    return KeysetListing(tables.Build, Order(tables.Build.id)).page_of_rows(found, window)

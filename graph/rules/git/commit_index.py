@@ -1,0 +1,434 @@
+"""The index of commits and branch heads: what the database repeats of the repositories, so that lists and joins need not walk them.
+
+The repository stays the truth. The order that survives a crash at any point:
+1. Commits are written in chunks, each a short transaction of its own that changes nothing which is there already.
+2. The head of a branch is written (`write_heads`) only when all that it holds is indexed. A branch whose head the database has is
+   therefore known whole, and what was cut short before is begun anew from there.
+
+What is never written here, since a process died or a ref was changed behind the service's back, is found by `reconciling`.
+"""
+
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from time import monotonic
+from typing import Any
+
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import NotFound
+from graph.events.payloads import full_path
+from graph.operations.transaction import write_transaction
+from graph.rules.ci import pipeline_planner
+from graph.rules.ci.pipeline_planner import PipelinePlan
+from graph.rules.git import health_checks_due, indexed_commits
+from storage import tables
+from storage.git import commit_walk
+from storage.git.commits import GitCommit
+from storage.git.protocol.push import RefCommand
+from storage.git.repository import NotARepository, Repository
+from storage.git.subprocesses.git_command import GitCommandError
+from storage.tables import branch_moves, branches, projects
+
+BRANCHES = "refs/heads/"
+MAX_LISTED_COMMITS = 20
+MAX_REPORTED_BRANCHES = 100
+"""Branches of one push whose news are told; of the others only the commits are indexed."""
+MAX_MENTIONING_COMMITS = 10_000
+MAX_MENTIONING_CHARACTERS = 16_000_000
+MAX_COMMITS_IN_OPERATION = 1_000
+"""Commits that one operation may index itself."""
+ROWS_PER_STATEMENT = 500
+PROGRESS_LOG_SECONDS = 2.0
+
+_MENTION_PATTERN = re.compile(r"[#!]\d|https?://")
+
+log = structlog.get_logger("graph")
+
+ChunkWriter = Callable[[list[GitCommit]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RefUpdate:
+    """What the move of one ref brought.
+
+    `total` commits came to the branch: what it holds and did not before; a branch that is new brings what no other branch had, and
+    the default branch all that it holds. `commits` are the newest of them, newest first, at most LARGEST_SHOWN. `mentioning` are those,
+    newest first, whose message may name an issue; of the default branch only, at most MOST_MENTIONING. Of a tag, of what is gone, and
+    of branches beyond the MOST_TOLD of one push nothing is told. `indexed` says that the index has all that the branch holds.
+    `plan` is what is to be built for it, also for a tag.
+    """
+
+    update: RefCommand
+    total: int = 0
+    commits: tuple[GitCommit, ...] = ()
+    mentioning: tuple[GitCommit, ...] = ()
+    is_indexed: bool = False
+    plan: PipelinePlan | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the ref was not there before."""
+        return self.update.old is None
+
+
+async def index_updates(services: Services, project_id: int, updates: Sequence[RefCommand]) -> list[RefUpdate]:
+    """Indexes what these moves brought, in transactions of its own, and plans what to build; one `News` for each of them, in their order.
+
+    To be called outside of any writing transaction. Raises NotFound when the project goes meanwhile. Of a repository that
+    cannot be read nothing is told, and nothing is `indexed`.
+    """
+    ref_updates = await _index_commits(services, project_id, updates)
+    plans = await pipeline_planner.plan_updates(
+        services.repositories, project_id, updates, lambda: _load_path_if_built(services, project_id)
+    )
+    return [replace(ref_updates[update], plan=plans.get(update)) for update in updates]
+
+
+async def _index_commits(services: Services, project_id: int, updates: Sequence[RefCommand]) -> dict[RefCommand, RefUpdate]:
+    """The news of `index`, without plans."""
+    if not any(_is_branch(update) for update in updates):
+        return {update: RefUpdate(update) for update in updates}
+    try:
+        if await _is_unindexed(services, project_id):
+            # Else its other branches would look, once this one has a head, as if somebody had made them just now.
+            await index_imported(services, project_id)
+        async with services.index_drift.semaphore:
+            known, default = await _load_heads_and_default(services, project_id)
+            for update in updates:
+                # What an earlier try, or the line above, has written of them already is no reason to tell nothing.
+                if known.get(update.ref.removeprefix(BRANCHES)) == update.new:
+                    known.pop(update.ref.removeprefix(BRANCHES), None)
+            return await _CommitIndexer(services, project_id, known, default, _chunk_writer(services, project_id)).index_updates(updates)
+    except (NotARepository, GitCommandError) as error:
+        log.error("push not indexed", project_id=project_id, error=str(error))
+        return {update: RefUpdate(update) for update in updates}
+
+
+async def index_in_transaction(context: Context, project: tables.Project, update: RefCommand) -> RefUpdate:
+    """The same for the ref that an operation moves or is about to move, within its transaction.
+
+    A branch that brings more than MOST_WITHIN commits to the index, and one of a repository that was never indexed, is left to
+    `reconciling`: its `News` are not `indexed`.
+    """
+    if not _is_branch(update):
+        return RefUpdate(update)
+    ref_update = await _index_commits_in_transaction(context, project, update)
+
+    async def path() -> str | None:
+        return await full_path(context, project) if project.builds_enabled else None
+
+    plans = await pipeline_planner.plan_updates(context.services.repositories, project.id, [update], path)
+    return replace(ref_update, plan=plans.get(update))
+
+
+async def _index_commits_in_transaction(context: Context, project: tables.Project, update: RefCommand) -> RefUpdate:
+    services, remaining = context.services, MAX_COMMITS_IN_OPERATION
+    known = await _load_heads(context, project.id)
+    if not known and project.default_branch is not None:
+        return RefUpdate(update)
+
+    async def write(chunk: list[GitCommit]) -> None:
+        nonlocal remaining
+        missing = await indexed_commits.filter_missing(context, project.id, chunk)
+        remaining -= len(missing)
+        if remaining < 0:
+            raise _TooManyCommits
+        await indexed_commits.insert_commits(context.session, services, project.id, missing)
+
+    reading = _CommitIndexer(services, project.id, known, project.default_branch, write)
+    try:
+        return (await reading.index_updates([update]))[update]
+    except _TooManyCommits:
+        return RefUpdate(update)
+    except (NotARepository, GitCommandError) as error:
+        log.error("branch not indexed", project_id=project.id, error=str(error))
+        return RefUpdate(update)
+
+
+async def write_heads(context: Context, project_id: int, ref_updates: Sequence[RefUpdate]) -> None:
+    """Writes where the branches are now, and forgets those that are gone, in the caller's transaction, which holds the project.
+
+    A head is written only where the branch still is: records of two pushes may come in either order, and the later one has moved on.
+    """
+    moved = [each for each in ref_updates if each.update.ref.startswith(BRANCHES) and _is_storable(each.update.ref)]
+    if not moved:
+        return
+    refs = [each.update.ref for each in moved]
+    try:
+        current_heads = await context.services.repositories.read(
+            project_id, lambda repository: {ref: repository.find_ref(ref) for ref in refs}
+        )
+    except NotARepository as error:
+        log.error("branch heads not written", project_id=project_id, error=str(error))
+        return
+    moment = context.now()
+    rows = {
+        each.update.ref: {
+            "project_id": project_id,
+            "name": each.update.ref.removeprefix(BRANCHES),
+            "oid": each.update.new,
+            "updated_at": moment,
+        }
+        for each in moved
+        if each.is_indexed and each.update.new == current_heads[each.update.ref]
+    }
+    deleted = [ref.removeprefix(BRANCHES) for ref, oid in current_heads.items() if oid is None]
+    for part in _split_batches([*rows.values(), *({"project_id": project_id, "name": name, "oid": None} for name in deleted)]):
+        await _record_moves(context, project_id, {row["name"]: row["oid"] for row in part}, moment)
+    for part in _split_batches(list(rows.values())):
+        await context.session.execute(branches.upsert_heads(context.services.database.dialect, part))
+    for names in _split_batches(deleted):
+        await context.session.execute(branches.delete_branches(project_id, names))
+    if any(oid is not None and ref not in rows for ref, oid in current_heads.items()):
+        flag_drift(context.services, project_id)
+
+
+async def _record_moves(context: Context, project_id: int, heads: Mapping[str, str | None], moment: datetime) -> None:
+    """Writes down which of these branches have come to another commit (None: to none), before their heads are written."""
+    before = dict(await context.tuples(branches.heads_named(project_id, heads)))
+    moved = [(name, oid) for name, oid in heads.items() if before.get(name) != oid]
+    if moved:
+        rows = [{"project_id": project_id, "name": name, "oid": oid, "moved_at": moment} for name, oid in moved]
+        await context.session.execute(branch_moves.insert_moves(), rows)
+        await health_checks_due.schedule_health_checks(context, project_id, [(name, None) for name, oid in moved if oid is not None])
+
+
+async def index_imported(services: Services, project_id: int) -> None:
+    """Indexes a repository that came whole, as an import does: its commits and its heads, and nothing follows from them.
+
+    Raises NotFound when the project goes meanwhile, NotARepository, GitFailed.
+    """
+    with services.index_drift.recording(project_id):
+        heads = await services.repositories.read(project_id, commit_walk.branch_heads)
+        updates = [RefCommand(BRANCHES + name, None, oid) for name, oid in heads.items()]
+        if not updates:
+            return
+        async with services.index_drift.semaphore:
+            known, _ = await _load_heads_and_default(services, project_id)
+            await _CommitIndexer(services, project_id, known, None, _chunk_writer(services, project_id)).index_tips(set(heads.values()))
+        async with write_transaction(services.database) as session:
+            context = Context(services, session, None, "index")
+            if await context.first(projects.for_update(project_id)) is not None:
+                await write_heads(context, project_id, [RefUpdate(update, is_indexed=True) for update in updates])
+        services.maintenance_wakeup.notify()
+
+
+async def index_all(services: Services, project_id: int) -> None:
+    """Indexes every commit of the branches that is not in the index, also below heads that it has. Raises as `adopt`."""
+    heads = await services.repositories.read(project_id, commit_walk.branch_heads)
+    async with services.index_drift.semaphore:
+        await _CommitIndexer(services, project_id, {}, None, _chunk_writer(services, project_id)).index_tips(set(heads.values()))
+
+
+def index_after_commit(context: Context, project_id: int) -> None:
+    """Has a new project's repository indexed once the project is kept. What is cut short is left to `reconciling`."""
+    services = context.services
+
+    async def run() -> None:
+        try:
+            await index_imported(services, project_id)
+        except Exception as error:
+            log.error("repository not indexed", project_id=project_id, error=str(error) or type(error).__name__)
+            flag_drift(services, project_id)
+
+    context.after_commit.append(run)
+
+
+def flag_drift(services: Services, project_id: int) -> None:
+    """Has `reconciling` look at a project whose index differs from its repository."""
+    if services.index_drift.mark_drifted(project_id):
+        services.maintenance_wakeup.notify()
+
+
+async def flag_drift_of_heads(context: Context, project_id: int, heads: Sequence[tuple[str, str]], total: int | None = None) -> None:
+    """Notices where the index differs from (name, id) of branches that were read; `total` says how many there are, if they were counted.
+
+    One statement for all that is read side by side, and none for a single branch that was where it is a moment ago.
+    """
+    drift, single = context.services.index_drift, (project_id, heads[0]) if len(heads) == 1 and total is None else None
+    if single is not None and drift.is_consistent(single):
+        return
+
+    async def fetch(keys: list[tuple[int, tuple[str, ...]]]) -> dict[tuple[int, tuple[str, ...]], dict[str | None, str]]:
+        found: dict[int, dict[str | None, str]] = {project_id: {} for project_id, _ in keys}
+        names = {name for _, some in keys for name in some}
+        for owner, name, oid in await context.tuples(branches.NAMED_HEADS_AND_COUNTS, project_ids=sorted(found), names=sorted(names)):
+            found[owner][name] = oid
+        return {key: found[key[0]] for key in keys}
+
+    storable_heads = {name: oid for name, oid in heads if _is_storable(name)}
+    found = await context.loader("branch heads", fetch).get((project_id, tuple(storable_heads))) or {}
+    counted = total is not None and len(storable_heads) == len(heads)
+    if any(found.get(name) != oid for name, oid in storable_heads.items()) or (counted and found.get(None, "0") != str(total)):
+        flag_drift(context.services, project_id)
+    elif single is not None:
+        drift.mark_consistent(single)
+
+
+class _TooManyCommits(Exception):
+    """More commits than one operation may index."""
+
+
+class _CommitIndexer:
+    """One reading of new commits: what is known grows with each branch that was read."""
+
+    def __init__(self, services: Services, project_id: int, known: dict[str, str], default: str | None, write: ChunkWriter) -> None:
+        self._services = services
+        self._project_id = project_id
+        self._heads = known
+        self._known = set(known.values())
+        self._default = default
+        self._write = write
+        self._done = 0
+        self._reported_at = monotonic()
+
+    async def index_updates(self, updates: Sequence[RefCommand]) -> dict[RefCommand, RefUpdate]:
+        """News of all of them, by update."""
+        ref_updates = {update: RefUpdate(update) for update in updates}
+        moved = [update for update in ref_updates if _is_branch(update)]
+        # What came to the default branch is told first, since it is new to it wherever else it is.
+        moved.sort(key=self._is_default, reverse=True)
+        for update in moved[:MAX_REPORTED_BRANCHES]:
+            ref_updates[update] = await self._index_update(update)
+        if others := moved[MAX_REPORTED_BRANCHES:]:
+            await self.index_tips({update.new for update in others if update.new})
+            ref_updates |= {update: RefUpdate(update, is_indexed=True) for update in others}
+        return ref_updates
+
+    async def index_tips(self, tips: Collection[str]) -> None:
+        """Indexes all that these hold."""
+        if tips := set(tips) - self._known:
+            await self._walk(tips, self._known, self._write)
+            self._known |= tips
+
+    async def _index_update(self, update: RefCommand) -> RefUpdate:
+        assert update.new is not None  # noqa: S101 - _is_branch
+        is_default = self._is_default(update)
+        if update.old is not None:
+            before = {update.old}
+        else:
+            before = set() if is_default else set(self._known)
+        if before <= self._known:
+            ref_update = await self._walk({update.new}, before, self._write, mentioning=is_default)
+        else:
+            await self.index_tips({update.new})
+            ref_update = await self._walk({update.new}, before, None, mentioning=is_default)
+        self._known.add(update.new)
+        return replace(ref_update, update=update, indexed=True)
+
+    def _is_default(self, update: RefCommand) -> bool:
+        return update.ref == f"{BRANCHES}{self._default}"
+
+    async def _walk(
+        self, tips: Collection[str], known: Collection[str], write: ChunkWriter | None, *, mentioning: bool = False
+    ) -> RefUpdate:
+        total, newest, mentions, characters = 0, list[GitCommit](), list[GitCommit](), 0
+        if set(tips) <= set(known):
+            return RefUpdate(_NO_UPDATE)
+        repositories = self._services.repositories
+        chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
+        expected: int | None = None
+        try:
+            while chunk := await repositories.read(self._project_id, lambda _: next(chunks, None)):
+                total += len(chunk)
+                newest += chunk[: MAX_LISTED_COMMITS - len(newest)]
+                for commit in chunk if mentioning else ():
+                    if (
+                        _MENTION_PATTERN.search(commit.message)
+                        and len(mentions) < MAX_MENTIONING_COMMITS
+                        and characters < MAX_MENTIONING_CHARACTERS
+                    ):
+                        mentions.append(commit)
+                        characters += len(commit.message)
+                if write is not None:
+                    await write(chunk)
+                    if len(chunk) == commit_walk.MAX_CHUNK_COMMITS and expected is None:
+                        expected = (
+                            await repositories.read(
+                                self._project_id, lambda repository: commit_walk.count_new_commits(repository, tips, known)
+                            )
+                            or 0
+                        )
+                    if expected is not None:
+                        self._report_progress(total, expected)
+        finally:
+            with contextlib.suppress(ValueError):  # a thread is still at it, whom nobody waits for: its end closes it
+                chunks.close()
+        if expected is not None:
+            log.info("commits indexed", project_id=self._project_id, done=total)
+        return RefUpdate(_NO_UPDATE, total, tuple(newest), tuple(mentions))
+
+    def _report_progress(self, done: int, total: int) -> None:
+        if self._services.progress is not None:
+            self._services.progress("indexing commits", done, max(done, total))
+        if monotonic() - self._reported_at >= PROGRESS_LOG_SECONDS:
+            self._reported_at = monotonic()
+            log.info("indexing commits", project_id=self._project_id, done=done, total=max(done, total))
+
+
+_NO_UPDATE = RefCommand("", None, None)
+
+
+async def _load_heads(context: Context, project_id: int) -> dict[str, str]:
+    return dict(await context.tuples(branches.heads(project_id)))
+
+
+async def _load_default_branch(context: Context, project_id: int) -> str | None:
+    """The default branch, or what will be it."""
+    project = await context.first(projects.by_id(project_id))
+    if project is None:
+        raise NotFound("Project")
+    return project.default_branch or await context.services.repositories.read(project_id, Repository.default_branch)
+
+
+async def _load_path_if_built(services: Services, project_id: int) -> str | None:
+    """The full path of a project that has builds."""
+    async with services.database.read_session() as session:
+        context = Context(services, session, None, "index")
+        project = await context.first(projects.by_id(project_id))
+        return await full_path(context, project) if project is not None and project.builds_enabled else None
+
+
+async def _is_unindexed(services: Services, project_id: int) -> bool:
+    """Whether the repository has been there, with branches, from before it was indexed."""
+    async with services.database.read_session() as session:
+        context = Context(services, session, None, "index")
+        if await context.tuples(branches.heads(project_id).limit(1)):
+            return False
+        project = await context.first(projects.by_id(project_id))
+        return project is not None and project.default_branch is not None
+
+
+async def _load_heads_and_default(services: Services, project_id: int) -> tuple[dict[str, str], str | None]:
+    """The heads that the index has, and the default branch."""
+    async with services.database.read_session() as session:
+        context = Context(services, session, None, "index")
+        return await _load_heads(context, project_id), await _load_default_branch(context, project_id)
+
+
+def _chunk_writer(services: Services, project_id: int) -> ChunkWriter:
+    async def write(chunk: list[GitCommit]) -> None:
+        await indexed_commits.write_missing_commits(services, project_id, chunk)
+
+    return write
+
+
+def _is_branch(update: RefCommand) -> bool:
+    return update.new is not None and update.ref.startswith(BRANCHES)
+
+
+def _is_storable(ref: str) -> bool:
+    """Whether the database takes the name; see `storage.git.commit_walk.heads`."""
+    name = ref.removeprefix(BRANCHES)
+    return len(name) <= commit_walk.MAX_BRANCH_NAME_LENGTH and not any(
+        letter == "\ufffd" or "\ud800" <= letter <= "\udfff" for letter in name
+    )
+
+
+def _split_batches(rows: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(rows), ROWS_PER_STATEMENT):
+        yield rows[start : start + ROWS_PER_STATEMENT]

@@ -1,0 +1,354 @@
+"""Commits: git's own records, read from a project's repository, and what hangs on them.
+
+A repository that is missing or damaged makes the field that needs it Unavailable. Nothing here starts a git process but a
+diff of very large files.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import structlog
+
+from graph.context import Context
+from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Unavailable
+from graph.fields.connections import MAX_OFFSET, ConnectionPage, Window
+from graph.fields.cursors import decode_cursor, encode_cursor
+from graph.operations.loaders import Loader
+from graph.rules import policy
+from graph.rules.builds.commit_checks import CommitKey
+from graph.rules.git import indexed_commits
+from graph.rules.git.indexed_commits import IndexedCommit
+from graph.rules.lookup import parse_id
+from storage import tables
+from storage.git import diff
+from storage.git.diff import FileDiff
+from storage.git.log import HistoryTooDeep, list_history
+from storage.git.repository import DamagedRepository, GitCommit, NotARepository, Repository, UnknownCommit
+from storage.tables import LineType, commit_comments, users
+
+T = TypeVar("T")
+
+FULL_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
+CURSOR_KIND = "commit"
+"""Of the cursors of walks: the commit that one starts from, and a place in it."""
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectCommit(GitCommit):
+    """A commit as it stands in the repository of one project; a fork has the same commit as another one."""
+
+    project_id: int
+
+    @classmethod
+    def of(cls, project_id: int, commit: GitCommit) -> "ProjectCommit":
+        return cls(**{field.name: getattr(commit, field.name) for field in fields(commit)}, project_id=project_id)
+
+    @property
+    def id(self) -> str:
+        """What its global id holds."""
+        return f"{self.project_id}-{self.oid}"
+
+    @property
+    def key(self) -> CommitKey:
+        return self.project_id, self.oid
+
+
+async def run_in_repository(context: Context, project_id: int, work: Callable[[Repository], T], *, cancellable: bool = False) -> T:
+    """What `work` finds in the project's repository, in a thread. Raises Unavailable where the repository cannot be read.
+
+    `cancellable` work only reads, and ends with the operation.
+    """
+    try:
+        return await context.services.repositories.read(project_id, work, cancellable=cancellable)
+    except NotARepository as error:
+        raise _unreadable_error(context, project_id, error) from error
+
+
+async def get_commit(context: Context, project: tables.Project, rev: str) -> ProjectCommit:
+    """The commit that an exact name says: a full id, a branch, a tag, or the unique start of an id. Raises NotFound, Unavailable."""
+
+    def work(repository: Repository) -> GitCommit | None:
+        oid = repository.resolve(rev)
+        return repository.commit(oid) if oid is not None else None
+
+    found = await run_in_repository(context, project.id, work, cancellable=True)
+    if found is None:
+        raise NotFound("Commit")
+    commit = ProjectCommit.of(project.id, found)
+    _git_loader(context).prime(commit.key, commit)
+    return commit
+
+
+def commit_loader(context: Context, *, from_index: bool, with_checks: bool) -> Loader[CommitKey, Any]:
+    """Commits by key, among others of their level; what it loads passes through `or_raise`.
+
+    `told`: nothing is asked of them but what the index tells, so they are one statement, and git is asked for those alone that the index
+    does not have. `checked`: that statement brings their checks as well.
+    """
+    return _index_loader(context, with_checks=with_checks) if from_index else _git_loader(context)
+
+
+def raise_if_error(value: T | OperationError | None) -> T | None:
+    """None where the repository has no such commit. Raises Unavailable."""
+    if isinstance(value, OperationError):
+        raise value
+    return value
+
+
+def prime_indexed_commit(context: Context, project_id: int, oid: str, *facts: Any) -> None:
+    """Keeps for `loader_of` what a statement has brought beside something else: the FACTS of a commit in the index."""
+    commit = indexed_commits.build_indexed_commit(project_id, oid, *facts)
+    if commit is not None:
+        for checked in (False, True):
+            _index_loader(context, with_checks=checked).prime_if_absent((project_id, oid), commit)
+
+
+async def load_commits(context: Context, project_id: int, oids: Sequence[str], *, from_index: bool) -> list[ProjectCommit | IndexedCommit]:
+    """These commits of a project, which it should have, read at once; `told`: nothing is asked of them but what the index tells.
+
+    Raises Unavailable, also where one is missing.
+    """
+    loader: Loader[CommitKey, Any] = _index_loader(context) if from_index else _git_loader(context)
+    read: list[Any] = [raise_if_error(commit) for commit in await asyncio.gather(*(loader.get((project_id, oid)) for oid in oids))]
+    if None in read:
+        raise Unavailable("The repository cannot be read right now.")
+    return read
+
+
+async def commit_nodes(context: Context, ids: list[str]) -> dict[str, Any]:
+    """The commits of `ids` (as `ProjectCommit.id`) in whose projects the viewer may read code; an error stands for an unreadable one."""
+    keys: dict[str, CommitKey] = {}
+    for text in ids:
+        number, _, oid = text.partition("-")
+        project_id = parse_id(number)
+        if project_id is not None and FULL_ID.fullmatch(oid):
+            keys[text] = project_id, oid
+    visible_ids = await policy.filter_visible_projects(context, [project_id for project_id, _ in keys.values()])
+    projects = await context.rows_by_id(tables.Project).get_many(visible_ids)
+    readable = {key for key, project in projects.items() if await policy.can(context, policy.Action.READ_CODE, project)}
+    readable_keys = {text: key for text, key in keys.items() if key[0] in readable}
+    found = await _git_loader(context).get_many(readable_keys.values())
+    return {text: found[key] for text, key in readable_keys.items() if found[key] is not None}
+
+
+async def history_page(context: Context, project: tables.Project, ref: str | None, window: Window) -> ConnectionPage:
+    """A page of the history of a branch or tag (or of any exact name), by default of the default branch; empty for an unknown name.
+
+    A cursor holds the commit that the walk starts from and a place in the walk, so further pages stay exact while the branch moves.
+    The page costs the commits up to its end, whatever the length of the history. Raises Unavailable, BadRequest for a foreign
+    cursor, LimitExceeded for a page that is too deep.
+    """
+    position = decode_cursor(window.after, CURSOR_KIND, parse_walk_cursor) if window.after is not None else None
+
+    def work(repository: Repository) -> tuple[str, int, list[GitCommit]] | None:
+        if position is not None:
+            start, skip = position
+        else:
+            tip = repository.resolve(ref) if ref is not None else resolve_default_head(repository, project.default_branch)
+            if tip is None:
+                return None
+            start, skip = tip, window.offset
+        return start, skip, list_history(repository, start, skip=skip, limit=window.size + 1)
+
+    try:
+        found = await run_in_repository(context, project.id, work, cancellable=True)
+    except UnknownCommit as error:
+        raise BadRequest("This cursor is not one of this list.") from error
+    except HistoryTooDeep as error:
+        raise LimitExceeded("This page lies too deep in the history; start from a commit near it, with `ref`.") from error
+    start, skip, walked = found or ("", 0, [])
+    commits = [ProjectCommit.of(project.id, commit) for commit in walked[: window.size]]
+    positions = {commit.oid: place for place, commit in enumerate(commits, skip)}
+    for commit in commits:
+        _git_loader(context).prime(commit.key, commit)
+    return ConnectionPage(
+        nodes=commits,
+        has_next=len(walked) > window.size,
+        has_previous=skip > 0,
+        cursor=lambda commit: encode_cursor(CURSOR_KIND, start, positions[commit.oid]),
+    )
+
+
+async def load_diff(context: Context, commit: ProjectCommit) -> list[FileDiff] | None:
+    """What the commit changed. Raises Unavailable, and LimitExceeded where the operation asked for too much already."""
+    return raise_if_error(await _diff_loader(context).get(commit.key))
+
+
+async def load_diff_between(context: Context, project_id: int, old: str | None, oid: str) -> list[FileDiff] | None:
+    """What differs between two commits, `old` None being no files at all. Raises as `diff_of`, from the same allowance."""
+    return raise_if_error(await _diff_loader(context).get((project_id, oid, old)))
+
+
+async def load_author(context: Context, commit: ProjectCommit) -> tables.User | None:
+    """The account that owns the author's e-mail address."""
+
+    async def fetch(emails: list[str]) -> Mapping[str, tables.User]:
+        return dict(map(tuple, await context.tuples(users.by_emails(emails))))
+
+    email = commit.author_email.lower()
+    return await context.loader("users by e-mail", fetch).get(email) if email else None
+
+
+async def load_comment_count(context: Context, commit: ProjectCommit) -> int:
+    async def fetch(keys: list[CommitKey]) -> Mapping[CommitKey, int]:
+        rows = await context.tuples(commit_comments.counts(_group_by_project(keys)))
+        return {(project_id, sha): count for project_id, sha, count in rows}
+
+    return await context.loader("commit comment counts", fetch).get(commit.key) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommentPosition:
+    """Where a comment belongs: a commit, and a line of its diff or None."""
+
+    oid: str
+    line: tuple[str, int, LineType] | None = None
+
+
+async def locate_comment(
+    context: Context, project: tables.Project, rev: str, path: str | None, line: int | None, line_type: LineType | None
+) -> CommentPosition:
+    """The commit that `rev` names, and the line where a full id, a path and a line name one that the commit changed.
+
+    A line is taken for a new one unless `line_type` says otherwise. Everything else places the comment under the whole commit
+    (rules for posting a commit comment). Raises NotFound, Unavailable.
+    """
+
+    def work(repository: Repository) -> CommentPosition | None:
+        oid = repository.resolve(rev)
+        if oid is None:
+            return None
+        kind = line_type or LineType.NEW
+        if oid == rev.lower() and path and line is not None and diff.has_line(diff.diff_of_commit(repository, oid), path, line, kind):
+            return CommentPosition(oid, (path, line, kind))
+        return CommentPosition(oid)
+
+    found = await run_in_repository(context, project.id, work, cancellable=True)
+    if found is None:
+        raise NotFound("Commit")
+    return found
+
+
+DiffKey = tuple[int, str, str | None]
+"""A project, a commit of it, and the one before to compare it with; None is no files at all."""
+
+
+def _diff_loader(context: Context) -> Loader[CommitKey | DiffKey, list[FileDiff] | OperationError]:
+    return context.loader("diffs", _DiffReader(context))
+
+
+@dataclass
+class _DiffReader:
+    """Reads the diffs of one operation, one after the other, until they hold more than one diff may: of commits, and of pairs."""
+
+    context: Context
+    remaining: int = diff.MAX_DIFF_BYTES
+
+    async def __call__(self, keys: list[CommitKey | DiffKey]) -> Mapping[CommitKey | DiffKey, Any]:
+        found: dict[CommitKey | DiffKey, Any] = {}
+        for key in keys:
+            found[key] = await self._read(key)
+        return found
+
+    async def _read(self, key: CommitKey | DiffKey) -> list[FileDiff] | OperationError | None:
+        if self.remaining <= 0:
+            return LimitExceeded("The diffs of one operation hold at most 5 MB; ask for those of fewer commits.")
+
+        def work(repository: Repository) -> list[FileDiff]:
+            return diff.diff_of_commit(repository, key[1]) if len(key) == 2 else diff.diff_between(repository, key[2], key[1])
+
+        try:
+            entries = await run_in_repository(self.context, key[0], work, cancellable=True)
+        except UnknownCommit:
+            return None
+        except OperationError as error:
+            return error
+        self.remaining -= sum(len(entry.diff) + len(entry.old_path) + len(entry.new_path) for entry in entries) + 1
+        return entries
+
+
+def share_loaders(context: Context) -> None:
+    """Has the context read a commit once for all who are given its loaders: it is the same for everybody."""
+    _git_loader(context)
+    for checked in (False, True):
+        _index_loader(context, with_checks=checked)
+
+
+def _git_loader(context: Context) -> Loader[CommitKey, ProjectCommit | OperationError]:
+    """Commits by key, a thread a project; an error stands for a commit that is there and cannot be read."""
+
+    async def fetch(keys: list[CommitKey]) -> Mapping[CommitKey, ProjectCommit | OperationError]:
+        found: dict[CommitKey, ProjectCommit | OperationError] = {}
+        for project_id, oids in _group_by_project(keys).items():
+            try:
+                commits = await run_in_repository(context, project_id, _commit_reader(oids), cancellable=True)
+            except Unavailable as error:
+                found.update(dict.fromkeys(((project_id, oid) for oid in oids), error))
+                continue
+            for oid, commit in commits.items():
+                if isinstance(commit, GitCommit):
+                    found[project_id, oid] = ProjectCommit.of(project_id, commit)
+                else:
+                    found[project_id, oid] = _unreadable_error(context, project_id, commit)
+        return found
+
+    return context.loader("commits", fetch)
+
+
+def _index_loader(context: Context, *, with_checks: bool = False) -> Loader[CommitKey, ProjectCommit | IndexedCommit | OperationError]:
+    """Commits by key, as `_loader`, of which the index tells, as far as it does."""
+
+    async def fetch(keys: list[CommitKey]) -> Mapping[CommitKey, ProjectCommit | IndexedCommit | OperationError]:
+        found: dict[CommitKey, Any] = dict(await indexed_commits.load_indexed_commits(context, keys, with_checks=with_checks))
+        if missing := [key for key in keys if key not in found]:
+            found |= {key: commit for key, commit in (await _git_loader(context).get_many(missing)).items() if commit is not None}
+        return found
+
+    return context.loader("indexed commits and checks" if with_checks else "indexed commits", fetch)
+
+
+def _commit_reader(oids: list[str]) -> Callable[[Repository], dict[str, GitCommit | DamagedRepository]]:
+    def work(repository: Repository) -> dict[str, GitCommit | DamagedRepository]:
+        found: dict[str, GitCommit | DamagedRepository] = {}
+        for oid in oids:
+            try:
+                found[oid] = repository.commit(oid)
+            except UnknownCommit:
+                continue
+            except DamagedRepository as error:
+                found[oid] = error
+        return found
+
+    return work
+
+
+def resolve_default_head(repository: Repository, name: str | None) -> str | None:
+    """The head of the project's default branch, or of the repository's own where the project names none that exists."""
+    if name and (oid := repository.resolve(name)):
+        return oid
+    own = repository.default_branch()
+    return repository.resolve(own) if own else None
+
+
+def _group_by_project(keys: list[CommitKey]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for project_id, oid in keys:
+        found.setdefault(project_id, []).append(oid)
+    return found
+
+
+def _unreadable_error(context: Context, project_id: int, error: Exception) -> Unavailable:
+    log.warning("repository cannot be read", project_id=project_id, error=str(error), request_id=context.request_id)
+    return Unavailable("The repository cannot be read right now.")
+
+
+def parse_walk_cursor(start: str, position: int) -> tuple[str, int]:
+    """The start of the walk and how many commits to skip, for a page after the cursor of these values."""
+    if not FULL_ID.fullmatch(start) or type(position) is not int or not 0 <= position < MAX_OFFSET:
+        raise ValueError("no place in a walk")
+    return start, position + 1

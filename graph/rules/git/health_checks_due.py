@@ -1,0 +1,14 @@
+"""Asks for looks at branches whose health may have changed; `graph/rules/git/branch_health_job.py` takes them."""
+
+from collections.abc import Iterable
+
+from graph.context import Context
+from storage.tables import health_checks_due
+
+
+async def schedule_health_checks(context: Context, project_id: int, refs: Iterable[tuple[str | None, str | None]]) -> None:
+    """Has branches looked at, by their name or by the id of their newest commit, once the change is kept: one statement."""
+    rows = [{"project_id": project_id, "name": name, "sha": sha} for name, sha in dict.fromkeys(refs)]
+    if rows:
+        await context.session.execute(health_checks_due.insert_due(), rows)
+        context.after_commit.append(context.services.maintenance_wakeup.notify)

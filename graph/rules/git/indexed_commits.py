@@ -1,0 +1,182 @@
+"""The rows of the index of commits: what is kept of a commit, how a chunk of them is written, and how they are read.
+
+A commit is read from its row only where the row tells the very same: a text that was cut, and an instant that the index cannot hold, are
+git's to tell.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, func
+from sqlalchemy.exc import IntegrityError
+
+from graph.context import Context, Services
+from graph.errors import NotFound
+from graph.operations.transaction import write_transaction
+from graph.rules.builds import commit_checks
+from graph.rules.builds.commit_checks import CommitKey
+from storage.git.commits import GitCommit
+from storage.tables import checks, commits
+
+MAX_STRING_LENGTH = 1_000
+"""Characters of a name, an address or a title in the index."""
+MAX_PARENTS = 1_000
+
+
+MAX_YEAR = 9999
+"""Instants of this year may have been moved to its end."""
+
+SHORT_OID_LENGTH = 8
+"""Digits of the short id."""
+
+
+def may_be_truncated(column: Any) -> ColumnElement[bool]:
+    """The condition that the text of this column may have been longer."""
+    return func.length(column) >= MAX_STRING_LENGTH
+
+
+def may_be_clamped(column: Any) -> ColumnElement[bool]:
+    """The condition that the instant of this column may have been another."""
+    condition: ColumnElement[bool] = column >= datetime(MAX_YEAR, 1, 1, tzinfo=UTC)
+    return condition
+
+
+class IndexedCommit:
+    """A commit of a project as the index tells of it: all of a `ProjectCommit` (`graph/rules/git/commits.py`) but its message and its
+    parents. Both times carry the offset that the commit records."""
+
+    project_id: int
+    oid: str
+    short_oid: str
+    title: str
+    author_name: str
+    author_email: str
+    authored_at: datetime
+    committer_name: str
+    committer_email: str
+    committed_at: datetime
+
+    @property
+    def id(self) -> str:
+        """What its global id holds."""
+        return f"{self.project_id}-{self.oid}"
+
+    @property
+    def key(self) -> CommitKey:
+        return self.project_id, self.oid
+
+
+async def load_indexed_commits(context: Context, keys: Collection[CommitKey], *, with_checks: bool) -> Mapping[CommitKey, IndexedCommit]:
+    """Those of these commits of which the index tells: one statement for all, `checked` with the checks of all of them."""
+    statement, values = checks.newest_and_summaries(keys) if with_checks else commits.summaries(keys)
+    rows = await context.tuples(statement, **values)
+    if with_checks:
+        commit_checks.prime_checks(context, keys, [(build, status) for *_, build, status in rows])
+        rows = [facts for *facts, _, _ in rows if facts[0] is not None]
+    found = (build_indexed_commit(*row) for row in rows)
+    return {(commit.project_id, commit.oid): commit for commit in found if commit is not None}
+
+
+def build_indexed_commit(
+    project_id: int,
+    oid: str,
+    title: str,
+    author_name: str,
+    author_email: str,
+    authored_at: datetime,
+    authored_offset: int,
+    committer_name: str,
+    committer_email: str,
+    committed_at: datetime,
+    committed_offset: int,
+) -> IndexedCommit | None:
+    """The commit of a row of FACTS; None where the row may not tell all."""
+    if max(len(author_name), len(author_email), len(committer_name), len(committer_email)) >= MAX_STRING_LENGTH:
+        return None
+    if authored_at.year >= MAX_YEAR or committed_at.year >= MAX_YEAR:
+        return None
+    commit = IndexedCommit()
+    # At once, as an object that is filled one by one costs three times as much.
+    commit.__dict__ = {
+        "project_id": project_id,
+        "oid": oid,
+        "short_oid": oid[:SHORT_OID_LENGTH],
+        "title": title,
+        "author_name": author_name,
+        "author_email": author_email,
+        "authored_at": with_offset(authored_at, authored_offset),
+        "committer_name": committer_name,
+        "committer_email": committer_email,
+        "committed_at": with_offset(committed_at, committed_offset),
+    }
+    return commit
+
+
+def with_offset(moment: datetime, offset: int) -> datetime:
+    """An instant as the commit records it, with its offset in minutes."""
+    return moment.astimezone(_fixed_offset_zone(offset)) if offset else moment
+
+
+@lru_cache(maxsize=256)
+def _fixed_offset_zone(minutes: int) -> timezone:
+    return timezone(timedelta(minutes=minutes))
+
+
+async def write_missing_commits(services: Services, project_id: int, chunk: list[GitCommit]) -> None:
+    """Writes what is not there yet, in a transaction of its own; where nothing is new no writer is kept waiting. Raises NotFound."""
+    async with services.database.read_session() as session:
+        new = await filter_missing(Context(services, session, None, "index"), project_id, chunk)
+    if new:
+        try:
+            async with write_transaction(services.database) as session:
+                await insert_commits(session, services, project_id, new)
+        except IntegrityError as error:
+            # The commits of a project that is gone.
+            raise NotFound("Project") from error
+
+
+async def filter_missing(context: Context, project_id: int, chunk: list[GitCommit]) -> list[GitCommit]:
+    """Those of these commits that the index of the project does not have."""
+    existing = set(await context.all(commits.existing_oids(project_id, [commit.oid for commit in chunk])))
+    return [commit for commit in chunk if commit.oid not in existing]
+
+
+async def insert_commits(session: Any, services: Services, project_id: int, chunk: list[GitCommit]) -> None:
+    """Writes commits in the session's transaction. Raises IntegrityError where the project is gone."""
+    if chunk:
+        # In one order whoever writes, so that two who write the same never wait for each other.
+        rows = [_build_row(project_id, commit) for commit in sorted(chunk, key=lambda commit: commit.oid)]
+        await session.execute(commits.insert_missing(services.database.dialect), rows)
+
+
+def _build_row(project_id: int, commit: GitCommit) -> dict[str, Any]:
+    return {
+        "project_id": project_id,
+        "oid": commit.oid,
+        "first_parent": commit.parents[0] if commit.parents else None,
+        "parents": list(commit.parents[:MAX_PARENTS]),
+        "author_name": commit.author_name[:MAX_STRING_LENGTH],
+        "author_email": commit.author_email[:MAX_STRING_LENGTH],
+        "authored_at": _to_utc(commit.authored_at),
+        "authored_offset": _offset_minutes(commit.authored_at),
+        "committer_name": commit.committer_name[:MAX_STRING_LENGTH],
+        "committer_email": commit.committer_email[:MAX_STRING_LENGTH],
+        "committed_at": _to_utc(commit.committed_at),
+        "committed_offset": _offset_minutes(commit.committed_at),
+        "title": commit.title[:MAX_STRING_LENGTH],
+    }
+
+
+def _to_utc(moment: datetime) -> datetime:
+    """In UTC; at the end of the year 9999 an offset can lead out of what a date holds."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
+def _offset_minutes(moment: datetime) -> int:
+    offset = moment.utcoffset()
+    return int(offset.total_seconds() // 60) if offset else 0

@@ -1,0 +1,211 @@
+"""Who may move which ref, and what follows once refs have moved: by a push, by a mutation, by a merge.
+
+Branches follow the table of branch protection values of the interface document. An existing tag is for masters to move or delete, as
+in the service that the document describes; about tags the document is silent.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from graph.context import Context
+from graph.errors import NotFound
+from graph.events.publisher import publish_all
+from graph.events.push_payloads import BranchPushed, TagPushed
+from graph.operations.loaders import Loader
+from graph.rules import settings
+from graph.rules.ci import pipelines
+from graph.rules.git.commit_index import BRANCHES as BRANCHES
+from graph.rules.git.commit_index import RefUpdate, write_heads
+from graph.rules.git.commits import run_in_repository
+from graph.rules.issues import issue_closing
+from graph.rules.merge_requests import merge_request_refresh
+from graph.rules.policy import Action, can
+from graph.rules.projects.projects import set_head_after_commit
+from graph.rules.validation import MAX_NAME_LENGTH, is_storable
+from storage import tables
+from storage.git.protocol.push import PushDecision, PushRule, RefCommand
+from storage.git.repository import Repository, is_branch_name, is_ref_name
+from storage.tables import projects, protected_branches
+from storage.tables.settings import BranchProtection
+
+TAGS = "refs/tags/"
+OID_PATTERN = re.compile(r"[0-9a-fA-F]{40}")
+
+
+class BranchOperation(StrEnum):
+    """What can be done to a branch; making it counts as pushing."""
+
+    PUSH = "push"
+    FORCE = "force"
+    DELETE = "delete"
+
+
+DEVELOPER_OPERATIONS: Mapping[BranchProtection, frozenset[BranchOperation]] = {
+    BranchProtection.NONE: frozenset(BranchOperation),
+    BranchProtection.PARTIAL: frozenset({BranchOperation.PUSH}),
+    BranchProtection.FULL: frozenset(),
+}
+"""What a branch of this protection lets those do who may push, but not push to protected branches. Who may that may do anything."""
+
+REFUSAL_REASONS = {
+    BranchOperation.PUSH: "You are not allowed to push to this protected branch.",
+    BranchOperation.FORCE: "You are not allowed to force-push to this protected branch: fetch what is there, and merge or rebase.",
+    BranchOperation.DELETE: "You are not allowed to delete this protected branch.",
+}
+
+
+async def authorize_updates(context: Context, project: tables.Project, updates: list[RefCommand]) -> list[PushDecision]:
+    """Which of these refs the viewer may move as asked; each refusal says why."""
+    if not await can(context, Action.PUSH_CODE, project):
+        return [_refuse(update, refusal_reason(project)) for update in updates]
+    is_master = await can(context, Action.PUSH_PROTECTED, project)
+    protections = await load_protections(context, project.id)
+    return [_authorize_update(update, is_master, protections) for update in updates]
+
+
+def refusal_reason(project: tables.Project) -> str:
+    """Why somebody may not push here at all."""
+    return "The project is archived: nothing can be pushed." if project.archived else "You are not allowed to push to this project."
+
+
+def _authorize_update(update: RefCommand, is_master: bool, protections: Mapping[str, BranchProtection]) -> PushDecision:
+    name = update.ref.removeprefix(BRANCHES)
+    if reason := _invalid_ref_reason(update):
+        return _refuse(update, reason)
+    if update.ref.startswith(TAGS):
+        if update.old is None or is_master:
+            return PushDecision(PushRule.ALLOW)
+        return _refuse(update, "You are not allowed to change or delete tags that exist.")
+    allowed = frozenset(BranchOperation) if is_master else DEVELOPER_OPERATIONS[protections.get(name, BranchProtection.NONE)]
+    operation = BranchOperation.DELETE if update.new is None else BranchOperation.PUSH
+    if operation not in allowed:
+        return _refuse(update, REFUSAL_REASONS[operation])
+    if operation is BranchOperation.PUSH and update.old is not None and BranchOperation.FORCE not in allowed:
+        return PushDecision(PushRule.FAST_FORWARD, f"{name}: {REFUSAL_REASONS[BranchOperation.FORCE]}")
+    return PushDecision(PushRule.ALLOW)
+
+
+def _refuse(update: RefCommand, reason: str) -> PushDecision:
+    shown = update.ref.removeprefix(BRANCHES).encode("utf-8", "replace").decode()
+    return PushDecision(PushRule.REJECT, f"{shown}: {reason}")
+
+
+def _invalid_ref_reason(update: RefCommand) -> str | None:
+    """Why no ref may get this name; one that is there already, from an import, may go on and go."""
+    if not update.ref.startswith((BRANCHES, TAGS)):
+        return "Only branches (refs/heads/) and tags (refs/tags/) can be pushed."
+    if not is_storable(update.ref) or not is_ref_name(update.ref):
+        return "This is not a name that a branch or tag can have."
+    return None if update.old is not None or update.new is None else invalid_name_reason(update.ref)
+
+
+def invalid_name_reason(ref: str) -> str | None:
+    """What speaks against a new branch or tag of this whole name; None when nothing does."""
+    name = ref.removeprefix(BRANCHES).removeprefix(TAGS)
+    if len(name) > MAX_NAME_LENGTH:
+        return f"The name is too long (maximum is {MAX_NAME_LENGTH} characters)."
+    if OID_PATTERN.fullmatch(name):
+        return "A name of 40 hexadecimal digits would be taken for a commit."
+    # What git lets nobody call a branch is no good name for a tag either: every command would take it for something else.
+    return None if is_branch_name(name) else "This is not a name that a branch or tag can have."
+
+
+async def load_protections(context: Context, project_id: int) -> Mapping[str, BranchProtection]:
+    """The protected branches of a project, by name; one statement for all the projects of a level."""
+
+    return await _protection_loader(context).get(project_id) or {}
+
+
+def _protection_loader(context: Context) -> Loader[int, Mapping[str, BranchProtection]]:
+    async def fetch(ids: list[int]) -> dict[int, dict[str, BranchProtection]]:
+        found: dict[int, dict[str, BranchProtection]] = {key: {} for key in ids}
+        for row in await context.all(protected_branches.in_projects(ids)):
+            found[row.project_id][row.name] = BranchProtection.PARTIAL if row.developers_can_push else BranchProtection.FULL
+        return found
+
+    return context.loader("protected branches", fetch)
+
+
+async def allowed_operations(context: Context, project: tables.Project, branch: str) -> frozenset[BranchOperation]:
+    """What the viewer may do to a branch."""
+    if not await can(context, Action.PUSH_CODE, project):
+        return frozenset()
+    if await can(context, Action.PUSH_PROTECTED, project):
+        return frozenset(BranchOperation)
+    return DEVELOPER_OPERATIONS[(await load_protections(context, project.id)).get(branch, BranchProtection.NONE)]
+
+
+async def protect_branch(context: Context, project: tables.Project, branch: str, protection: BranchProtection) -> None:
+    """Gives a branch this protection, whatever it had."""
+    row = await context.first(protected_branches.named(project.id, [branch]))
+    if protection is BranchProtection.NONE:
+        if row is not None:
+            await context.session.delete(row)
+            await context.session.flush()
+    else:
+        open_to_developers = protection is BranchProtection.PARTIAL
+        if row is None:
+            await context.add(tables.ProtectedBranch(project_id=project.id, name=branch, developers_can_push=open_to_developers))
+        elif row.developers_can_push != open_to_developers:
+            row.developers_can_push, row.updated_at = open_to_developers, context.now()
+            await context.session.flush()
+    _protection_loader(context).clear(project.id)
+
+
+async def handle_ref_updates(
+    context: Context, project: tables.Project, updates: list[RefCommand], ref_updates: Sequence[RefUpdate]
+) -> None:
+    """What follows when refs have moved, whoever moved them: the one place for it. Runs in a writing transaction.
+
+    The updates are facts: the repository has them already, and nothing here takes them back. `news` are what `indexing.index` gave
+    for them, before the transaction. Nobody may have moved them (`context.viewer_or_none`): then it was done behind the service's back.
+    """
+    locked = await context.first(projects.for_update(project.id))
+    if locked is None:
+        raise NotFound("Project")
+    locked.last_activity_at = context.now()
+    changed = [update for update in updates if update.ref.startswith(BRANCHES)]
+    deleted = [update.ref.removeprefix(BRANCHES) for update in changed if update.new is None]
+    if deleted:
+        await context.session.execute(protected_branches.delete_named(locked.id, deleted))
+        _protection_loader(context).clear(locked.id)
+    created = {update.ref.removeprefix(BRANCHES) for update in changed if update.old is None and update.new is not None}
+    if locked.default_branch is None or locked.default_branch in deleted:
+        await _choose_default_branch(context, locked)
+    if locked.default_branch in created:
+        await protect_default_branch(context, locked)
+    await context.session.flush()
+    await merge_request_refresh.mark_unchecked(context, locked, updates)
+    await pipelines.create_pipelines(context, locked, ref_updates)
+    # After its builds were made, so that a head at no moment seems to have none.
+    await write_heads(context, locked.id, ref_updates)
+    if context.viewer_or_none is not None:
+        await _notify(context, locked, ref_updates)
+
+
+async def _notify(context: Context, project: tables.Project, ref_updates: Sequence[RefUpdate]) -> None:
+    """Tells hooks what somebody pushed, and issues what the commits say of them."""
+    for kind, refs in ((BranchPushed, BRANCHES), (TagPushed, TAGS)):
+        await publish_all(context, kind, [(context, project, each) for each in ref_updates if each.update.ref.startswith(refs)])
+    for each in ref_updates:
+        if each.mentioning:
+            await issue_closing.close_after_push(context, project, each.mentioning)
+
+
+async def protect_default_branch(context: Context, project: tables.Project) -> None:
+    """Gives the default branch, which has just come, the protection that the instance's settings say."""
+    if project.default_branch is not None:
+        protection = BranchProtection((await settings.load_settings(context)).default_branch_protection)
+        if protection is not BranchProtection.NONE:
+            await protect_branch(context, project, project.default_branch, protection)
+
+
+async def _choose_default_branch(context: Context, project: tables.Project) -> None:
+    """The branch that HEAD names, or another where that is not there; HEAD follows after the commit, so that clones agree."""
+    name = await run_in_repository(context, project.id, Repository.default_branch)
+    if name is not None and (len(name) > MAX_NAME_LENGTH or not is_branch_name(name)):
+        name = None
+    project.default_branch = name
+    if name is not None:
+        set_head_after_commit(context, project.id, name)

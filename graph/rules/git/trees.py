@@ -1,0 +1,123 @@
+"""Directories and files of a project, as they are at a commit."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from graph.context import Context
+from graph.errors import LimitExceeded, NotFound, OperationError
+from graph.fields.connections import ConnectionPage, Window
+from graph.fields.cursors import decode_cursor, encode_cursor
+from graph.operations.loaders import Loader
+from graph.rules.git.commits import resolve_default_head, run_in_repository
+from storage import tables
+from storage.git import trees
+from storage.git.repository import Repository
+from storage.git.trees import BlobContent, ListingPage, ListingTimeout, TreeListing, TreeListingEntry
+
+T = TypeVar("T")
+
+_CURSOR_KIND = "tree"
+MAX_TEXT_BYTES = 5 * 1024 * 1024
+"""Bytes of all files that one operation may read as text."""
+
+
+async def tree_page(
+    context: Context, project: tables.Project, ref: str | None, path: str, recursive: bool, window: Window
+) -> ConnectionPage:
+    """A page of what lies in the directory `path` ("" is the root), in git's order.
+
+    A cursor is a path, so pages stay exact while entries come and go. Raises NotFound (Commit, Tree), Unavailable, BadRequest,
+    LimitExceeded for what takes too long to walk.
+    """
+    after = decode_cursor(window.after, _CURSOR_KIND, _encode_key) if window.after is not None else None
+    before = decode_cursor(window.before, _CURSOR_KIND, _encode_key) if window.before is not None else None
+    span = ListingPage(window.size, after, before, window.offset, window.backward)
+
+    def work(repository: Repository) -> list[TreeListingEntry]:
+        return _open_listing(repository, project, ref, path, recursive).page(span)
+
+    def count(repository: Repository) -> int:
+        return _open_listing(repository, project, ref, path, recursive).count()
+
+    found = await _run_within_limits(context, project.id, work)
+    has_more = len(found) > window.size
+    shown = found[: window.size]
+    if window.backward:
+        shown.reverse()
+    return ConnectionPage(
+        nodes=shown,
+        has_next=before is not None if window.backward else has_more,
+        has_previous=has_more if window.backward else after is not None or window.offset > 0,
+        cursor=lambda entry: encode_cursor(_CURSOR_KIND, entry.key.decode("latin-1")),
+        count=lambda: _run_within_limits(context, project.id, count),
+    )
+
+
+async def get_blob(context: Context, project: tables.Project, ref: str | None, path: str) -> BlobContent:
+    """The file at the path. Raises NotFound (Commit, Blob), Unavailable, LimitExceeded where the operation read too much already."""
+    blobs: Loader[tuple[int, str | None, str], BlobContent | OperationError] = context.loader("blobs", _BlobReader(context))
+    found = await blobs.get((project.id, ref, path))
+    if isinstance(found, OperationError):
+        raise found
+    assert found is not None, "an error stands for what is not found"  # noqa: S101
+    return found
+
+
+@dataclass
+class _BlobReader:
+    """Reads the files of one operation, one after the other, until they hold more than it may read."""
+
+    context: Context
+    remaining: int = MAX_TEXT_BYTES
+
+    async def __call__(self, keys: list[tuple[int, str | None, str]]) -> Mapping[Any, BlobContent | OperationError]:
+        found: dict[Any, BlobContent | OperationError] = {}
+        for key in keys:
+            try:
+                found[key] = await self._read(*key)
+            except OperationError as error:
+                found[key] = error
+        return found
+
+    async def _read(self, project_id: int, ref: str | None, path: str) -> BlobContent:
+        if self.remaining <= 0:
+            raise LimitExceeded("The files of one operation hold at most 5 MiB; ask for fewer.")
+        project = await self.context.rows_by_id(tables.Project).get(project_id)
+        assert project is not None, "asked for by one who sees it"  # noqa: S101
+
+        def work(repository: Repository) -> BlobContent | None:
+            found = trees.find_blob(repository, _resolve_commit(repository, project, ref), path)
+            return trees.read_blob(repository, *found, path) if found else None
+
+        blob = await run_in_repository(self.context, project_id, work, cancellable=True)
+        if blob is None:
+            raise NotFound("Blob")
+        self.remaining -= len(blob.text or "") + 1
+        return blob
+
+
+def _open_listing(repository: Repository, project: tables.Project, ref: str | None, path: str, recursive: bool) -> TreeListing:
+    try:
+        return TreeListing(repository, _resolve_commit(repository, project, ref), path, recursive=recursive)
+    except LookupError as error:
+        raise NotFound("Tree") from error
+
+
+def _resolve_commit(repository: Repository, project: tables.Project, ref: str | None) -> str:
+    """The id of the commit that is meant. Raises NotFound."""
+    oid = repository.resolve(ref) if ref is not None else resolve_default_head(repository, project.default_branch)
+    if oid is None:
+        raise NotFound("Commit")
+    return oid
+
+
+async def _run_within_limits(context: Context, project_id: int, work: Callable[[Repository], T]) -> T:
+    try:
+        return await run_in_repository(context, project_id, work, cancellable=True)
+    except ListingTimeout as error:
+        raise LimitExceeded("This takes too long to walk; ask for a directory in it, or without `recursive`.") from error
+
+
+def _encode_key(key: str) -> bytes:
+    return key.encode("latin-1")

@@ -1,0 +1,136 @@
+"""What an issue may be given, and what follows from it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graph.context import Context
+from graph.errors import Invalid, NotFound
+from graph.events import object_payloads
+from graph.events.publisher import publish
+from graph.rules import lookup, validation
+from graph.rules.notes import system_notes
+from graph.rules.policy import Action, can
+from graph.rules.states import ISSUE_TRANSITIONS, IssueTransition
+from storage import tables
+from storage.tables import IssueState, Visibility, counters, issues, labels, members
+
+DEFAULT_LABEL_COLOR = "#428BCA"
+
+
+async def lock_issue(context: Context, issue: tables.Issue) -> tables.Issue:
+    """The issue as it is now, for a change that no other may cross. Raises NotFound when it was removed meanwhile."""
+    row = await context.first(issues.for_update(issue.id))
+    if row is None:
+        raise NotFound("Issue")
+    return row
+
+
+async def allocate_iid(context: Context, project: tables.Project, kind: tables.CounterKind) -> int:
+    """The next number of its kind in the project. Others who want one wait until this transaction ends, so there are no gaps."""
+    value = await context.session.scalar(counters.advance(context.services.database.dialect, project.id, kind))
+    assert isinstance(value, int)  # noqa: S101 - the statement returns the row it wrote
+    return value
+
+
+async def resolve_assignee_id(context: Context, project: tables.Project, user_id: int | None) -> int | None:
+    """The user to assign; None and 0 mean nobody. Raises Invalid for somebody who is not, or who may not see the project."""
+    if not user_id:
+        return None
+    user = await context.rows_by_id(tables.User).get(user_id) if user_id > 0 else None
+    if user is None:
+        raise Invalid("assigneeId", "is not a user")
+    if project.visibility_level == Visibility.PRIVATE and not user.admin:
+        levels = await context.tuples(members.LEVELS_IN_PROJECTS, user_id=user.id, project_ids=[project.id])
+        if not levels:
+            raise Invalid("assigneeId", "is not a member of this private project")
+    return user.id
+
+
+async def resolve_milestone_id(context: Context, project: tables.Project, milestone_id: int | None) -> int | None:
+    """The milestone to set; None and 0 mean none. Raises Invalid for one of another project."""
+    if not milestone_id:
+        return None
+    found = await lookup.find_in_project(context, tables.Milestone, project, database_id=milestone_id)
+    if found is None:
+        raise Invalid("milestoneId", "is not a milestone of this project")
+    return found.id
+
+
+LABEL_FOREIGN_KEYS: dict[type, Any] = {
+    tables.Issue: tables.IssueLabel.issue_id,
+    tables.MergeRequest: tables.MergeRequestLabel.merge_request_id,
+}
+"""What carries labels → the column that names it in the table between."""
+
+
+async def set_labels(context: Context, thing: tables.Issue | tables.MergeRequest, names: list[str]) -> bool:
+    """Gives what is new or held exactly these labels; a missing one is created with the default colour. Raises Invalid.
+
+    Says whether anything changed.
+
+    What is held, is held in this order by everybody: the thing, its labels to be, the labels it has. So two who label it, and
+    others who delete or rename the labels meanwhile, wait for each other instead of failing.
+    """
+    key = LABEL_FOREIGN_KEYS[type(thing)]
+    titles = validation.validate_label_titles(names)
+    found = await _find_or_create_labels(context, thing.project_id, titles) if titles else []
+    label_ids = [label.id for label in found]
+    before = set((await context.session.execute(labels.detach_all(key, thing.id))).scalars())
+    if label_ids:
+        await context.session.execute(labels.attach(key, thing.id, label_ids))
+    context.loaders.clear()
+    return before != set(label_ids)
+
+
+async def _find_or_create_labels(context: Context, project_id: int, titles: list[str]) -> list[tables.Label]:
+    """The labels of these titles, created where missing, which nobody deletes or renames until this transaction ends."""
+    found = await context.all(labels.for_key_share(project_id, titles))
+    # In one order, so that two who create the same ones wait for each other and not in a circle.
+    missing = sorted(set(titles) - {label.title for label in found})
+    if missing:
+        rows = [{"project_id": project_id, "title": title, "color": DEFAULT_LABEL_COLOR} for title in missing]
+        await context.session.execute(labels.insert_missing(context.services.database.dialect, rows))
+        found += await context.all(labels.for_key_share(project_id, missing))
+    return found
+
+
+async def count_issues_by_state(context: Context, thing: Any, statement: Callable[[list[int]], Any]) -> Mapping[IssueState, int] | None:
+    """How many issues of each state a thing of a project has; None where the viewer may not see issues.
+
+    `statement(ids)` selects (id of the thing, state, number); it is run once for all things of a level.
+    """
+    if not await can(context, Action.READ_ISSUE, thing):
+        return None
+
+    async def fetch(ids: list[int]) -> dict[int, dict[IssueState, int]]:
+        counted: dict[int, dict[IssueState, int]] = {}
+        for key, state, number in await context.tuples(statement(ids)):
+            counted.setdefault(key, {})[state] = number
+        return counted
+
+    return await context.loader(statement, fetch).get(thing.id) or {}
+
+
+def change_state(context: Context, issue: tables.Issue, event: IssueTransition) -> bool:
+    """Applies the event where the state lists it; otherwise the issue stays as it is. Says whether anything changed."""
+    next_state = ISSUE_TRANSITIONS.get((issue.state, event))
+    if next_state is None:
+        return False
+    issue.state = next_state
+    issue.closed_at = context.now() if next_state is IssueState.CLOSED else None
+    return True
+
+
+async def notify_changes(
+    context: Context, issue: tables.Issue, before: system_notes.IssuableSnapshot, *, labels_changed: bool = False
+) -> None:
+    """Tells notes and hooks what a change made of the issue, if it made anything. `labeled`: whether its labels are others."""
+    if system_notes.IssuableSnapshot.of(issue) == before and not labels_changed:
+        return
+    await system_notes.write_changes(context, issue, before)
+    action = "update" if issue.state == before.state else "close" if issue.state is IssueState.CLOSED else "reopen"
+    await publish(context, object_payloads.IssueChanged, issue, action)
+
+
+def touch(context: Context, row: Any) -> None:
+    row.updated_at = context.now()

@@ -1,0 +1,144 @@
+"""Finding things: everything inside a project is entered through the project, and what the viewer may not see is not found."""
+
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import NotFound
+from graph.rules.policy import (
+    Action,
+    can,
+    can_see_group,
+    can_see_project,
+    load_project_of,
+    require,
+)
+from graph.rules.project_access import PROJECTS_LOADER, load_group, load_project_with, load_projects
+from storage import tables
+from storage.tables.base import Row, row_in_project
+from storage.tables.namespaces import NamespaceKind
+
+R = TypeVar("R", bound=Row)
+
+MAX_ID = 2**31 - 1
+
+
+def parse_id(string: str) -> int | None:
+    """The number that ASCII digits in the range of an id spell, or None for any other text."""
+    if not string.isascii() or not string.isdigit() or len(string) > 10:
+        return None
+    return number if 0 < (number := int(string)) <= MAX_ID else None
+
+
+async def get_project(context: Context, path: str) -> tables.Project:
+    """The project of a full path `namespace/name`, without case, or of an id in digits. Raises NotFound."""
+    key = parse_project_key(path)
+    found: tables.Project | None = None
+    if key is not None:
+        found = await context.loader(PROJECTS_LOADER, partial(load_projects, context)).get(key)
+    if found is None or not await can_see_project(context, found):
+        raise NotFound("Project")
+    return found
+
+
+async def get_project_with(
+    context: Context, path: str, table: type[R], *, database_id: int | None = None, iid: int | None = None
+) -> tuple[tables.Project, R | None]:
+    """As `project`, with what `find_within` finds in it: one statement mostly. Raises NotFound for the project alone."""
+    name, value = ("id", database_id) if database_id is not None else ("iid", iid)
+    key = parse_project_key(path)
+    if key is None or value is None:
+        return await get_project(context, path), None
+    found, row = await load_project_with(context, key, table, name, value)
+    if found is None or not await can_see_project(context, found):
+        raise NotFound("Project")
+    return found, row
+
+
+def parse_project_key(path: str) -> int | tuple[str, str] | None:
+    """The id, or the paths of the namespace and the project in it, in lower case; None for what names no project."""
+    number = parse_id(path)
+    if number is not None:
+        return number
+    namespace, _, name = path.lower().rpartition("/")
+    return (namespace, name) if namespace and "\0" not in path else None
+
+
+async def get_group(context: Context, path: str) -> tables.Namespace:
+    """The group of a path, without case, or of an id in digits. Raises NotFound."""
+    key: int | str | None = parse_id(path)
+    if key is None and "\0" not in path:
+        key = path.lower()
+    found = await load_group(context, key) if key is not None else None
+    if found is None or found.kind is not NamespaceKind.GROUP or not await can_see_group(context, found):
+        raise NotFound("Group")
+    return found
+
+
+async def get_in_project(
+    context: Context,
+    table: type[R],
+    parent: tables.Project,
+    *conditions: Any,
+    database_id: int | None = None,
+    iid: int | None = None,
+) -> R:
+    """A row of the project by its id or by its number in the project. Raises NotFound, also for an id of another project.
+
+    `conditions` are those that it must meet beside.
+    """
+    found = await find_in_project(context, table, parent, *conditions, database_id=database_id, iid=iid)
+    if found is None:
+        raise NotFound(table.__name__)
+    return found
+
+
+async def find_in_project(
+    context: Context,
+    table: type[R],
+    parent: tables.Project,
+    *conditions: Any,
+    database_id: int | None = None,
+    iid: int | None = None,
+) -> R | None:
+    """As `within`, but None where there is no such row."""
+    name, value = ("id", database_id) if database_id is not None else ("iid", iid)
+    if value is None:
+        return None
+    if not conditions:
+        found = await context.tuples(*row_in_project(table, parent.id, name, value))
+        return found[0][0] if found else None
+    kind: Any = table
+    return await context.first(select(table).where(col(kind.project_id) == parent.id, getattr(kind, name) == value, *conditions))
+
+
+async def require_visible(context: Context, action: Action, thing: Row) -> None:
+    """`action` is that of seeing such things. Raises Forbidden where the project shows none, NotFound for one that is hidden."""
+    await require(context, action, await load_project_of(context, thing))
+    await require_not_hidden(context, action, thing)
+
+
+async def require_not_hidden(context: Context, action: Action, thing: Row) -> None:
+    """As `require_seen` where the project is known to show such things. Raises NotFound for one that is hidden."""
+    if not await can(context, action, thing):
+        raise NotFound(type(thing).__name__)
+
+
+async def get_user(context: Context, database_id: int) -> tables.User:
+    """Raises NotFound."""
+    found = await context.rows_by_id(tables.User).get(database_id)
+    if found is None:
+        raise NotFound("User")
+    return found
+
+
+async def get_of_user(context: Context, table: type[R], user_id: int, database_id: int, *conditions: Any) -> R:
+    """A row that belongs to a user, by its id. Raises NotFound, also for an id of another user's."""
+    kind: Any = table
+    found = await context.first(select(table).where(col(kind.id) == database_id, col(kind.user_id) == user_id, *conditions))
+    if found is None:
+        raise NotFound(table.__name__)
+    return found

@@ -1,0 +1,189 @@
+"""Imports of merge requests as background jobs: a row says how far each has come, and every process takes those that nobody works on.
+
+A batch is one transaction: the merge requests of some merges, and the progress past them. So a kill at any moment loses no more than the
+batch on its way, the next process goes on behind the last one, and nothing is written twice. A process has a lease while it works,
+which each batch renews; who was taken over by another writes nothing more. An import goes with its project.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
+
+from graph.context import Context, Services
+from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules.merge_requests import merged_history
+from storage import tables
+from storage.git.merge_history import first_parent_merges, highest_number
+from storage.git.repository import NotARepository, Repository, UnknownCommit
+from storage.git.subprocesses.git_command import GitCommandError
+from storage.tables import ImportState, merge_request_imports
+
+BATCH_SIZE = 200
+"""Merges of one transaction."""
+LEASE_DURATION = timedelta(seconds=60)
+"""How long a batch may take; an import whose process was killed goes on after that."""
+POLL_SECONDS = 20.0
+"""Seconds between two looks for imports that another process has left."""
+PROGRESS_PHASE = "merge requests"
+
+log = structlog.get_logger("graph")
+
+
+async def queue_import(context: Context, project: tables.Project) -> tables.MergeRequestImport:
+    """Queues an import; one that is on its way goes on as it is."""
+    # Two that start the first import of a project at once wait for each other.
+    await context.session.execute(tables.lock(tables.Project, project.id))
+    row = await context.first(merge_request_imports.for_update(project.id))
+    if row is None:
+        row = await context.add(tables.MergeRequestImport(project_id=project.id, user_id=context.viewer.id))
+    elif row.state not in merge_request_imports.UNFINISHED:
+        row.state, row.user_id, row.created_at = ImportState.QUEUED, context.viewer.id, context.now()
+        row.tip_oid = row.total = row.error = row.lease_until = row.finished_at = None
+        row.processed = row.imported = row.known = row.skipped = 0
+    row.updated_at = context.now()
+    context.after_commit.append(context.services.import_wakeup.notify)
+    return row
+
+
+async def run_forever(services: Services) -> None:
+    """Does the imports that there are, and those that are queued, for ever."""
+    while True:
+        await run_pending(services)
+        await services.import_wakeup.wait(POLL_SECONDS)
+
+
+async def run_pending(services: Services) -> None:
+    """Does all imports that no process works on, one after the other. Raises when the database is away: the lease ends by itself."""
+    while (job := await _lease_next(services)) is not None:
+        try:
+            await _ImportRun(services, job).run()
+        except _LeaseLost:
+            log.info("import taken over", project_id=job.project_id)
+        except (GitCommandError, NotARepository, UnknownCommit, OSError) as error:
+            log.error("import failed", project_id=job.project_id, error=str(error))
+            await _mark_failed(
+                services, job, "The repository cannot be read right now; the log of the service says why. Start the import again."
+            )
+
+
+class _LeaseLost(Exception):
+    """Another process has the import, or it went with its project."""
+
+
+@dataclass
+class _LeasedImport:
+    """What a process has taken: everything that it needs to go on."""
+
+    id: int
+    project_id: int
+    user_id: int | None
+    lease_until: datetime
+    tip_oid: str | None
+    processed: int
+
+
+async def _lease_next(services: Services) -> _LeasedImport | None:
+    async with session_for(services.database, writing=True) as session:
+        context = Context(services, session, None, "import")
+        row = await context.first(merge_request_imports.next_unleased_for_update(context.now()))
+        if row is None:
+            return None
+        row.state, row.lease_until = ImportState.RUNNING, context.now() + LEASE_DURATION
+        job = _LeasedImport(row.id, row.project_id, row.user_id, row.lease_until, row.tip_oid, row.processed)
+        await commit_and_notify(context)
+        return job
+
+
+async def _mark_failed(services: Services, job: _LeasedImport, message: str) -> None:
+    async with session_for(services.database, writing=True) as session:
+        context = Context(services, session, None, "import")
+        row = await context.first(merge_request_imports.leased_for_update(job.id, job.lease_until))
+        if row is not None:
+            row.state, row.error, row.lease_until, row.updated_at = ImportState.FAILED, message, None, context.now()
+            row.finished_at = context.now()
+            await commit_and_notify(context)
+
+
+class _ImportRun:
+    """One import on its way, in this process."""
+
+    def __init__(self, services: Services, job: _LeasedImport) -> None:
+        self._services = services
+        self._job = job
+
+    async def run(self) -> None:
+        job, services = self._job, self._services
+        merge_oids, highest = await services.repositories.read(job.project_id, self._read_merge_line) if await self._find_tip() else ([], 0)
+        self._report_progress(len(merge_oids))
+        if job.processed >= len(merge_oids):
+            await self._write_batch([], [], len(merge_oids), highest)
+        while job.processed < len(merge_oids):
+            oids = merge_oids[job.processed : job.processed + BATCH_SIZE]
+            async with session_for(services.database, writing=False) as session:
+                known = await merged_history.load_known_merges(Context(services, session, None, "import"), job.project_id, oids)
+            known_oids = {oid for oid in known if oid is not None}
+            past_merges = await services.repositories.read(
+                job.project_id, partial(merged_history.read_past_merges, oids=oids, known=known_oids)
+            )
+            await self._write_batch(oids, past_merges, len(merge_oids), highest)
+            self._report_progress(len(merge_oids))
+            # Others have their turn between two batches.
+            await asyncio.sleep(0)
+
+    async def _find_tip(self) -> bool:
+        """The commit whose history is read: the default branch as it is at the first batch. False in an empty repository."""
+        job, services = self._job, self._services
+        if job.tip_oid is None:
+            async with session_for(services.database, writing=False) as session:
+                project = await Context(services, session, None, "import").rows_by_id(tables.Project).get(job.project_id)
+            if project is None:
+                raise _LeaseLost
+            branch = project.default_branch or ""
+            job.tip_oid = await services.repositories.read(job.project_id, lambda repository: repository.resolve(branch))
+        return job.tip_oid is not None
+
+    def _read_merge_line(self, repository: Repository) -> tuple[list[str], int]:
+        merge_oids = first_parent_merges(repository, self._job.tip_oid or "")
+        return merge_oids, highest_number(repository, merge_oids)
+
+    async def _write_batch(self, oids: Sequence[str], past_merges: Sequence[merged_history.PastMerge], total: int, highest: int) -> None:
+        """Writes a batch and the progress past it. Raises _TakenOver."""
+        job, services = self._job, self._services
+        async with session_for(services.database, writing=True) as session:
+            context = Context(services, session, None, "import")
+            row = await context.first(merge_request_imports.leased_for_update(job.id, job.lease_until))
+            if row is None:
+                raise _LeaseLost
+            project = await session.get(tables.Project, job.project_id)
+            context.viewer_or_none = await session.get(tables.User, job.user_id) if job.user_id is not None else None
+            if project is None:
+                raise _LeaseLost
+            if context.viewer_or_none is None:
+                row.state, row.error = ImportState.FAILED, "The user who started this import is gone; start it again."
+                row.lease_until, row.finished_at = None, context.now()
+                await commit_and_notify(context)
+                raise _LeaseLost
+            # Between the look and the lock somebody may have merged.
+            known = await merged_history.load_known_merges(context, job.project_id, oids)
+            new_merges = [each for each in past_merges if each.merged.merge.oid not in known]
+            await merged_history.write_past_merges(context, project, new_merges, highest)
+            known_count = sum(oid in known for oid in oids)
+            row.tip_oid, row.total, row.updated_at = job.tip_oid, total, context.now()
+            row.processed += len(oids)
+            row.imported += len(new_merges)
+            row.known += known_count
+            row.skipped += len(oids) - len(new_merges) - known_count
+            job.processed = row.processed
+            if row.processed >= total:
+                row.state, row.lease_until, row.finished_at = ImportState.FINISHED, None, context.now()
+            else:
+                row.lease_until = job.lease_until = context.now() + LEASE_DURATION
+            await commit_and_notify(context)
+
+    def _report_progress(self, total: int) -> None:
+        if self._services.progress is not None and total:
+            self._services.progress(PROGRESS_PHASE, self._job.processed, total)

@@ -1,0 +1,72 @@
+"""Merge requests counted by what became of them when."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import LimitExceeded
+from graph.rules import quantiles
+from graph.rules.policy import Action, allowed_project_conditions
+from graph.rules.quantiles import QuantileSummary
+from storage import tables
+from storage.tables import merge_request_stats
+from storage.tables import quantiles as columns_of
+from storage.tables.buckets import Buckets
+
+MAX_ROWS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequestStatistics:
+    """`red_at_merge` is None where it is not known."""
+
+    bucket_start: datetime | None
+    opened: int
+    merged: int
+    closed: int
+    red_at_merge: int | None
+    lead_time: QuantileSummary
+
+
+NO_LEAD_TIMES = quantiles.build_summary((0, *(None,) * (columns_of.COLUMN_COUNT - 1)))
+
+
+@dataclass(frozen=True)
+class MergeRequestStatsQuery:
+    """`spans` are those of the calendar that are asked for; without any, every bucket is shown. `lead` and `red`: whether these are."""
+
+    conditions: Collection[Any]
+    buckets: Buckets | None
+    spans: Sequence[tuple[datetime | None, datetime | None]]
+    with_lead_time: bool
+    with_red_at_merge: bool
+
+
+async def load_for_projects(context: Context, ids: list[int], query: MergeRequestStatsQuery) -> dict[int, list[MergeRequestStatistics]]:
+    """By project, the earliest bucket first: one statement for all. Raises LimitExceeded for too many buckets."""
+    buckets = query.buckets
+    own = col(tables.MergeRequest.project_id).in_(ids)
+    bucket_keys = [buckets.keys(*span) for span in query.spans] if buckets is not None else []
+    checked = allowed_project_conditions(context, Action.READ_CHECKS) if query.with_red_at_merge else None
+    statement = merge_request_stats.event_counts(
+        [own, *query.conditions], buckets, bucket_keys, MAX_ROWS + 1, with_lead_time=query.with_lead_time, check_conditions=checked
+    )
+    found = await context.tuples(statement)
+    if len(found) > MAX_ROWS:
+        raise LimitExceeded(f"These are more than {MAX_ROWS:,} rows; ask for a larger bucket, or for less time with the filter.")
+    rows: dict[int, list[MergeRequestStatistics]] = {key: [] for key in ids}
+    for project_id, bucket, opened, merged, closed, failed, *lead in found:
+        start = buckets.start(bucket) if buckets is not None else None
+        lead_time = quantiles.build_summary(lead) if lead else NO_LEAD_TIMES
+        rows[project_id].append(
+            MergeRequestStatistics(start, opened, merged, closed, failed if query.with_red_at_merge else None, lead_time)
+        )
+    if buckets is None:
+        for of_project in rows.values():
+            if not of_project:
+                of_project.append(MergeRequestStatistics(None, 0, 0, 0, 0 if query.with_red_at_merge else None, NO_LEAD_TIMES))
+    return rows

@@ -1,0 +1,327 @@
+"""What a merge request may be, what follows from changing it, and what stands in the way of merging it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import orjson
+
+from graph.context import Context
+from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotAllowed, NotFound, Required
+from graph.events import object_payloads
+from graph.events.publisher import publish
+from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
+from graph.fields.cursors import decode_cursor, encode_cursor
+from graph.rules import lookup, validation
+from graph.rules.builds import commit_checks
+from graph.rules.builds.commit_checks import ChecksState
+from graph.rules.git import commits
+from graph.rules.git.commits import FULL_ID, ProjectCommit
+from graph.rules.issues import issue_closing, issues
+from graph.rules.merge_requests import automatic_merging, merge_request_refresh
+from graph.rules.merge_requests.branch_comparison import BranchComparison
+from graph.rules.merge_requests.mergeability import can_accept
+from graph.rules.notes import system_notes
+from graph.rules.policy import Action, allowed_project_conditions, can, require
+from graph.rules.states import MERGE_REQUEST_TRANSITIONS, MergeRequestTransition, is_work_in_progress
+from storage import tables
+from storage.tables import MergeRequestState, MergeStatus, labels, merge_requests
+from storage.tables.merge_requests import OPEN
+
+SAME_BRANCH_MESSAGE = "You can not use same project/branch for source and target"
+UNRELATED_MESSAGE = "Source project is not a fork of target project"
+EXISTS_MESSAGE = "Cannot Create: This merge request already exists"
+
+_CURSOR_KIND = "brought"
+
+UNFINISHED_STATES = (ChecksState.PENDING, ChecksState.RUNNING)
+FAILED_STATES = (ChecksState.FAILED, ChecksState.CANCELED)
+
+
+class Blocker(StrEnum):
+    """What keeps the viewer from merging, or should."""
+
+    CONFLICT = "conflict"
+    BUILD_RUNNING = "build_running"
+    BUILD_FAILED = "build_failed"
+    WORK_IN_PROGRESS = "work_in_progress"
+    CLOSED = "closed"
+    MERGED = "merged"
+    NO_COMMITS = "no_commits"
+    NO_PERMISSION = "no_permission"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequestBranches:
+    """Where a merge request comes from and where it goes."""
+
+    source: tables.Project
+    source_branch: str
+    target: tables.Project
+    target_branch: str
+
+
+async def resolve_branches(
+    context: Context, path: str, target_project_id: int | None, source_branch: str, target_branch: str
+) -> MergeRequestBranches:
+    """What the viewer may open a merge request between: a branch of the project of this path, and one of the same project or of that
+    which it was forked from. Whether the branches are there is for `compare`.
+
+    Raises NotFound, Forbidden, Required, Invalid, and NotAllowed for ends that can never meet.
+    """
+    source = await lookup.get_project(context, path)
+    await require(context, Action.CREATE_MERGE_REQUEST, source)
+    target = source
+    if target_project_id is not None and target_project_id != source.id:
+        target = await lookup.get_project(context, str(target_project_id))
+        await require(context, Action.READ_MERGE_REQUEST, target)
+        if target.archived:
+            raise Forbidden("The target project is archived.")
+    found = MergeRequestBranches(
+        source, _validate_branch_name("sourceBranch", source_branch), target, _validate_branch_name("targetBranch", target_branch)
+    )
+    _require_different(source.id, found.source_branch, target.id, found.target_branch)
+    if target is not source and source.forked_from_id != target.id:
+        raise NotAllowed(None, UNRELATED_MESSAGE)
+    return found
+
+
+def _validate_branch_name(field: str, name: str) -> str:
+    """A name that a branch could have. Raises Required, Invalid."""
+    if not name.strip():
+        raise Required(field)
+    return validation.validate_string(field, name, max_length=validation.MAX_NAME_LENGTH)
+
+
+def _require_different(source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> None:
+    if (source_project_id, source_branch) == (project_id, target_branch):
+        raise NotAllowed(None, SAME_BRANCH_MESSAGE)
+
+
+async def compare_branches(context: Context, branches: MergeRequestBranches) -> BranchComparison:
+    """What lies between two branches; asked before any transaction. Raises Invalid where one is missing, Unavailable."""
+    found = await merge_request_refresh.compare_branches(
+        context.services,
+        target_project_id=branches.target.id,
+        source_project_id=branches.source.id,
+        source_branch=branches.source_branch,
+        target_branch=branches.target_branch,
+    )
+    if found.head_oid is None:
+        raise Invalid("sourceBranch", "is not a branch of the source project")
+    _require_target(found)
+    return found
+
+
+async def compare_with_target(
+    context: Context, merge_request: tables.MergeRequest, target_branch: str, *, allow_missing: bool
+) -> BranchComparison:
+    """The same for one that is there, and a target branch that it may get.
+
+    Raises Invalid where that is missing and may not be, Unavailable.
+    """
+    row = merge_request
+    _validate_branch_name("targetBranch", target_branch)
+    _require_different(row.source_project_id, row.source_branch, row.project_id, target_branch)
+    found = await merge_request_refresh.compare_branches(
+        context.services,
+        target_project_id=row.project_id,
+        source_project_id=row.source_project_id,
+        source_branch=row.source_branch,
+        target_branch=target_branch,
+    )
+    if target_branch != row.target_branch and not allow_missing:
+        _require_target(found)
+    return found
+
+
+def _require_target(found: BranchComparison) -> None:
+    if found.target_oid is None:
+        raise Invalid("targetBranch", "is not a branch of the target project")
+
+
+async def require_no_duplicate(context: Context, source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> None:
+    """Raises Conflict, with the title of the open merge request between these branches."""
+    duplicate = await context.first(merge_requests.open_between(source_project_id, source_branch, project_id, target_branch))
+    if duplicate is not None:
+        raise Conflict(None, f"{EXISTS_MESSAGE}: {orjson.dumps([duplicate.title]).decode()}")
+
+
+async def lock_merge_request(context: Context, merge_request: tables.MergeRequest) -> tables.MergeRequest:
+    """The merge request as it is now, for a change that no other may cross. Raises NotFound when it was removed meanwhile."""
+    row = await context.first(merge_requests.for_update(merge_request.id))
+    if row is None:
+        raise NotFound("MergeRequest")
+    return row
+
+
+async def change_state(context: Context, merge_request: tables.MergeRequest, event: MergeRequestTransition) -> bool:
+    """Applies the event where the state lists it; otherwise it stays as it is. Says whether anything changed.
+
+    One that is closed does not wait for builds any more. Raises Conflict where an equal one was opened meanwhile.
+    """
+    row = merge_request
+    next_state = MERGE_REQUEST_TRANSITIONS.get((row.state, event))
+    if next_state is None:
+        return False
+    if next_state is MergeRequestState.CLOSED:
+        row.closed_at = context.now()
+        row.merge_when_build_succeeds, row.merge_params, row.merge_user_id = False, None, None
+    else:
+        await require_no_duplicate(context, row.source_project_id, row.source_branch, row.project_id, row.target_branch)
+        row.closed_at = None
+    row.state = next_state
+    return True
+
+
+async def change_target(context: Context, merge_request: tables.MergeRequest, target_branch: str) -> None:
+    """Turns it to another branch; whoever wished it merged into the one before is not taken to wish it into this one.
+
+    Raises Invalid once it is merged, Conflict where an equal one is open.
+    """
+    row = merge_request
+    if row.state is MergeRequestState.MERGED:
+        raise Invalid("targetBranch", "cannot be changed any more: it is merged")
+    if row.state in OPEN:
+        await require_no_duplicate(context, row.source_project_id, row.source_branch, row.project_id, target_branch)
+    row.target_branch = target_branch
+    if row.merge_when_build_succeeds:
+        await automatic_merging.clear_auto_merge(context, row, automatic_merging.CANCELED_NOTE)
+
+
+async def apply_comparison(context: Context, merge_request: tables.MergeRequest, comparison: BranchComparison | None) -> None:
+    """Writes what was compared before the transaction; where that was of other branches, the upkeep compares them."""
+    merge_request.merge_status = MergeStatus.UNCHECKED
+    if merge_request.state not in OPEN:
+        return
+    if comparison is not None and comparison.matches(merge_request):
+        await merge_request_refresh.apply_comparison(context, merge_request, comparison)
+    else:
+        context.after_commit.append(context.services.maintenance_wakeup.notify)
+
+
+async def set_labels(context: Context, project: tables.Project, merge_request: tables.MergeRequest, names: list[str]) -> bool:
+    """As `issues.set_labels`; who may not make labels in the project sets those that it has. Raises Invalid."""
+    if not await can(context, Action.ADMIN_LABEL, project):
+        titles = validation.validate_label_titles(names)
+        existing = {label.title for label in await context.all(labels.named(project.id, titles))} if titles else set()
+        names = [title for title in titles if title in existing]
+    return await issues.set_labels(context, merge_request, names)
+
+
+async def notify_changes(
+    context: Context, merge_request: tables.MergeRequest, before: system_notes.IssuableSnapshot, *, labels_changed: bool = False
+) -> None:
+    """Tells notes and hooks what a change made of it, if it made anything. `labeled`: whether its labels are others."""
+    if system_notes.IssuableSnapshot.of(merge_request) == before and not labels_changed:
+        return
+    await system_notes.write_changes(context, merge_request, before)
+    if merge_request.description != before.description:
+        await issue_closing.record_description_closings(context, merge_request)
+    if merge_request.state == before.state:
+        action = "update"
+    else:
+        action = "close" if merge_request.state is MergeRequestState.CLOSED else "reopen"
+    await publish(context, object_payloads.MergeRequestChanged, merge_request, action)
+
+
+async def list_blockers(context: Context, merge_request: tables.MergeRequest) -> list[Blocker]:
+    """What stands in the way, by what is known: nothing is asked of git. Checks count for a viewer who may see them where they stand."""
+    row = merge_request
+    if row.state is MergeRequestState.MERGED:
+        return [Blocker.MERGED]
+    if row.state is MergeRequestState.CLOSED:
+        return [Blocker.CLOSED]
+    found = []
+    if row.commit_count == 0 or row.head_oid is None:
+        found.append(Blocker.NO_COMMITS)
+    elif row.merge_status is MergeStatus.CANNOT_BE_MERGED:
+        found.append(Blocker.CONFLICT)
+    if row.head_oid is not None and await _can_read_head_checks(context, row):
+        state = commit_checks.state_of(await commit_checks.load_checks(context, (row.source_project_id, row.head_oid)))
+        if state in UNFINISHED_STATES:
+            found.append(Blocker.BUILD_RUNNING)
+        elif state in FAILED_STATES:
+            found.append(Blocker.BUILD_FAILED)
+    if is_work_in_progress(row.title):
+        found.append(Blocker.WORK_IN_PROGRESS)
+    if not await can_accept(context, row):
+        found.append(Blocker.NO_PERMISSION)
+    return found
+
+
+async def _can_read_head_checks(context: Context, merge_request: tables.MergeRequest) -> bool:
+    """Whether the viewer may see the checks of the newest commit: they stand in the project that it was pushed to, as a private fork."""
+    row = merge_request
+    if row.source_project_id == row.project_id:
+        return await can(context, Action.READ_CHECKS, row)
+    source = await context.rows_by_id(tables.Project).get(row.source_project_id)
+    return source is not None and await can(context, Action.READ_CHECKS, source)
+
+
+async def can_merge(context: Context, merge_request: tables.MergeRequest) -> bool:
+    """Whether the viewer may try: who may move the target branch, while it is open and no work in progress."""
+    return merge_request.state in OPEN and not is_work_in_progress(merge_request.title) and await can_accept(context, merge_request)
+
+
+async def can_cancel(context: Context, merge_request: tables.MergeRequest) -> bool:
+    """Whether there is an automatic merge that the viewer may take back."""
+    row = merge_request
+    return row.state in OPEN and row.merge_when_build_succeeds and await automatic_merging.can_cancel(context, row)
+
+
+async def commit_page(context: Context, merge_request: tables.MergeRequest, window: Window, *, from_index: bool) -> ConnectionPage:
+    """A page of its commits, newest first, for all merge requests of a level together; `told` as in `commits.all_by_oid`.
+
+    Raises BadRequest, Unavailable.
+    """
+    row = merge_request
+    # No further than its end, so that no sum leaves the range of a number of the database.
+    skip = min(window.offset, row.commit_count or 0)
+    if window.after is not None:
+        position = await context.value(merge_requests.position_of(row.id, decode_cursor(window.after, _CURSOR_KIND, _parse_oid)))
+        if position is None:
+            raise BadRequest("This cursor is not one of this list, or its commit is not there any more.")
+        skip = position + 1
+
+    async def fetch(ids: list[int]) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for key, _, oid in await context.tuples(merge_requests.commits_of(ids, skip, window.size + 1)):
+            found.setdefault(key, []).append(oid)
+        return found
+
+    oids = await context.loader(("commits of merge requests", skip, window.size), fetch).get(row.id) or []
+    return ConnectionPage(
+        nodes=await commits.load_commits(context, row.project_id, oids[: window.size], from_index=from_index),
+        has_next=len(oids) > window.size,
+        has_previous=skip > 0,
+        cursor=lambda commit: encode_cursor(_CURSOR_KIND, commit.oid),
+        count=lambda: row.commit_count or 0,
+    )
+
+
+async def merge_request_page_of_commit(context: Context, commit: ProjectCommit, window: Window) -> ConnectionPage:
+    """A page of the merge requests that bring a commit, or that it merged, of all projects whose merge requests the viewer sees."""
+    listing = KeysetListing(tables.MergeRequest, Order(tables.MergeRequest.id, descending=True))
+    bounds, order = listing.cursor_conditions(window), listing.order_by(window)
+
+    async def fetch(oids: list[str]) -> dict[str, list[tables.MergeRequest]]:
+        found: dict[str, list[tables.MergeRequest]] = {}
+        conditions = allowed_project_conditions(context, Action.READ_MERGE_REQUEST)
+        for oid, row in await context.tuples(merge_requests.of_commits(oids, order, window.offset, window.size + 1, *conditions, *bounds)):
+            found.setdefault(oid, []).append(row)
+        return found
+
+    async def fetch_counts(oids: list[str]) -> dict[str, int]:
+        conditions = allowed_project_conditions(context, Action.READ_MERGE_REQUEST)
+        return dict(map(tuple, await context.tuples(merge_requests.count_of_commits(oids, *conditions))))
+
+    async def count() -> int:
+        return await context.loader("merge requests counted by commit", fetch_counts).get(commit.oid) or 0
+
+    return make_page(await context.loader(("merge requests by commit", window), fetch).get(commit.oid) or [], window, listing.cursor, count)
+
+
+def _parse_oid(oid: str) -> str:
+    if not FULL_ID.fullmatch(oid):
+        raise ValueError("no id of a commit")
+    return oid

@@ -1,0 +1,115 @@
+"""Whether a merge request can be merged: who may, in which state, and whether git can join its branches."""
+
+from collections.abc import Callable
+
+import structlog
+
+from graph.context import Context
+from graph.errors import Forbidden, NotAllowed, NotMergeable, Unavailable
+from graph.rules.git import ref_updates
+from graph.rules.git.commits import run_in_repository
+from graph.rules.git.ref_updates import BRANCHES, BranchOperation
+from graph.rules.policy import Action, can, load_project_of
+from graph.rules.states import is_work_in_progress
+from storage import tables
+from storage.git import merge, merge_preview
+from storage.git.merge import CommitSignature, MergeConflict, UnrelatedHistories
+from storage.git.repository import Repository, UnknownCommit
+from storage.git.subprocesses.git_command import GitCommandError
+from storage.tables.merge_requests import OPEN
+
+CANNOT_MERGE_MESSAGE = "Branch cannot be merged"
+
+log = structlog.get_logger("graph")
+
+
+async def can_accept(context: Context, merge_request: tables.MergeRequest) -> bool:
+    """Whether the viewer may merge into the target branch, in whatever state the merge request is."""
+    project = await load_project_of(context, merge_request)
+    if not await can(context, Action.READ_MERGE_REQUEST, project):
+        return False
+    return BranchOperation.PUSH in await ref_updates.allowed_operations(context, project, merge_request.target_branch)
+
+
+async def require_acceptable(context: Context, merge_request: tables.MergeRequest) -> None:
+    """Raises Forbidden for who may not merge it, then NotAllowed for one that is merged, closed or in progress."""
+    if not await can_accept(context, merge_request):
+        raise Forbidden("You are not allowed to merge into this branch.")
+    if merge_request.state not in OPEN:
+        raise NotAllowed(None, f"The merge request is {merge_request.state} already.")
+    if is_work_in_progress(merge_request.title):
+        raise NotAllowed(None, "The merge request is marked as work in progress.")
+
+
+def default_message(merge_request: tables.MergeRequest) -> str:
+    """The text of the merge commit where none is given (wire facts 5.3)."""
+    first = f"Merge branch '{merge_request.source_branch}' into '{merge_request.target_branch}'"
+    parts = (first, merge_request.title, (merge_request.description or "").strip(), f"See merge request !{merge_request.iid}")
+    return "\n\n".join(part for part in parts if part)
+
+
+async def read_head(context: Context, merge_request: tables.MergeRequest) -> str | None:
+    """The commit that the source branch names now; None where the branch or its project is gone. Raises Unavailable."""
+    if await context.rows_by_id(tables.Project).get(merge_request.source_project_id) is None:
+        return None
+    ref = BRANCHES + merge_request.source_branch
+    return await run_in_repository(context, merge_request.source_project_id, lambda repository: repository.find_ref(ref))
+
+
+async def require_mergeable(context: Context, merge_request: tables.MergeRequest, source: str) -> None:
+    """Raises NotMergeable where merging `source` now would fail or bring nothing, Unavailable."""
+
+    fetch_source = _source_fetcher(context, merge_request, source)
+
+    def work(repository: Repository) -> bool:
+        fetch_source(repository)
+        old = repository.find_ref(BRANCHES + merge_request.target_branch)
+        return old is not None and not merge.is_ancestor(repository, source, old) and merge.try_merge(repository, old, source).mergeable
+
+    try:
+        is_mergeable = await run_in_repository(context, merge_request.project_id, work)
+    except (UnknownCommit, GitCommandError) as error:
+        raise NotMergeable(None, CANNOT_MERGE_MESSAGE) from error
+    if not is_mergeable:
+        raise NotMergeable(None, CANNOT_MERGE_MESSAGE)
+
+
+async def create_merge_commit(
+    context: Context, merge_request: tables.MergeRequest, source: str, message: str | None
+) -> tuple[str, str | None] | None:
+    """The target's head and the merge commit, None for the latter where the target holds the source; None when there is no target.
+
+    Raises NotMergeable, Unavailable.
+    """
+    signature = CommitSignature(context.viewer.name, context.viewer.email, context.now())
+    commit_message = message if message and message.strip() else default_message(merge_request)
+
+    fetch_source = _source_fetcher(context, merge_request, source)
+
+    def work(repository: Repository) -> tuple[str, str | None] | None:
+        fetch_source(repository)
+        old = repository.find_ref(BRANCHES + merge_request.target_branch)
+        if old is None:
+            return None
+        if merge.is_ancestor(repository, source, old):
+            return old, None
+        return old, merge.write_merge(repository, old, source, commit_message, signature, signature)
+
+    try:
+        return await run_in_repository(context, merge_request.project_id, work)
+    except GitCommandError as error:
+        log.warning("merge not made", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
+        raise NotMergeable(None, CANNOT_MERGE_MESSAGE) from error
+    except (MergeConflict, UnrelatedHistories, UnknownCommit) as error:
+        raise NotMergeable(None, CANNOT_MERGE_MESSAGE) from error
+    except OSError as error:
+        log.error("merge not written", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
+        raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
+
+
+def _source_fetcher(context: Context, merge_request: tables.MergeRequest, source: str) -> Callable[[Repository], None]:
+    """What fetches the commit of a fork into the target's repository, unless it is there."""
+    if merge_request.source_project_id == merge_request.project_id:
+        return lambda repository: None
+    path = context.services.repositories.path_of(merge_request.source_project_id)
+    return lambda repository: merge_preview.fetch_commit(repository, path, source)

@@ -1,0 +1,134 @@
+"""What notes stand under, what a note may be, and what a note that is only a thumb means."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import NotFound, Required, Taken
+from graph.rules import lookup, validation
+from graph.rules.notes import system_notes
+from graph.rules.policy import Action, can, filter_visible_projects
+from graph.rules.projects import uploads
+from storage import tables
+from storage.tables.base import Row
+
+VOTE_BODIES = {":thumbsup:": "thumbsup", ":+1:": "thumbsup", ":thumbsdown:": "thumbsdown", ":-1:": "thumbsdown"}
+"""A body that is exactly one of these is a vote, kept as the bare name (wire facts of notes)."""
+
+
+@dataclass(frozen=True)
+class Noteable:
+    """A kind of thing that notes stand under: its noun, the v3 path of such things below a project, the action of seeing one, and
+    whether a thumb under it is a vote."""
+
+    table: type[Row]
+    noun: str
+    path: str
+    read_action: Action
+    allows_votes: bool
+
+    @cached_property
+    def foreign_key(self) -> str:
+        """The foreign key of `Note` that names such a thing."""
+        return f"{self.noun}_id"
+
+
+NOTEABLES = (
+    Noteable(tables.Issue, "issue", "issues", Action.READ_ISSUE, allows_votes=True),
+    Noteable(tables.MergeRequest, "merge_request", "merge_requests", Action.READ_MERGE_REQUEST, allows_votes=True),
+    Noteable(tables.Snippet, "snippet", "snippets", Action.READ_SNIPPET, allows_votes=False),
+)
+
+
+def noteable_of(note: tables.Note) -> Noteable:
+    (kind,) = [kind for kind in NOTEABLES if getattr(note, kind.foreign_key) is not None]
+    return kind
+
+
+def noteable_id(note: tables.Note) -> int:
+    """The v3 id of what the note stands under."""
+    return int(getattr(note, noteable_of(note).foreign_key))
+
+
+async def load_parent(context: Context, note: tables.Note) -> Any:
+    parent = await context.rows_by_id(noteable_of(note).table).get(noteable_id(note))
+    assert parent is not None, "a foreign key keeps what a note stands under"  # noqa: S101
+    return parent
+
+
+async def require_visible(context: Context, note: tables.Note) -> None:
+    """Raises what speaks against seeing the note, or what it stands under: Forbidden, NotFound."""
+    await lookup.require_visible(context, noteable_of(note).read_action, await load_parent(context, note))
+    await require_source_visible(context, note)
+
+
+async def require_source_visible(context: Context, note: tables.Note) -> None:
+    """Raises NotFound for a note that tells of what the viewer may not see."""
+    if not await system_notes.filter_visible(context, [note]):
+        raise NotFound("Note")
+
+
+async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
+    """Those that the viewer may see: a few statements for each kind of parent, whatever the number of notes."""
+    notes = await system_notes.filter_visible(context, notes)
+    projects = await filter_visible_projects(context, [note.project_id for note in notes])
+    for kind in NOTEABLES:
+        await context.rows_by_id(kind.table).get_many(key for note in notes if (key := getattr(note, kind.foreign_key)) is not None)
+    return [
+        note
+        for note in notes
+        if note.project_id in projects and await can(context, noteable_of(note).read_action, await load_parent(context, note))
+    ]
+
+
+def validate_body(value: str) -> str:
+    """Raises Required for a blank body, Invalid for what cannot be kept."""
+    cleaned = validation.validate_string("body", value)
+    if not cleaned.strip():
+        raise Required("body")
+    return cleaned
+
+
+async def build_body_columns(context: Context, project_id: int, body_text: str) -> dict[str, Any]:
+    """The columns of a note that hang on its text: itself, and the attachment that it links to. Raises Required, Invalid."""
+    cleaned = validate_body(body_text)
+    return {"body": cleaned, "attachment": await uploads.find_linked_name(context, project_id, cleaned)}
+
+
+async def update_body(context: Context, note: tables.Note, body_text: str) -> None:
+    """Gives the note another text. Raises Required, Invalid."""
+    for name, value in (await build_body_columns(context, note.project_id, body_text)).items():
+        setattr(note, name, value)
+
+
+async def apply_vote(context: Context, note: tables.Note) -> None:
+    """Makes the note a vote where its body is one. Raises Taken for the same vote by the same author on the same thing."""
+    name = VOTE_BODIES.get(note.body.strip())
+    if name is None or not (kind := noteable_of(note)).allows_votes:
+        return
+    note.body, note.upvote, note.downvote = name, name == "thumbsup", name == "thumbsdown"
+    # Two at once wait for each other on the thing's row, so that one of them sees the other's vote.
+    await context.session.execute(tables.lock(kind.table, noteable_id(note)))
+    same = (
+        col(getattr(tables.Note, kind.foreign_key)) == noteable_id(note),
+        col(tables.Note.author_id) == note.author_id,
+        col(tables.Note.upvote) == note.upvote,
+        col(tables.Note.downvote) == note.downvote,
+    )
+    if await context.exists(tables.any_row(tables.Note, *same)):
+        raise Taken("body")
+
+
+async def record_mentions(context: Context, note: tables.Note, parent: Any) -> None:
+    """Tells the issues and merge requests that the note mentions. Only what stands under one of them mentions others."""
+    if isinstance(parent, tables.Issue | tables.MergeRequest):
+        await system_notes.write_mentions(context, parent, note.body)
+
+
+def is_immutable(note: tables.Note) -> bool:
+    """Whether nobody rewrites the note: the service's own ones, and votes."""
+    return note.system or note.upvote or note.downvote

@@ -1,0 +1,115 @@
+"""How the viewer comes to projects and groups: a thing, and what the viewer is in it, are one statement."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from graph.context import Context
+from graph.rules.policy import can_see_project, group_visibility_loader, project_level_loader
+from storage import tables
+from storage.tables import members
+from storage.tables.base import Row, row_in_project
+from storage.tables.projects import of_path_keys
+
+R = TypeVar("R", bound=Row)
+
+PROJECTS_LOADER = "entered projects"
+"""The name of the loader."""
+
+
+async def load_projects(context: Context, keys: list[int | tuple[str, str]]) -> Mapping[int | tuple[str, str], tables.Project]:
+    """The projects of these ids, and of these paths: that of the namespace and their own, in lower case. What the viewer may see of them
+    is known afterwards: all in one statement for one project, in three for any number."""
+    viewer = context.viewer_or_none
+    known, levels = context.rows_by_id(tables.Project), project_level_loader(context)
+    if viewer is not None and not viewer.admin and len(keys) == 1:
+        (key,) = keys
+        statement = members.PROJECT_BY_ID if isinstance(key, int) else members.PROJECT_BY_PATH
+        found = await _load_one_project(context, statement, key, {})
+        return {key: found[0]} if found else {}
+    projects: dict[int | tuple[str, str], tables.Project] = {}
+    paths = [key for key in keys if not isinstance(key, int)]
+    if paths:
+        requested_paths = set(paths)
+        for namespace, project in await context.tuples(of_path_keys(paths)):
+            if (namespace, project.path_key) in requested_paths:
+                projects[namespace, project.path_key] = project
+                known.prime(project.id, project)
+    ids = [key for key in keys if isinstance(key, int)]
+    projects.update({key: project for key, project in (await known.get_many(ids)).items() if project is not None} if ids else {})
+    if viewer is not None and not viewer.admin:
+        await levels.get_many([project.id for project in projects.values()])
+    return projects
+
+
+async def load_project_with(
+    context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int
+) -> tuple[tables.Project | None, R | None]:
+    """As `entered` for one project, with the row of it whose `id` or `iid`, the `name`, is the value: one statement where that can be."""
+    projects = context.loader(PROJECTS_LOADER, partial(load_projects, context))
+    if context.viewer_or_none is None or context.viewer.admin or projects.knows(key):
+        project = await projects.get(key)
+        rows = await context.tuples(*row_in_project(table, project.id, name, value)) if project is not None else []
+        return project, rows[0][0] if rows else None
+    found = await _load_one_project(
+        context, members.project_with_child(table, name, by_path=not isinstance(key, int)), key, {"value": value}
+    )
+    projects.prime(key, found[0] if found else None)
+    return (found[0], found[-1]) if found else (None, None)
+
+
+async def _load_one_project(context: Context, statement: Any, key: int | tuple[str, str], values: dict[str, Any]) -> tuple[Any, ...] | None:
+    """The one row that such a statement gives of the project of this key; what it tells of the viewer is known afterwards."""
+    for row in await context.tuples(statement, {**key_parameters(key), **values, "user_id": context.viewer.id}):
+        prime_project(context, row[0], row[1:4], key)
+        return row  # type: ignore[no-any-return]
+    return None
+
+
+def prime_project(
+    context: Context, project: tables.Project, levels: Sequence[int | None], key: int | tuple[str, str] | None = None
+) -> None:
+    """What the viewer is in a project that was read: whole where `key` is given, by which it was asked for, else for the policy alone."""
+    project_level_loader(context).prime(project.id, max(level or 0 for level in levels))
+    if key is None:
+        context.policy_projects[project.id] = project
+    else:
+        context.rows_by_id(tables.Project).prime(project.id, project)
+        context.loader(PROJECTS_LOADER, partial(load_projects, context)).prime(key, project)
+
+
+def prime_missing_project(context: Context, key: int | tuple[str, str]) -> None:
+    """That there is no such project."""
+    context.loader(PROJECTS_LOADER, partial(load_projects, context)).prime(key, None)
+
+
+def key_parameters(key: int | tuple[str, str]) -> dict[str, Any]:
+    """The parameters of the statements that find a project by this key."""
+    return {"id": key} if isinstance(key, int) else {"namespace": key[0], "path": key[1]}
+
+
+async def load_group(context: Context, key: int | str) -> tables.Namespace | None:
+    """The namespace of this id, or of this path in lower case; whether the viewer may see it as a group is known afterwards."""
+    by = (members.GROUP_BY_ID, {"id": key}) if isinstance(key, int) else (members.GROUP_BY_PATH, {"path": key})
+    rows = await context.tuples(by[0], user_id=context.viewer.id, **by[1])
+    for group, seen in rows:
+        context.rows_by_id(tables.Namespace).prime(group.id, group)
+        group_visibility_loader(context).prime(group.id, bool(seen))
+    return rows[0][0] if rows else None
+
+
+async def load_projects_in_group(context: Context, group_id: int) -> Sequence[tables.Project]:
+    """The projects of the group that the viewer may see, without archived ones, by id: one statement for all groups of a level, and
+    afterwards it is known what the viewer is in them."""
+
+    async def fetch(ids: list[int]) -> Mapping[int, list[tables.Project]]:
+        known, levels = context.rows_by_id(tables.Project), project_level_loader(context)
+        found: dict[int, list[tables.Project]] = {key: [] for key in ids}
+        for project, *of_viewer in await context.tuples(members.PROJECTS_IN_GROUPS, group_ids=ids, user_id=context.viewer.id):
+            levels.prime(project.id, max(level or 0 for level in of_viewer))
+            known.prime(project.id, project)
+            if await can_see_project(context, project):
+                found[project.namespace_id].append(project)
+        return {key: sorted(some, key=lambda project: project.id) for key, some in found.items()}
+
+    return await context.loader("projects in groups", fetch).get(group_id) or ()

@@ -1,0 +1,150 @@
+"""What names, titles and texts may be."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from graph.errors import Invalid, Required, UserError, UserErrors
+
+MAX_NAME_LENGTH = 255
+MAX_STRING_LENGTH = 1_000_000
+"""Characters of a description or a note."""
+
+SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
+LABEL_PATTERN = re.compile(r"[^&?,]+")
+NAMESPACE_PATH_PATTERN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?<!\.)")
+PROJECT_PATH_PATTERN = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.][A-Za-z0-9_.-]*(?<!\.git)(?<!\.atom)")
+DASHES = "\\-\u2010-\u2015"
+GROUP_NAME_PATTERN = re.compile(rf"[\w. {DASHES}]+")
+PROJECT_NAME_PATTERN = re.compile(rf"\w[\w. {DASHES}]*")
+
+RESERVED_PATHS = frozenset(
+    [
+        "admin",
+        "all",
+        "assets",
+        "ci",
+        "dashboard",
+        "files",
+        "groups",
+        "help",
+        "hooks",
+        "issues",
+        "merge_requests",
+        "new",
+        "notes",
+        "profile",
+        "projects",
+        "public",
+        "q",
+        "repository",
+        "s",
+        "search",
+        "services",
+        "snippets",
+        "teams",
+        "u",
+        "unsubscribes",
+        "users",
+        "api",
+        "graphql",
+        "ghost",
+    ]
+)
+"""Paths that no user and no group may have: wire facts 8.3, the doors of this service, and who stands for users that are gone."""
+
+
+def validate_string(field: str, value: str, *, max_length: int = MAX_STRING_LENGTH) -> str:
+    """The text as it may be kept. Raises Invalid for what no database keeps (NUL, lone surrogates) and for overlong text."""
+    if not is_storable(value):
+        raise Invalid(field, "has characters that cannot be stored")
+    if len(value) > max_length:
+        raise Invalid(field, f"is too long (maximum is {max_length} characters)")
+    return value
+
+
+def validate_title(field: str, value: str) -> str:
+    """A title or a name: one that is there, without blanks around it, of at most 255 characters. Raises Required, Invalid."""
+    stripped = validate_string(field, value.strip(), max_length=MAX_NAME_LENGTH)
+    if not stripped:
+        raise Required(field)
+    return stripped
+
+
+def validate_label_titles(names: Iterable[str]) -> list[str]:
+    """Titles of labels: without `&`, `?` and `,` (wire facts of labels); blank names are left out.
+
+    Raises UserErrors on `labels`, with an entry for each name that is invalid.
+    """
+    titles: dict[str, None] = {}
+    problems: list[UserError] = []
+    for name in filter(str.strip, names):
+        try:
+            title = validate_string("labels", name.strip(), max_length=MAX_NAME_LENGTH)
+        except Invalid as error:
+            problems.append(Invalid("labels", error.message, value=name))
+            continue
+        if LABEL_PATTERN.fullmatch(title):
+            titles[title] = None
+        else:
+            problems.append(Invalid("labels", f"{name!r} is invalid", value=name))
+    if problems:
+        raise UserErrors(problems)
+    return list(titles)
+
+
+def validate_namespace_path(field: str, value: str) -> str:
+    """The path of a user or a group (wire facts 8.3 and 9). Of digits only it would be taken for an id. Raises Required, Invalid."""
+    path = validate_title(field, value)
+    if not NAMESPACE_PATH_PATTERN.fullmatch(path):
+        raise Invalid(field, "can contain only letters, digits, '_', '-' and '.'. Cannot start with '-' or end in '.'.")
+    if path.isdigit():
+        raise Invalid(field, "cannot be digits only")
+    if path.lower() in RESERVED_PATHS:
+        raise Invalid(field, f"{path} is a reserved name")
+    return path
+
+
+def validate_group_name(field: str, value: str) -> str:
+    """Raises Required, Invalid (wire facts 9)."""
+    name = validate_title(field, value)
+    if not GROUP_NAME_PATTERN.fullmatch(name):
+        raise Invalid(field, "can contain only letters, digits, '_', '.', dash and space.")
+    return name
+
+
+def validate_project_path(field: str, value: str) -> str:
+    """The last segment of a project's path, safe in an address and before `.git`. Raises Required, Invalid."""
+    path = validate_title(field, value)
+    if not PROJECT_PATH_PATTERN.fullmatch(path):
+        raise Invalid(field, "can contain only letters, digits, '_', '-' and '.'. Cannot start with '-', end in '.git' or end in '.atom'")
+    return path
+
+
+def validate_project_name(field: str, value: str) -> str:
+    """Raises Required, Invalid."""
+    name = validate_title(field, value)
+    if not PROJECT_NAME_PATTERN.fullmatch(name):
+        raise Invalid(field, "can contain only letters, digits, '_', '.', dash and space. It must start with letter, digit or '_'.")
+    return name
+
+
+def suggest_path(name: str) -> str:
+    """The path that a project's name suggests: `Überraschung No. 5!` gives `uberraschung-no.-5`; empty when nothing is left."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9_.]+", "-", plain).strip("-")
+
+
+def to_camel_case(key: str) -> str:
+    """The name of a column as the graph spells it.
+
+    >>> in_graph("home_page_url")
+    'homePageUrl'
+    """
+    first, *rest = key.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def is_storable(value: str) -> bool:
+    """Whether both databases can keep the text: no NUL, no half of a surrogate pair."""
+    return "\0" not in value and (value.isascii() or SURROGATE_PATTERN.search(value) is None)

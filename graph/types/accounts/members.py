@@ -1,0 +1,246 @@
+"""Members of groups and projects."""
+
+from datetime import datetime
+from typing import Any
+
+import strawberry
+
+from graph.context import Info
+from graph.events import payloads
+from graph.events.publisher import publish
+from graph.fields.declarations import Node, column, computed, entity, to_one
+from graph.fields.mutations import mutation
+from graph.rules import lookup
+from graph.rules.accounts import groups, members
+from graph.rules.policy import Action, require
+from graph.types.accounts.users import User
+from graph.types.inputs import get_or, optional
+from storage import tables
+from storage.tables import members as statements
+
+AccessLevel = strawberry.enum(
+    tables.AccessLevel, description="Access level of a member; each level includes the permissions of the lower ones."
+)
+Level = tables.AccessLevel
+
+
+@entity(
+    tables.GroupMember,
+    description="Membership of a user in a group; applies to all projects of the group.",
+    unrestricted="Who sees a group sees its members, and `nodes` finds those of visible groups alone.",
+    load_nodes=members.group_member_nodes,
+)
+class GroupMember(Node):
+    user: User = to_one(tables.GroupMember.user_id, description="The user.")
+    access_level_value: int = column(
+        tables.GroupMember.access_level, description="Access level as a number, as in v3: 10, 20, 30, 40 or 50."
+    )
+    created_at: datetime = column(description="When the user became a member.")
+    updated_at: datetime = column(description="When the access level was last changed.")
+
+    @strawberry.field(description="Access level.")
+    def access_level(self) -> AccessLevel:  # type: ignore[valid-type]
+        return Level(_level_of(self))
+
+    @computed(tables.GroupMember.group_id, tables.GroupMember.user_id, description="Path of the resource in the v3 API.")
+    def rest_path(self) -> str:
+        row: Any = self
+        return f"/api/v3/groups/{row.group_id}/members/{row.user_id}"
+
+
+@entity(
+    tables.ProjectMember,
+    description="Direct membership of a user in a project; members of the group are not included.",
+    project_key="project_id",
+    action=Action.READ_PROJECT_MEMBER,
+)
+class ProjectMember(Node):
+    user: User = to_one(tables.ProjectMember.user_id, description="The user.")
+    access_level_value: int = column(tables.ProjectMember.access_level, description="Access level as a number, as in v3: 10, 20, 30 or 40.")
+    created_at: datetime = column(description="When the user became a member.")
+    updated_at: datetime = column(description="When the access level was last changed.")
+
+    @strawberry.field(description="Access level.")
+    def access_level(self) -> AccessLevel:  # type: ignore[valid-type]
+        return Level(_level_of(self))
+
+
+def _level_of(row: Any) -> int:
+    return int(row.access_level)
+
+
+@strawberry.input
+class MemberReferenceInput:
+    user_id: int | None = optional("v3 ID of the user.")
+    username: str | None = optional("Username, if `userId` is omitted.")
+
+
+@strawberry.input
+class MemberLevelInput(MemberReferenceInput):
+    access_level: AccessLevel | None = optional("Access level; required unless `accessLevelValue` is specified.")  # type: ignore[valid-type]
+    access_level_value: int | None = optional("Access level as a number, as in v3.")
+
+
+@strawberry.input(description="Input of `addGroupMember`.")
+class AddGroupMemberInput(MemberLevelInput):
+    group_path: str = strawberry.field(description="Path of the group, or its v3 ID.")
+
+
+@strawberry.input(description="Input of `updateGroupMember`.")
+class UpdateGroupMemberInput(MemberLevelInput):
+    group_path: str = strawberry.field(description="Path of the group, or its v3 ID.")
+
+
+@strawberry.input(description="Input of `removeGroupMember`.")
+class RemoveGroupMemberInput(MemberReferenceInput):
+    group_path: str = strawberry.field(description="Path of the group, or its v3 ID.")
+
+
+@strawberry.input(description="Input of `addProjectMember`.")
+class AddProjectMemberInput(MemberLevelInput):
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+
+
+@strawberry.input(description="Input of `updateProjectMember`.")
+class UpdateProjectMemberInput(MemberLevelInput):
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+
+
+@strawberry.input(description="Input of `removeProjectMember`.")
+class RemoveProjectMemberInput(MemberReferenceInput):
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+
+
+async def _find_user(info: Info, input: MemberReferenceInput) -> tables.User:
+    return await members.get_user(info.context, get_or(input.user_id, None), get_or(input.username, None))
+
+
+def _parse_level(input: MemberLevelInput, allowed: tuple[Level, ...]) -> Level:
+    return members.validate_level(get_or(input.access_level, None), get_or(input.access_level_value, None), allowed)
+
+
+@mutation(
+    entity="member",
+    returns=GroupMember,
+    entity_description="The added member.",
+    description="Adds a user to a group. Requires the owner role.",
+    conflict=members.already_member_error(),
+)
+async def add_group_member(info: Info, input: AddGroupMemberInput) -> tables.GroupMember:
+    context = info.context
+    group = await lookup.get_group(context, input.group_path)
+    await require(context, Action.ADMIN_GROUP_MEMBER, group)
+    user, level = await _find_user(info, input), _parse_level(input, members.GROUP_LEVELS)
+    await members.require_no_member(context, statements.is_in_group(group.id, user.id))
+    moment = context.now()
+    row = tables.GroupMember(group_id=group.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
+    context.leave(row)
+    await publish(context, payloads.UserAddedToGroup, row)
+    return row
+
+
+@mutation(
+    entity="member",
+    returns=GroupMember,
+    entity_description="The updated member.",
+    description="Changes the access level of a group member. Requires the owner role. The last owner cannot be demoted.",
+)
+async def update_group_member(info: Info, input: UpdateGroupMemberInput) -> tables.GroupMember:
+    context = info.context
+    group = await lookup.get_group(context, input.group_path)
+    await require(context, Action.ADMIN_GROUP_MEMBER, group)
+    user = await _find_user(info, input)
+    await groups.lock_group(context, group)
+    member = await members.lock_group_member(context, group, user)
+    level = _parse_level(input, members.GROUP_LEVELS)
+    if level != member.access_level:
+        await members.require_another_owner(context, member)
+    member.access_level, member.updated_at = level, context.now()
+    return member
+
+
+@mutation(
+    entity="member",
+    returns=GroupMember,
+    entity_description="The removed membership.",
+    description="Removes a member from a group. Requires the owner role; every member can leave. The last owner cannot be removed.",
+)
+async def remove_group_member(info: Info, input: RemoveGroupMemberInput) -> tables.GroupMember:
+    context = info.context
+    group = await lookup.get_group(context, input.group_path)
+    user = await members.get_leaving_user(
+        context, get_or(input.user_id, None), get_or(input.username, None), Action.ADMIN_GROUP_MEMBER, group
+    )
+    await groups.lock_group(context, group)
+    member = await members.lock_group_member(context, group, user)
+    await members.require_another_owner(context, member)
+    await publish(context, payloads.UserRemovedFromGroup, member)
+    await context.session.delete(member)
+    await context.session.flush()
+    context.loaders.clear()
+    return member
+
+
+@mutation(
+    entity="member",
+    returns=ProjectMember,
+    entity_description="The added member.",
+    description="Adds a user to a project. Requires the master role.",
+    conflict=members.already_member_error(),
+)
+async def add_project_member(info: Info, input: AddProjectMemberInput) -> tables.ProjectMember:
+    context = info.context
+    project = await lookup.get_project(context, input.project_path)
+    await require(context, Action.ADMIN_PROJECT_MEMBER, project)
+    user, level = await _find_user(info, input), _parse_level(input, members.PROJECT_LEVELS)
+    await members.require_no_member(context, statements.is_in_project(project.id, user.id))
+    moment = context.now()
+    row = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
+    context.leave(row)
+    await publish(context, payloads.UserAddedToProject, row)
+    return row
+
+
+@mutation(
+    entity="member",
+    returns=ProjectMember,
+    entity_description="The updated member.",
+    description="Changes the access level of a project member. Requires the master role.",
+)
+async def update_project_member(info: Info, input: UpdateProjectMemberInput) -> tables.ProjectMember:
+    context = info.context
+    project = await lookup.get_project(context, input.project_path)
+    await require(context, Action.ADMIN_PROJECT_MEMBER, project)
+    member = await members.lock_project_member(context, project, await _find_user(info, input))
+    member.access_level, member.updated_at = _parse_level(input, members.PROJECT_LEVELS), context.now()
+    return member
+
+
+@mutation(
+    entity="member",
+    returns=ProjectMember,
+    entity_description="The removed membership.",
+    description="Removes a member from a project. Requires the master role; every member can leave.",
+)
+async def remove_project_member(info: Info, input: RemoveProjectMemberInput) -> tables.ProjectMember:
+    context = info.context
+    project = await lookup.get_project(context, input.project_path)
+    user = await members.get_leaving_user(
+        context, get_or(input.user_id, None), get_or(input.username, None), Action.ADMIN_PROJECT_MEMBER, project
+    )
+    member = await members.lock_project_member(context, project, user)
+    await publish(context, payloads.UserRemovedFromProject, member)
+    await context.session.delete(member)
+    await context.session.flush()
+    context.loaders.clear()
+    return member
+
+
+@strawberry.type
+class MemberMutations:
+    add_group_member = add_group_member
+    update_group_member = update_group_member
+    remove_group_member = remove_group_member
+    add_project_member = add_project_member
+    update_project_member = update_project_member
+    remove_project_member = remove_project_member

@@ -1,0 +1,128 @@
+"""SSH keys."""
+
+from datetime import datetime
+from inspect import Parameter
+from typing import Annotated, Any
+
+import strawberry
+from sqlmodel import col
+
+from graph.context import Info
+from graph.errors import NotFound, UserError, UserErrors
+from graph.events import payloads
+from graph.events.publisher import publish
+from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_many
+from graph.fields.mutations import mutation
+from graph.rules import lookup, validation
+from graph.rules.accounts import ssh_keys
+from graph.rules.policy import Action, require
+from graph.types.inputs import UserResourceInput, find_owned, optional, owned_nodes_loader, resolve_owner_id
+from storage import tables
+from storage.tables import ssh_keys as statements
+
+NEWEST_FIRST = Order(tables.SshKey.id, descending=True)
+
+
+@entity(
+    tables.SshKey,
+    description="SSH public key of a user.",
+    load_nodes=owned_nodes_loader(tables.SshKey),
+    unrestricted="The right is on the account: `owned_nodes` asks for it.",
+)
+class SshKey(Node):
+    database_id: int = column(tables.SshKey.id, description="ID in the v3 API.")
+    title: str = column(description="Title.")
+    key: str = column(description="Public key in one line.")
+    fingerprint: str = column(description="MD5 fingerprint, 16 pairs of hexadecimal digits; unique in the instance.")
+    created_at: datetime = column(description="When it was added.")
+
+    @strawberry.field(description="Path of the resource in the v3 API, for its owner.")
+    def rest_path(self) -> str:
+        return f"/api/v3/user/keys/{self.id}"
+
+
+@strawberry.type
+class UserSshKeyFields:
+    """The part of a user that is about the user's SSH keys."""
+
+    ssh_keys: Connection[SshKey] | None = to_many(
+        tables.SshKey.user_id,
+        order_by=NEWEST_FIRST,
+        action=Action.READ_ACCOUNT,
+        description="SSH keys, newest first. Visible to the user and to administrators.",
+    )
+
+    @strawberry.field(description="SSH key of the user. Visible to the user and to administrators.")
+    async def ssh_key(self, info: Info, database_id: Annotated[int, strawberry.argument(description="v3 ID of the key.")]) -> SshKey | None:
+        user: Any = self
+        await require(info.context, Action.READ_ACCOUNT, user)
+        return await lookup.get_of_user(info.context, tables.SshKey, user.id, database_id)  # type: ignore[return-value]
+
+
+async def _resolve_ssh_keys(root: Any, info: Info, **arguments: Any) -> Any:
+    context = info.context
+    await require(context, Action.ADMIN_USERS)
+    user = await lookup.get_user(context, arguments["user_id"])
+    listing = KeysetListing(tables.SshKey, NEWEST_FIRST).where(col(tables.SshKey.user_id) == user.id)
+    return await listing.page(context, make_window(arguments))
+
+
+@strawberry.type
+class SshKeyQueries:
+    ssh_keys: Connection[SshKey] = connection_field(
+        _resolve_ssh_keys,
+        extra_arguments={"user_id": (Annotated[int, strawberry.argument(description="v3 ID of the user.")], Parameter.empty)},
+        description="SSH keys of a user, newest first. Administrators only.",
+    )
+
+
+@strawberry.input(description="Input of `addSshKey`.")
+class AddSshKeyInput:
+    title: str = strawberry.field(description="Title; at most 255 characters.")
+    key: str = strawberry.field(description="Public key in one line, such as `ssh-ed25519 AAAA… comment`.")
+    user_id: int | None = optional("v3 ID of the owner, for administrators; default: the viewer.")
+
+
+@strawberry.input(description="Identifies an SSH key.")
+class DeleteSshKeyInput(UserResourceInput):
+    pass
+
+
+@mutation(entity="ssh_key", returns=SshKey, entity_description="The added key.", description="Adds an SSH key to a user.")
+async def add_ssh_key(info: Info, input: AddSshKeyInput) -> tables.SshKey:
+    context = info.context
+    owner = await resolve_owner_id(context, input.user_id)
+    problems: list[UserError] = []
+    title = key = fingerprint = ""
+    try:
+        title = validation.validate_title("title", input.title)
+    except UserError as error:
+        problems.append(error)
+    try:
+        key, fingerprint = await ssh_keys.parse_key(input.key)
+    except UserError as error:
+        problems += error.errors if isinstance(error, UserErrors) else [error]
+    if problems:
+        raise UserErrors(problems)
+    return await ssh_keys.add_key(
+        context,
+        tables.SshKey(user_id=owner, title=title, key=key, fingerprint=fingerprint, created_at=context.now(), updated_at=context.now()),
+    )
+
+
+@mutation(entity="ssh_key", returns=SshKey, entity_description="The deleted key.", description="Deletes an SSH key of a user.")
+async def delete_ssh_key(info: Info, input: DeleteSshKeyInput) -> tables.SshKey:
+    context = info.context
+    key = await find_owned(context, tables.SshKey, input)
+    await publish(context, payloads.KeyDestroyed, key)
+    if await context.value(statements.remove(key.id, key.user_id)) is None:
+        raise NotFound("SshKey")
+    context.loaders.clear()
+    return key
+
+
+@strawberry.type
+class SshKeyMutations:
+    add_ssh_key = add_ssh_key
+    delete_ssh_key = delete_ssh_key

@@ -1,0 +1,151 @@
+"""Builds counted and measured in groups."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import strawberry
+from sqlmodel import col
+
+from graph.context import Info
+from graph.fields.selections import selected_names
+from graph.rules.builds import build_stats
+from graph.rules.policy import Action, require
+from graph.types.builds.builds import BuildFilter
+from graph.types.builds.commit_statuses import BuildStatus
+from graph.types.builds.rollups import StatusCounts
+from graph.types.quantiles import Quantiles
+from graph.types.time_buckets import TimeBucket, TimezoneArgument
+from storage import tables
+from storage.tables import build_stats as statements
+from storage.tables.build_stats import BuildGrouping, BuildMeasure
+
+BuildDimension = strawberry.enum(
+    statements.BuildDimension,
+    name="BuildDimension",
+    description="Dimension to group builds by: full path of the project, job name, stage, branch or tag, username of the creator, or"
+    " status.",
+)
+
+
+@strawberry.type(description="Statistics of one group of builds; dimensions that are not grouped by are null.")
+class BuildStatsRow:
+    bucket_start: datetime | None = strawberry.field(
+        description="Start of the bucket. Builds are assigned by when they finished if the filter has `finished`, otherwise by when this"
+        " attempt was created."
+    )
+    project: str | None = strawberry.field(description="Full path of the project.")
+    name: str | None = strawberry.field(description="Name of the job.")
+    stage: str | None = strawberry.field(description="Stage in the pipeline.")
+    ref: str | None = strawberry.field(description="Branch or tag.")
+    author: str | None = strawberry.field(
+        description="Username of the user who created the builds; null also if nobody did or the account was deleted."
+    )
+    status: BuildStatus | None = strawberry.field(description="Status of the builds.")  # type: ignore[valid-type]
+    counts: StatusCounts = strawberry.field(description="Number of builds by status.")
+    success_rate: float | None = strawberry.field(
+        description="Succeeded builds divided by succeeded and failed builds, from 0 to 1; canceled and unfinished builds are excluded."
+        " Null if there are none."
+    )
+    retried: int = strawberry.field(
+        description="Number of retries: attempts superseded by the latest ones, which are the builds counted here. With"
+        " `latestAttemptOnly: false`, the number of counted builds that were superseded."
+    )
+    duration: Quantiles | None = strawberry.field(
+        description="Run time in seconds; of running builds, up to now. Null if no build has started."
+    )
+    queued: Quantiles | None = strawberry.field(description="Waiting time in seconds; of pending builds, up to now.")
+    coverage: Quantiles | None = strawberry.field(description="Code coverage in percent, with six decimals; null if no build reports it.")
+
+
+@strawberry.type(
+    description="Groups of builds, sorted by `bucketStart` and then by the dimensions in the order of `groupBy`: by code point, nulls"
+    " first. Buckets without builds have no row. Without a bucket and dimensions there is a single row."
+)
+class BuildStatsTable:
+    rows: list[BuildStatsRow] = strawberry.field(description="The groups.")
+    truncated: bool = strawberry.field(description="Whether there are more rows than `first`.")
+
+
+FilterArgument = Annotated[
+    BuildFilter | None,
+    strawberry.argument(description="Only matching builds; by default only the latest attempt of each."),
+]
+GroupByArgument = Annotated[list[BuildDimension], strawberry.argument(description="Dimensions to group by.")]  # type: ignore[valid-type]
+BucketArgument = Annotated[TimeBucket | None, strawberry.argument(description="Time bucket to group by.")]  # type: ignore[valid-type]
+FirstArgument = Annotated[int | None, strawberry.argument(description="Number of rows; default 100, maximum 5,000.")]
+
+
+async def _load_table(
+    root: Any,
+    info: Info,
+    fetch_all: Any,
+    build_filter: BuildFilter | None,
+    group_by: list[Any],
+    bucket: Any,
+    timezone: str | None,
+    first: int | None,
+) -> Any:
+    context, filter = info.context, build_filter or BuildFilter()
+    row = tables.Build
+    limit = build_stats.validate_size(first) + 1
+    conditions, moment, span = filter.conditions(), row.created_at, filter.created
+    if filter.finished is not None:
+        moment, span = row.finished_at, filter.finished  # type: ignore[assignment]
+    time_buckets = None
+    if bucket is not None:
+        since, until = (span.since, span.until) if span is not None else (None, None)
+        time_buckets = time_buckets.build_buckets(bucket, timezone or "UTC", since, until, context.now())
+        conditions.append(col(moment).is_not(None))
+    selected_fields = selected_names(info, "rows")
+    grouping = BuildGrouping(
+        dimensions=tuple(dict.fromkeys(group_by)),
+        measures=tuple(measure for measure in BuildMeasure if measure in selected_fields),
+        buckets=time_buckets,
+        moment=col(moment),
+        includes_superseded=not filter.latest_attempt_only,
+        limit=limit,
+    )
+
+    async def fetch(ids: list[int]) -> Any:
+        return await fetch_all(context, ids, conditions, grouping)
+
+    key = (fetch_all, repr((build_filter, grouping.dimensions, grouping.measures, bucket, timezone, limit)))
+    return await context.loader(key, fetch).get(root.id)
+
+
+@strawberry.type
+class ProjectBuildStatsFields:
+    """The part of a project that counts and measures its builds."""
+
+    @strawberry.field(description="Statistics of the builds of the project.")
+    async def build_stats(
+        self,
+        info: Info,
+        filter: FilterArgument = None,
+        group_by: GroupByArgument = (),  # type: ignore[assignment]
+        bucket: BucketArgument = None,
+        timezone: TimezoneArgument = "UTC",
+        first: FirstArgument = 100,
+    ) -> BuildStatsTable:
+        await require(info.context, Action.READ_BUILD, self)
+        return await _load_table(self, info, build_stats.load_for_projects, filter, group_by, bucket, timezone, first)  # type: ignore[no-any-return]
+
+
+@strawberry.type
+class GroupBuildStatsFields:
+    """The part of a group that counts and measures the builds of its projects."""
+
+    @strawberry.field(
+        description="Statistics of the builds of the projects of the group, except archived projects and projects whose builds the viewer"
+        " cannot see."
+    )
+    async def build_stats(
+        self,
+        info: Info,
+        filter: FilterArgument = None,
+        group_by: GroupByArgument = (),  # type: ignore[assignment]
+        bucket: BucketArgument = None,
+        timezone: TimezoneArgument = "UTC",
+        first: FirstArgument = 100,
+    ) -> BuildStatsTable:
+        return await _load_table(self, info, build_stats.load_for_groups, filter, group_by, bucket, timezone, first)  # type: ignore[no-any-return]

@@ -1,0 +1,52 @@
+"""Following builds."""
+
+from collections.abc import AsyncGenerator
+from typing import Annotated
+
+import strawberry
+
+from graph.context import Info
+from graph.rules.events import subscription_filters
+from graph.types.builds.builds import Build
+from graph.types.builds.commit_statuses import BuildStatus
+from graph.types.live_events import AFTER_SEQ_ARGUMENT, PROJECTS_ARGUMENT, LiveEvent, as_change
+from storage import tables
+from storage.tables import ChangeKind, CheckStatus
+
+
+@strawberry.type(description="A build was created, or its status changed.")
+class BuildEvent(LiveEvent):
+    @strawberry.field(name="from", description="Previous status; null for a new build.")
+    def from_status(self) -> BuildStatus | None:  # type: ignore[valid-type]
+        previous = as_change(self).was
+        return CheckStatus(previous) if previous is not None else None
+
+    @strawberry.field(name="to", description="New status.")
+    def to_status(self) -> BuildStatus:  # type: ignore[valid-type]
+        return CheckStatus(as_change(self).became)
+
+    @strawberry.field(description="Current state of the build, which may be newer than this event.")
+    async def build(self, info: Info) -> Build:
+        return await info.context.rows_by_id(tables.Build).get(as_change(self).subject_id or 0)  # type: ignore[return-value]
+
+
+@strawberry.type
+class BuildSubscriptions:
+    """The part of the subscriptions that is about builds."""
+
+    @strawberry.subscription(
+        description="Events for changes of the status of builds, in order, if the viewer can see the build at that time."
+    )
+    async def build_changed(
+        self,
+        info: Info,
+        projects: Annotated[list[str] | None, PROJECTS_ARGUMENT] = None,
+        refs: Annotated[
+            list[str | None] | None,
+            strawberry.argument(
+                description="Branches and tags, at most 100; a null item stands for the default branch of each project. Default: all."
+            ),
+        ] = None,
+        after_seq: Annotated[str | None, AFTER_SEQ_ARGUMENT] = None,
+    ) -> AsyncGenerator[BuildEvent, None]:
+        return await subscription_filters.build_filter(info.context, ChangeKind.BUILD, projects, after_seq, refs)  # type: ignore[return-value]

@@ -1,0 +1,218 @@
+"""Builds."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+from sqlmodel import col
+
+from graph.context import Info
+from graph.fields.connections import Connection, Order
+from graph.fields.declarations import Node, column, computed, connection_field, entity, make_window, to_many, to_one
+from graph.fields.scalars import GitOid
+from graph.rules.builds import artifacts, builds
+from graph.rules.policy import Action, can, require
+from graph.types.accounts.users import User
+from graph.types.builds.artifacts import BuildArtifactFields
+from graph.types.builds.commit_statuses import BuildStatus
+from graph.types.builds.runners import Runner
+from graph.types.builds.traces import BuildTraceFields
+from graph.types.git.commit_loader import COMMIT_INDEX, load_commit, load_commits
+from graph.types.inputs import DateTimeRange
+from graph.types.web_urls import web_url
+from storage import tables
+from storage.tables import builds as statements
+from storage.tables import issues as issue_statements
+
+if TYPE_CHECKING:
+    from graph.types.builds.pipelines import Pipeline
+    from graph.types.git.commits import Commit
+    from graph.types.merge_requests.merge_requests import MergeRequest
+    from graph.types.projects.projects import Project
+
+NEWEST_FIRST = Order(tables.Build.id, descending=True)
+TIME_COLUMNS = (tables.Build.created_at, tables.Build.started_at, tables.Build.finished_at)
+
+
+@strawberry.input(description="Filters builds; all specified fields must match.")
+class BuildFilter:
+    status: list[BuildStatus] | None = strawberry.field(  # type: ignore[valid-type]
+        description="Status is one of these; `scope` in v3.", default=None
+    )
+    name: list[str] | None = strawberry.field(description="Job name is one of these.", default=None)
+    stage: list[str] | None = strawberry.field(description="Stage is one of these.", default=None)
+    ref: list[str | None] | None = strawberry.field(
+        description="Branch or tag is one of these; a null item stands for the default branch of the project.", default=None
+    )
+    latest_attempt_only: bool = strawberry.field(
+        description="If true, exclude superseded attempts. The attempts of one build are in its `attempts`.", default=True
+    )
+    created: DateTimeRange | None = strawberry.field(description="Created in this time range.", default=None)
+    finished: DateTimeRange | None = strawberry.field(description="Finished in this time range.", default=None)
+    author_username: list[str] | None = strawberry.field(description="Created by one of these users, for example by a push.", default=None)
+
+    def conditions(self) -> list[Any]:
+        row = tables.Build
+        among: list[tuple[Any, Any]] = [(row.status, self.status), (row.name, self.name), (row.stage, self.stage)]
+        found: list[Any] = [col(key).in_(values) for key, values in among if values is not None]
+        if self.ref is not None:
+            found.append(statements.has_ref(self.ref))
+        if self.author_username is not None:
+            found.append(col(row.user_id).in_(issue_statements.ids_of_users(self.author_username)))
+        spans: list[tuple[Any, Any]] = [(row.created_at, self.created), (row.finished_at, self.finished)]
+        for moment, span in spans:
+            if span is not None:
+                found += span.conditions(moment)
+        return [*found, statements.is_current()] if self.latest_attempt_only else found
+
+
+@strawberry.type(description="Actions the viewer is allowed to perform on a build in its current state.")
+class BuildAbilities:
+    cancel: bool = strawberry.field(description="Cancel the build.")
+    retry: bool = strawberry.field(description="Retry the build.")
+    erase: bool = strawberry.field(description="Erase the trace and the artifact.")
+
+
+def _as_row(build: Any) -> tables.Build:
+    return build  # type: ignore[no-any-return]
+
+
+async def _resolve_attempts(root: Any, info: Info, **arguments: Any) -> Any:
+    return await builds.attempt_page(info.context, root, make_window(arguments))
+
+
+@entity(
+    tables.Build,
+    description="A run of a job for a commit. A retry creates a new attempt of the same build.",
+    project_key="project_id",
+    action=Action.READ_BUILD,
+)
+class Build(BuildArtifactFields, BuildTraceFields, Node):
+    database_id: int = column(tables.Build.id, description="ID in the v3 API. A superseded attempt has an ID of its own.")
+    project_id: int = column(description="v3 ID of the project.")
+    sha: GitOid = column(description="Full ID of the commit.")
+    ref: str = column(description="Branch or tag.")
+    tag: bool = column(description="Whether `ref` is a tag.")
+    name: str = column(description="Name of the job.")
+    stage: str = column(description="Stage in the pipeline.")
+    status: BuildStatus = column(description="Status.")  # type: ignore[valid-type]
+    allow_failure: bool = column(description="Whether it can fail without failing the commit.")
+    attempt: int = column(description="Number of the attempt, starting at 1.")
+    coverage: float | None = column(description="Code coverage in percent; null if it was not reported.")
+    description: str | None = column(description="Additional description.")
+    target_url: str | None = column(description="URL of a page with details in the external system; http, https or relative.")
+    created_at: datetime = column(description="When this attempt was created.")
+    started_at: datetime | None = column(description="When the build started; null if it has not.")
+    finished_at: datetime | None = column(description="When the build finished; null if it has not.")
+    erased_at: datetime | None = column(description="When the trace and the artifact were erased; null if they were not.")
+    user: User | None = to_one(
+        tables.Build.user_id,
+        description="User who created the build, for example by a push; null if nobody did or the account was deleted.",
+    )
+    runner: Runner | None = to_one(
+        tables.Build.runner_id, description="Runner that runs or ran the build; null if no runner has claimed it."
+    )
+    pipeline: Annotated["Pipeline", strawberry.lazy("graph.types.builds.pipelines")] | None = to_one(
+        tables.Build.pipeline_id, description="Pipeline of the build; null if an external system created it."
+    )
+    project: Annotated["Project", strawberry.lazy("graph.types.projects.projects")] = to_one(
+        tables.Build.project_id, description="Project it belongs to."
+    )
+
+    web_url: str = web_url(
+        "builds",
+        tables.Build.project_id,
+        tables.Build.current_id,
+        tables.Build.id,
+        description="URL of the web page; for a superseded attempt, the page of the build.",
+    )
+
+    attempts: Connection[Annotated["Build", strawberry.lazy("graph.types.builds.builds")]] = connection_field(
+        _resolve_attempts, description="All attempts of the build, newest first."
+    )
+
+    @computed(
+        tables.Build.project_id,
+        tables.Build.id,
+        description="Path of the resource in the v3 API, which does not expose superseded attempts.",
+    )
+    def rest_path(self) -> str:
+        return f"/api/v3/projects/{_as_row(self).project_id}/builds/{_as_row(self).id}"
+
+    @computed(
+        tables.Build.project_id,
+        tables.Build.sha,
+        batch=lambda info, rows: load_commits(info, [(row.project_id, row.sha) for row in rows]),
+        from_index=COMMIT_INDEX,
+        description="The commit; null if it cannot be read.",
+    )
+    async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.git.commits")] | None:
+        return await load_commit(info, _as_row(self).project_id, _as_row(self).sha)
+
+    @strawberry.field(description="Absolute URL of the artifact in the v3 API; null if there is none.")
+    async def download_url(self, info: Info) -> str | None:
+        artifact = await artifacts.artifact_loader(info.context).get(_as_row(self).id)
+        return artifacts.build_download_url(info.context, artifact) if artifact is not None else None
+
+    @computed(*TIME_COLUMNS, description="Run time in seconds; up to now while the build runs. Null if it never started.")
+    def duration_seconds(self, info: Info) -> float | None:
+        return builds.duration_seconds(_as_row(self), info.context.now())
+
+    @computed(*TIME_COLUMNS, description="Waiting time in seconds; up to now while the build is pending.")
+    def queued_seconds(self, info: Info) -> float | None:
+        return builds.queued_seconds(_as_row(self), info.context.now())
+
+    @strawberry.field(description="Newest open merge request from this branch whose head is this commit.")
+    async def merge_request(
+        self, info: Info
+    ) -> Annotated["MergeRequest", strawberry.lazy("graph.types.merge_requests.merge_requests")] | None:
+        return await builds.find_merge_request(info.context, _as_row(self))  # type: ignore[return-value]
+
+    @strawberry.field(description="Actions the viewer is allowed to perform.")
+    async def viewer_can(self, info: Info) -> BuildAbilities:
+        row = _as_row(self)
+        update = await can(info.context, Action.UPDATE_BUILD, row)
+        return BuildAbilities(
+            cancel=update and builds.is_cancelable(row),
+            retry=update and builds.is_retryable(row),
+            erase=update and builds.is_erasable(row),
+        )
+
+
+@strawberry.type
+class ProjectBuildFields:
+    """The part of a project that is about its builds."""
+
+    builds: Connection[Build] = to_many(
+        tables.Build.project_id,
+        order_by=NEWEST_FIRST,
+        filter=BuildFilter,
+        default_filter=BuildFilter,
+        action=Action.READ_BUILD,
+        description="Builds of the project, latest attempt of each, newest first.",
+    )
+
+    @strawberry.field(description="Build of the project.")
+    async def build(
+        self,
+        info: Info,
+        database_id: Annotated[int, strawberry.argument(description="v3 ID of the build; IDs of superseded attempts are not found.")],
+    ) -> Build | None:
+        project: Any = self
+        await require(info.context, Action.READ_BUILD, project)
+        return await builds.get_build(info.context, project, database_id)  # type: ignore[return-value]
+
+
+@strawberry.type
+class CommitBuildFields:
+    """The part of a commit that is about its builds."""
+
+    builds: Connection[Build] = to_many(
+        (tables.Build.project_id, tables.Build.sha),
+        key_attribute="key",
+        order_by=NEWEST_FIRST,
+        filter=BuildFilter,
+        default_filter=BuildFilter,
+        action=Action.READ_BUILD,
+        description="Builds of the commit, latest attempt of each, newest first.",
+    )

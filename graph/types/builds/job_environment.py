@@ -1,0 +1,51 @@
+"""What is around a build that a runner was given: what it asks to run beside, what to keep between builds, the builds before it."""
+
+from typing import Any
+
+import strawberry
+
+from graph.context import Info
+from graph.rules.builds import artifact_dependencies
+from graph.types.builds.builds import Build
+
+
+@strawberry.type(description="Files cached between builds of the same job or branch, for runners that support caches.")
+class JobCache:
+    key: str | None = strawberry.field(description="Cache key; builds with the same key share the cache.")
+    untracked: bool | None = strawberry.field(description="Whether to include all untracked files.")
+    paths: list[str] | None = strawberry.field(description="Files and directories in the working directory.")
+
+
+@strawberry.type
+class JobEnvironmentFields:
+    """The part of a job that is about what is around it."""
+
+    @strawberry.field(description="The build.")
+    def build(self) -> Build:
+        job: Any = self
+        return job.build  # type: ignore[no-any-return]
+
+    @strawberry.field(description="Images of services to run beside the build, for runners that support images.")
+    def services(self) -> list[str]:
+        return artifact_dependencies.select_strings(_options_of(self).get("services")) or []
+
+    @strawberry.field(description="Files to cache between builds; null if none.")
+    def cache(self) -> JobCache | None:
+        options = _options_of(self).get("cache")
+        if not isinstance(options, dict):
+            return None
+        key, untracked = options.get("key"), options.get("untracked")
+        return JobCache(
+            key=key if isinstance(key, str) else None,
+            untracked=untracked if isinstance(untracked, bool) else None,
+            paths=artifact_dependencies.select_strings(options.get("paths")),
+        )
+
+    @strawberry.field(description="Builds of earlier stages, latest attempt of each; `jobArtifact` returns their artifacts.")
+    async def depends_on(self, info: Info) -> list[Build]:
+        job: Any = self
+        return await artifact_dependencies.load_earlier_builds(info.context, job.build)  # type: ignore[return-value]
+
+
+def _options_of(job: Any) -> dict[str, Any]:
+    return job.build.options  # type: ignore[no-any-return]

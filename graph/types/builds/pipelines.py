@@ -1,0 +1,189 @@
+"""Pipelines, and what is wrong with a file of builds."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+from sqlmodel import col
+
+from graph.context import Info
+from graph.fields.connections import Connection, Order
+from graph.fields.declarations import Node, column, entity, to_many, to_one
+from graph.fields.scalars import GitOid
+from graph.rules import lookup
+from graph.rules.ci import pipeline_views
+from graph.rules.ci.pipeline_views import StageBuilds as StageRow
+from graph.rules.policy import Action, require
+from graph.types.accounts.users import User
+from graph.types.builds.builds import Build
+from graph.types.builds.rollups import RollupState
+from graph.types.git.commit_loader import load_commit
+from storage import tables
+from storage.tables import RunWhen
+from storage.tables.builds import is_current
+
+if TYPE_CHECKING:
+    from graph.types.git.commits import Commit
+    from graph.types.projects.projects import Project
+
+NEWEST_FIRST = Order(tables.Pipeline.id, descending=True)
+JobWhen = strawberry.enum(RunWhen, name="JobWhen", description="Result of the earlier stages for which a job runs.")
+
+
+@strawberry.input(description="Filters pipelines; all specified fields must match.")
+class PipelineFilter:
+    ref: list[str] | None = strawberry.field(description="Branch or tag is one of these.", default=None)
+    sha: list[str] | None = strawberry.field(description="Full commit ID is one of these.", default=None)
+
+    def conditions(self) -> list[Any]:
+        row = tables.Pipeline
+        criteria = ((row.ref, self.ref), (row.sha, self.sha))
+        return [col(key).in_(values) for key, values in criteria if values is not None]
+
+
+@strawberry.type(description="A stage of a pipeline; its builds run in parallel after the previous stages finished.")
+class PipelineStage:
+    name: str = strawberry.field(description="Name of the stage.")
+    status: RollupState = strawberry.field(  # type: ignore[valid-type]
+        description="Rollup of the builds; `NONE` if there are none."
+    )
+    builds: list[Build] = strawberry.field(description="Builds, latest attempt of each, oldest first.")
+
+
+@entity(
+    tables.Pipeline,
+    description="Builds for a push of a commit to a branch or tag, as defined by `.gitlab-ci.yml` in that commit.",
+    project_key="project_id",
+    action=Action.READ_BUILD,
+)
+class Pipeline(Node):
+    database_id: int = column(tables.Pipeline.id, description="Number of the pipeline, increasing over time.")
+    sha: GitOid = column(description="Full ID of the commit.")
+    ref: str = column(description="Branch or tag.")
+    tag: bool = column(description="Whether `ref` is a tag.")
+    before_sha: GitOid | None = column(description="Previous commit of the ref; null if it did not exist.")
+    error: str | None = column(description="Errors in the file, one per line; null if it is valid.")
+    skipped: bool = column(description="Whether the commit message skips CI with `[ci skip]`.")
+    created_at: datetime = column(description="When the push was recorded.")
+    user: User | None = to_one(
+        tables.Pipeline.user_id, description="User who pushed; null if the branch changed without a push, or the account was deleted."
+    )
+    project: Annotated["Project", strawberry.lazy("graph.types.projects.projects")] = to_one(
+        tables.Pipeline.project_id, description="Project it belongs to."
+    )
+    builds: Connection[Build] = to_many(
+        tables.Build.pipeline_id,
+        order_by=Order(tables.Build.id),
+        where=(is_current(),),
+        action=Action.READ_BUILD,
+        description="Builds, latest attempt of each, oldest first.",
+    )
+
+    @strawberry.field(description="The commit; null if it cannot be read.")
+    async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.git.commits")] | None:
+        row: Any = self
+        return await load_commit(info, row.project_id, row.sha)
+
+    @strawberry.field(description="Rollup of the builds; `FAILED` if there is an error, `NONE` if there are no builds.")
+    async def status(self, info: Info) -> RollupState:  # type: ignore[valid-type]
+        await require(info.context, Action.READ_BUILD, self)
+        return await pipeline_views.load_status(info.context, self)  # type: ignore[arg-type]
+
+    @strawberry.field(description="Stages in order, including those that have not started.")
+    async def stages(self, info: Info) -> list[PipelineStage]:
+        await require(info.context, Action.READ_BUILD, self)
+        found: Sequence[StageRow] = await pipeline_views.load_stages(info.context, self)  # type: ignore[arg-type]
+        return [PipelineStage(name=stage.name, status=stage.status, builds=stage.builds) for stage in found]  # type: ignore[arg-type]
+
+
+@strawberry.type
+class ProjectPipelineFields:
+    """The part of a project that is about its pipelines."""
+
+    pipelines: Connection[Pipeline] = to_many(
+        tables.Pipeline.project_id,
+        order_by=NEWEST_FIRST,
+        filter=PipelineFilter,
+        action=Action.READ_BUILD,
+        description="Pipelines of the project, newest first.",
+    )
+
+
+@strawberry.type
+class CommitPipelineFields:
+    """The part of a commit that is about its pipelines."""
+
+    pipelines: Connection[Pipeline] = to_many(
+        (tables.Pipeline.project_id, tables.Pipeline.sha),
+        key_attribute="key",
+        order_by=NEWEST_FIRST,
+        action=Action.READ_BUILD,
+        description="Pipelines of the commit, one for each branch and tag it was pushed to, newest first.",
+    )
+
+
+@strawberry.type(description="An error in a CI configuration.")
+class CiProblem:
+    message: str = strawberry.field(description="Error message: what is wrong and how to fix it.")
+    line: int | None = strawberry.field(description="Line number, starting at 1; null if the error concerns no single line.")
+
+
+@strawberry.type(description="A job of a CI configuration.")
+class CiJob:
+    name: str = strawberry.field(description="Name of the job.")
+    stage: str = strawberry.field(description="Stage of the job.")
+    commands: str = strawberry.field(description="Commands: the lines of `before_script` and `script`.")
+    tags: list[str] = strawberry.field(description="Tags a runner must have, sorted.")
+    allow_failure: bool = strawberry.field(description="Whether it can fail without failing the commit.")
+    run_when: JobWhen = strawberry.field(description="When the job runs; `when` in the file.")  # type: ignore[valid-type]
+    only: list[str] | None = strawberry.field(description="Branches and tags for which the job runs; null for all.")
+    excepted: list[str] | None = strawberry.field(description="Branches and tags for which the job does not run; `except` in the file.")
+    line: int | None = strawberry.field(description="Line of the file at which the job begins.")
+
+
+@strawberry.type(description="A parsed `.gitlab-ci.yml` file.")
+class CiConfig:
+    valid: bool = strawberry.field(description="Whether the file is valid.")
+    errors: list[CiProblem] = strawberry.field(description="Errors in the order of the file; at most 20.")
+    stages: list[str] = strawberry.field(description="Stages in order; empty if the file is invalid.")
+    jobs: list[CiJob] = strawberry.field(
+        description="Jobs in the order of their stages, limited to those that run for `ref` if it is specified; empty if the file is"
+        " invalid."
+    )
+
+
+@strawberry.type
+class PipelineQueries:
+    @strawberry.field(description="Validates a `.gitlab-ci.yml` file without running it.")
+    async def ci_config(
+        self,
+        info: Info,
+        project_path: Annotated[str, strawberry.argument(description="Full path of the project, or its v3 ID.")],
+        content: Annotated[str, strawberry.argument(description="Contents of the file; at most 256 KiB.")],
+        ref: Annotated[str | None, strawberry.argument(description="Branch or tag; only jobs that run for it are returned.")] = None,
+        tag: Annotated[bool, strawberry.argument(description="Whether `ref` is a tag.")] = False,
+    ) -> CiConfig:
+        context = info.context
+        project = await lookup.get_project(context, project_path)
+        await require(context, Action.READ_CODE, project)
+        result = await pipeline_views.lint_config(context, project, content, ref, tag=tag)
+        return CiConfig(
+            valid=not result.problems,
+            errors=[CiProblem(message=problem.message, line=problem.line) for problem in result.problems],
+            stages=list(result.stages),
+            jobs=[
+                CiJob(
+                    name=job.name,
+                    stage=job.stage,
+                    commands=job.commands,
+                    tags=list(job.tags),
+                    allow_failure=job.allow_failure,
+                    run_when=job.run_when,
+                    only=[pattern.text for pattern in job.only] if job.only is not None else None,
+                    excepted=[pattern.text for pattern in job.excepted] if job.excepted is not None else None,
+                    line=job.line,
+                )
+                for job in result.jobs
+            ],
+        )

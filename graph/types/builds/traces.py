@@ -1,0 +1,79 @@
+"""Traces: what builds print."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+
+from graph.context import Context, Info
+from graph.fields.mutations import mutation
+from graph.fields.scalars import BigInt
+from graph.rules.builds import artifacts, traces
+from graph.rules.policy import Action
+from graph.types.inputs import ProjectResourceInput, find_in_project
+from storage import tables
+
+if TYPE_CHECKING:
+    from graph.types.builds.builds import Build
+
+DEFAULT_LINES = 20
+
+
+@strawberry.type(description="Output of a build.")
+class BuildTrace:
+    lines: list[str] = strawberry.field(description="Last lines, newest last; very long lines are truncated.")
+    total_bytes: BigInt = strawberry.field(description="Size in bytes (UTF-8).")
+
+
+@strawberry.type
+class BuildTraceFields:
+    """The part of a build that is about its trace."""
+
+    @strawberry.field(description="Output of the build; null if it was erased or is unavailable.")
+    async def trace(
+        self,
+        info: Info,
+        last: Annotated[
+            int, strawberry.argument(description="Number of lines; default 20, maximum 1000, from the last 256 KiB.")
+        ] = DEFAULT_LINES,
+    ) -> BuildTrace | None:
+        build: Any = self
+        if build.erased_at is not None:
+            return None
+        return BuildTrace(lines=await traces.read_tail(info.context, build, last), total_bytes=BigInt(build.trace_size))
+
+
+async def find_writable_build(context: Context, input: ProjectResourceInput) -> tables.Build:
+    """The build that an input names, for those who may write it. Raises NotFound, Forbidden, Conflict for a runner that has it no more."""
+    _, build = await find_in_project(context, tables.Build, input, action=Action.READ_BUILD)
+    await artifacts.require_write_access(context, build)
+    return build
+
+
+@strawberry.input(description="Input of `appendBuildTrace`.")
+class AppendBuildTraceInput(ProjectResourceInput):
+    text: str = strawberry.field(description="Text to append; at most 1 MiB in UTF-8.")
+    offset: BigInt = strawberry.field(
+        description="Offset in bytes (UTF-8) at which the text starts. Bytes already stored are skipped, so repeating a request is safe; a"
+        " gap is rejected."
+    )
+
+
+@mutation(
+    entity="build",
+    returns=Annotated["Build", strawberry.lazy("graph.types.builds.builds")],
+    entity_description="The build.",
+    description="Appends to the trace of a build. Requires the developer role. A trace that exceeds the limit of the instance is"
+    " truncated, with a line that reports it. The token of the build and that of the caller are masked with asterisks; offsets"
+    " count the bytes as sent.",
+)
+async def append_build_trace(info: Info, input: AppendBuildTraceInput) -> Any:
+    context = info.context
+    # The object is written before this operation's own transaction begins.
+    async with context.aside() as reader:
+        build = await find_writable_build(reader, input)
+    return await traces.append_trace(context, build, input.text, int(input.offset))
+
+
+@strawberry.type
+class TraceMutations:
+    append_build_trace = append_build_trace

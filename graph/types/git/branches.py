@@ -1,0 +1,200 @@
+"""Branches and tags."""
+
+from typing import Annotated, Any
+
+import strawberry
+
+from graph.context import Context, Info
+from graph.fields.connections import Connection
+from graph.fields.declarations import Node, column, connection_field, entity, make_window
+from graph.fields.mutations import mutation
+from graph.rules import lookup
+from graph.rules.git import branches, ref_updates
+from graph.rules.git.branches import BranchRef, ProjectRef, TagRef
+from graph.rules.git.ref_updates import BranchOperation
+from graph.rules.policy import Action, can, require
+from graph.types.git.branch_health import BranchHealthFields
+from graph.types.git.branch_history import BranchHistoryFields
+from graph.types.git.branch_timeline import BranchTimelineFields
+from graph.types.git.commit_loader import load_commit
+from graph.types.git.commits import Commit
+from graph.types.inputs import get_or, optional
+from storage import tables
+from storage.tables.settings import BranchProtection
+
+
+async def _load_protection(root: Any, info: Info) -> BranchProtection:
+    ref: ProjectRef = root
+    return (await ref_updates.load_protections(info.context, ref.project_id)).get(ref.name, BranchProtection.NONE)
+
+
+@strawberry.type(description="Actions the viewer is allowed to perform on a branch.")
+class BranchAbilities:
+    push: bool = strawberry.field(description="Push commits to the branch.")
+    force_push: bool = strawberry.field(description="Force-push to the branch.")
+    delete: bool = strawberry.field(description="Delete the branch.")
+    protect: bool = strawberry.field(description="Protect and unprotect the branch.")
+
+
+@entity(
+    BranchRef,
+    name="Branch",
+    description="A git branch. The ID is derived from its name: a branch that is deleted and created again has the same ID.",
+    action=Action.READ_CODE,
+    load_nodes=branches.branch_nodes,
+)
+class Branch(Node, BranchHealthFields, BranchTimelineFields, BranchHistoryFields):
+    name: str = column(description="Branch name, without `refs/heads/`.")
+
+    @strawberry.field(description="Whether developers are prevented from force-pushing to the branch or deleting it.")
+    async def protected(self, info: Info) -> bool:
+        return await _load_protection(self, info) is not BranchProtection.NONE
+
+    @strawberry.field(description="Whether developers can push to the branch.")
+    async def developers_can_push(self, info: Info) -> bool:
+        return BranchOperation.PUSH in ref_updates.DEVELOPER_OPERATIONS[await _load_protection(self, info)]
+
+    @strawberry.field(description="Actions the viewer is allowed to perform.")
+    async def viewer_can(self, info: Info) -> BranchAbilities:
+        context, ref = info.context, _as_ref(self)
+        project = await lookup.get_project(context, str(ref.project_id))
+        moves = await ref_updates.allowed_operations(context, project, ref.name)
+        return BranchAbilities(
+            push=BranchOperation.PUSH in moves,
+            force_push=BranchOperation.FORCE in moves,
+            delete=BranchOperation.DELETE in moves,
+            protect=await can(context, Action.PROTECT_BRANCH, project),
+        )
+
+    @strawberry.field(description="Newest commit; null if it cannot be read.")
+    async def target(self, info: Info) -> Commit | None:
+        return await load_commit(info, _as_ref(self).project_id, _as_ref(self).oid)
+
+
+@entity(TagRef, name="Tag", description="A git tag.", action=Action.READ_CODE, load_nodes=branches.tag_nodes)
+class Tag(Node):
+    name: str = column(description="Tag name, without `refs/tags/`.")
+
+    @strawberry.field(description="Commit the tag points to, dereferencing annotated tags; null if it cannot be read.")
+    async def target(self, info: Info) -> Commit | None:
+        return await load_commit(info, _as_ref(self).project_id, _as_ref(self).oid)
+
+
+def _as_ref(branch: Any) -> ProjectRef:
+    return branch  # type: ignore[no-any-return]
+
+
+async def _resolve_branches(root: Any, info: Info, **arguments: Any) -> Any:
+    await require(info.context, Action.READ_CODE, root)
+    return await branches.list_branches(info.context, root, make_window(arguments))
+
+
+async def _resolve_tags(root: Any, info: Info, **arguments: Any) -> Any:
+    await require(info.context, Action.READ_CODE, root)
+    return await branches.list_tags(info.context, root, make_window(arguments))
+
+
+@strawberry.type
+class ProjectBranchFields:
+    """The part of a project that is about its branches and tags."""
+
+    branches: Connection[Branch] | None = connection_field(
+        _resolve_branches, description="Branches, sorted by name; null if there is no repository."
+    )
+    tags: Connection[Tag] | None = connection_field(_resolve_tags, description="Tags, sorted by name; null if there is no repository.")
+
+    @strawberry.field(description="Branch with this exact name; by default the default branch, null if the project has none.")
+    async def branch(
+        self, info: Info, name: Annotated[str | None, strawberry.argument(description="Branch name; default: the default branch.")] = None
+    ) -> Branch | None:
+        project: Any = self
+        await require(info.context, Action.READ_CODE, project)
+        return await branches.get_branch_or_default(info.context, project, name)  # type: ignore[return-value]
+
+
+@strawberry.input
+class BranchInput:
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+    name: str = strawberry.field(description="Branch name, without `refs/heads/`.")
+
+
+@strawberry.input(description="Input of `createBranch`.")
+class CreateBranchInput(BranchInput):
+    ref: str = strawberry.field(description="Start point: a branch, a tag or a commit ID.")
+
+
+@strawberry.input(description="Input of `deleteBranch`.")
+class DeleteBranchInput(BranchInput):
+    pass
+
+
+@strawberry.input(description="Input of `protectBranch`.")
+class ProtectBranchInput(BranchInput):
+    developers_can_push: bool | None = optional("Whether developers can still push to the branch; default false.")
+
+
+@strawberry.input(description="Input of `unprotectBranch`.")
+class UnprotectBranchInput(BranchInput):
+    pass
+
+
+async def _find_project(context: Context, input: BranchInput, action: Action) -> tables.Project:
+    project = await lookup.get_project(context, input.project_path)
+    await require(context, action, project)
+    return project
+
+
+@mutation(
+    entity="branch", returns=Branch, entity_description="The created branch.", description="Creates a branch. Requires permission to push."
+)
+async def create_branch(info: Info, input: CreateBranchInput) -> BranchRef:
+    project = await _find_project(info.context, input, Action.PUSH_CODE)
+    return await branches.create_branch(info.context, project, input.name, input.ref)
+
+
+@mutation(
+    entity="branch",
+    returns=Branch,
+    entity_description="The deleted branch.",
+    description="Deletes a branch and its protection. Requires permission to push, or the master role if the branch is protected.",
+)
+async def delete_branch(info: Info, input: DeleteBranchInput) -> BranchRef:
+    project = await _find_project(info.context, input, Action.PUSH_CODE)
+    return await branches.delete_branch(info.context, project, input.name)
+
+
+@mutation(
+    entity="branch",
+    returns=Branch,
+    entity_description="The protected branch.",
+    description="Protects a branch: developers can no longer delete it or push to it freely. Requires the master role.",
+)
+async def protect_branch(info: Info, input: ProtectBranchInput) -> BranchRef:
+    context = info.context
+    project = await _find_project(context, input, Action.PROTECT_BRANCH)
+    branch = await branches.get_branch(context, project, input.name)
+    protection = BranchProtection.PARTIAL if get_or(input.developers_can_push, False) else BranchProtection.FULL
+    await ref_updates.protect_branch(context, project, branch.name, protection)
+    return branch
+
+
+@mutation(
+    entity="branch",
+    returns=Branch,
+    entity_description="The branch, which is no longer protected.",
+    description="Removes the protection of a branch, if it has any. Requires the master role.",
+)
+async def unprotect_branch(info: Info, input: UnprotectBranchInput) -> BranchRef:
+    context = info.context
+    project = await _find_project(context, input, Action.PROTECT_BRANCH)
+    branch = await branches.get_branch(context, project, input.name)
+    await ref_updates.protect_branch(context, project, branch.name, BranchProtection.NONE)
+    return branch
+
+
+@strawberry.type
+class BranchMutations:
+    create_branch = create_branch
+    delete_branch = delete_branch
+    protect_branch = protect_branch
+    unprotect_branch = unprotect_branch

@@ -1,0 +1,119 @@
+"""Comments on commits."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+
+from graph.context import Context, Info
+from graph.errors import NotFound, Required
+from graph.events import object_payloads
+from graph.events.publisher import publish
+from graph.fields.declarations import Node, column, entity, parse_global_id, to_one
+from graph.fields.mutations import mutation
+from graph.operations.transaction import session_for
+from graph.rules import lookup, validation
+from graph.rules.git import commits
+from graph.rules.policy import Action, require
+from graph.types.accounts.users import User
+from graph.types.git.commit_loader import load_commit
+from graph.types.inputs import get_or, optional
+from storage import tables
+
+if TYPE_CHECKING:
+    from graph.types.git.commits import Commit
+    from graph.types.projects.projects import Project
+
+LineType = strawberry.enum(tables.LineType, name="LineType", description="Whether a line of a diff was added or removed.")
+
+
+@entity(
+    tables.CommitComment,
+    description="A comment on a commit or on a line of its diff.",
+    project_key="project_id",
+    action=Action.READ_CODE,
+)
+class CommitComment(Node):
+    database_id: int = column(tables.CommitComment.id, description="Database ID; not exposed by v3.")
+    note: str = column(description="Text of the comment.")
+    path: str | None = column(description="Path of the file after the change; null for a comment on the whole commit.")
+    line: int | None = column(description="Line number in the new file; null for a comment on the whole commit.")
+    line_type: LineType | None = column(  # type: ignore[valid-type]
+        description="Whether the line was added or removed; null for a comment on the whole commit."
+    )
+    created_at: datetime = column(description="When it was created.")
+    author: User = to_one(tables.CommitComment.author_id, description="User who wrote it.")
+    project: Annotated["Project", strawberry.lazy("graph.types.projects.projects")] = to_one(
+        tables.CommitComment.project_id, description="Project it belongs to."
+    )
+
+    @strawberry.field(description="The commit; null if it cannot be read.")
+    async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.git.commits")] | None:
+        row: Any = self
+        return await load_commit(info, row.project_id, row.sha)
+
+    @strawberry.field(description="Path of the comments of the commit in the v3 API.")
+    def rest_path(self) -> str:
+        row: Any = self
+        return f"/api/v3/projects/{row.project_id}/repository/commits/{row.sha}/comments"
+
+
+@strawberry.input(
+    description="Input of `createCommitComment`. The commit is identified by `id`, or by `rev` and `projectPath`. With a full commit ID, a"
+    " `path` and a `line` changed by the commit, the comment is attached to that line, otherwise to the whole commit."
+)
+class CreateCommitCommentInput:
+    id: strawberry.ID | None = optional("ID of the commit; sufficient on its own.")
+    project_path: str | None = optional("Full path of the project, or its v3 ID.")
+    rev: str | None = optional("Commit, with `projectPath`: a full ID, a branch, a tag or an unambiguous ID prefix; `sha` in v3.")
+    note: str = strawberry.field(description="Text of the comment.")
+    path: str | None = optional("Path of a file after the change.")
+    line: int | None = optional("Line number in the new file.")
+    line_type: LineType | None = optional("Whether the line was added or removed; default added.")  # type: ignore[valid-type]
+
+
+async def _find_project(context: Context, path: str) -> tables.Project:
+    project = await lookup.get_project(context, path)
+    await require(context, Action.COMMENT_COMMIT, project)
+    return project
+
+
+def _parse_commit_reference(input: CreateCommitCommentInput) -> tuple[str, str]:
+    """The project and the commit that an input names. Raises NotFound for an id that is none of a commit."""
+    if get_or(input.id, None) is None:
+        return get_or(input.project_path, ""), get_or(input.rev, "")
+    kind, key = parse_global_id(input.id or "") or ("", "")
+    project_id, _, oid = key.partition("-")
+    if kind != "Commit" or lookup.parse_id(project_id) is None:
+        raise NotFound("Commit")
+    return project_id, oid
+
+
+@mutation(
+    entity="commit_comment", returns=CommitComment, entity_description="The created comment.", description="Creates a comment on a commit."
+)
+async def create_commit_comment(info: Info, input: CreateCommitCommentInput) -> tables.CommitComment:
+    context = info.context
+    path, rev = _parse_commit_reference(input)
+    # The diff is read before the transaction begins, since on SQLite nobody else writes while it lasts.
+    async with session_for(context.services.database, writing=False) as session:
+        project = await _find_project(replace(context, session=session, loaders={}), path)
+    position = await commits.locate_comment(
+        context, project, rev, get_or(input.path, None), get_or(input.line, None), get_or(input.line_type, None)
+    )
+    note = validation.validate_string("note", input.note)
+    if not note.strip():
+        raise Required("note")
+    project = await _find_project(context, path)
+    row = tables.CommitComment(project_id=project.id, sha=position.oid, author_id=context.viewer.id, note=note, created_at=context.now())
+    if position.line is not None:
+        row.path, row.line, row.line_type = position.line
+    context.leave(row)
+    await publish(context, object_payloads.CommitCommented, row)
+    return row
+
+
+@strawberry.type
+class CommitCommentMutations:
+    create_commit_comment = create_commit_comment

@@ -1,0 +1,87 @@
+"""Comparisons of two commits."""
+
+from typing import Annotated, Any
+
+import strawberry
+
+from graph.context import Info
+from graph.fields.connections import UncountedConnection, Window
+from graph.rules.git import commit_comparison
+from graph.rules.policy import Action, require
+from graph.types.git.commit_loader import load_commit
+from graph.types.git.commits import Commit, DiffEntry
+from graph.types.git.diff_stats import DiffStat
+
+REVISION_DESCRIPTION = "a full commit ID, branch, tag or unambiguous ID prefix of at least 7 digits. Revision syntax is not supported."
+
+
+@strawberry.type(description="Comparison of two commits.")
+class Comparison:
+    @strawberry.field(name="from", description="Base of the comparison.")
+    def start(self) -> Commit:
+        return _as_comparison(self).start  # type: ignore[return-value]
+
+    @strawberry.field(name="to", description="Head of the comparison.")
+    def end(self) -> Commit:
+        return _as_comparison(self).end  # type: ignore[return-value]
+
+    @strawberry.field(description="Merge base of both commits; null if they have no common ancestor.")
+    async def merge_base(self, info: Info) -> Commit | None:
+        comparison = _as_comparison(self)
+        oid = await commit_comparison.load_merge_base(info.context, comparison)
+        return await load_commit(info, comparison.project_id, oid)
+
+    @strawberry.field(
+        description="Commits reachable from `to` but not from `from`, newest first. A page after a cursor continues the original list even"
+        " if the branches have moved."
+    )
+    async def commits(
+        self,
+        info: Info,
+        first: Annotated[int | None, strawberry.argument(description="Number of commits; default 20, maximum 100.")] = None,
+        after: Annotated[str | None, strawberry.argument(description="Return commits after this cursor.")] = None,
+        offset: Annotated[int | None, strawberry.argument(description="Number of commits to skip; used with `first`.")] = None,
+    ) -> UncountedConnection[Commit] | None:
+        return await commit_comparison.commit_page(info.context, _as_comparison(self), Window.of(first, after, offset=offset))  # type: ignore[return-value]
+
+    @strawberry.field(
+        description="Diff from the merge base to `to`, or from `from` to `to` if `straight`; complete up to 5 MB. Null, with an error, if"
+        " the operation has already read 5 MB of diffs."
+    )
+    async def diff(self, info: Info) -> list[DiffEntry] | None:
+        return await commit_comparison.load_changes(info.context, _as_comparison(self))  # type: ignore[return-value]
+
+    @strawberry.field(description="Statistics of the complete `diff`.")
+    async def diff_stat(self, info: Info) -> DiffStat | None:
+        return await commit_comparison.load_diff_stat(info.context, _as_comparison(self))  # type: ignore[return-value]
+
+    @strawberry.field(description="Number of commits reachable from `to` but not from `from`.")
+    async def ahead_by(self, info: Info) -> int | None:
+        return (await commit_comparison.load_ahead_behind(info.context, _as_comparison(self)))[0]
+
+    @strawberry.field(description="Number of commits reachable from `from` but not from `to`.")
+    async def behind_by(self, info: Info) -> int | None:
+        return (await commit_comparison.load_ahead_behind(info.context, _as_comparison(self)))[1]
+
+
+def _as_comparison(comparison: Any) -> commit_comparison.CommitComparison:
+    return comparison  # type: ignore[no-any-return]
+
+
+@strawberry.type
+class ProjectComparisonFields:
+    """The part of a project that holds two of its commits against each other."""
+
+    @strawberry.field(description="Comparison of two commits. Null, with an error, if one of the revisions does not exist.")
+    async def compare(
+        self,
+        info: Info,
+        start: Annotated[str, strawberry.argument(name="from", description=f"Base of the comparison: {REVISION_DESCRIPTION}")],
+        end: Annotated[str, strawberry.argument(name="to", description=f"Head of the comparison: {REVISION_DESCRIPTION}")],
+        straight: Annotated[
+            bool, strawberry.argument(description="If true, compare the two commits directly instead of from their merge base.")
+        ] = False,
+    ) -> Comparison | None:
+        project: Any = self
+        await require(info.context, Action.READ_CODE, project)
+        return await commit_comparison.compare_commits(info.context, project, start, end, straight)  # type: ignore[return-value]

@@ -1,0 +1,88 @@
+"""Directories and files of a project."""
+
+from typing import Annotated, Any
+
+import strawberry
+
+from graph.context import Info
+from graph.fields.connections import Connection
+from graph.fields.declarations import column, connection_field, make_window
+from graph.fields.scalars import BigInt, GitOid
+from graph.rules.git import trees
+from graph.rules.policy import Action, require
+from storage.git.trees import ObjectKind
+
+TreeEntryKind = strawberry.enum(
+    ObjectKind,
+    name="TreeEntryKind",
+    description="Kind of a directory entry: a directory, a file or symbolic link, or a submodule commit.",
+)
+
+REF_ARGUMENT = strawberry.argument(description="Exact name of a branch or tag, or full commit ID; default: the default branch.")
+
+
+@strawberry.type(description="An entry of a directory.")
+class TreeEntry:
+    name: str = column(description="Name; bytes that are not UTF-8 are replaced by U+FFFD, and the replaced name is accepted as a path.")
+    path: str = column(description="Path from the root of the repository.")
+    kind: TreeEntryKind = column(description="Kind of the entry.")  # type: ignore[valid-type]
+    mode: str = column(
+        description="File mode in octal: `040000`, `100644`, `100755`, `120000` for a symbolic link, `160000` for a submodule."
+    )
+    oid: GitOid = column(description="ID of the git object.")
+    size: BigInt | None = column(
+        description="Size of a file in bytes; null for other entries, or if the repository does not have the object."
+    )
+
+
+@strawberry.type(description="A file in a commit, or the target of a symbolic link.")
+class Blob:
+    name: str = column(description="Name.")
+    path: str = column(description="Path from the root of the repository.")
+    oid: GitOid = column(description="ID of the git object.")
+    mode: str = column(description="File mode in octal: `100644`, `100755`, or `120000` for a symbolic link.")
+    size: BigInt = column(description="Size in bytes.")
+    is_binary: bool = column(description="Whether it is binary: it has a NUL byte near the start, or is larger than 8 MiB.")
+    text: str | None = column(
+        description="Contents as UTF-8, or as Windows-1252 if that is more likely; the first MiB of a larger file, null if binary."
+    )
+    truncated: bool = column(description="Whether `text` is truncated, because the file is larger than 1 MiB.")
+
+
+async def _resolve_tree(root: Any, info: Info, *, ref: str | None, path: str, recursive: bool, **arguments: Any) -> Any:
+    await require(info.context, Action.READ_CODE, root)
+    return await trees.tree_page(info.context, root, ref, path, recursive, make_window(arguments))
+
+
+@strawberry.type
+class ProjectTreeFields:
+    """The part of a project that is about its files."""
+
+    tree: Connection[TreeEntry] | None = connection_field(
+        _resolve_tree,
+        extra_arguments={
+            "ref": (Annotated[str | None, REF_ARGUMENT], None),
+            "path": (Annotated[str, strawberry.argument(description="Path of the directory, without leading or trailing slash.")], ""),
+            "recursive": (
+                Annotated[
+                    bool, strawberry.argument(description="If true, include the entries of subdirectories, each after its directory.")
+                ],
+                False,
+            ),
+        },
+        description="Entries of a directory in git order: by name as bytes, directories as if their name ended with a slash. Null, with an"
+        " error, if the directory does not exist.",
+    )
+
+    @strawberry.field(
+        description="Contents of a file. Null, with an error, if it does not exist or the operation has already read 5 MiB of files."
+    )
+    async def blob(
+        self,
+        info: Info,
+        path: Annotated[str, strawberry.argument(description="Path from the root of the repository, without leading slash.")],
+        ref: Annotated[str | None, REF_ARGUMENT] = None,
+    ) -> Blob | None:
+        project: Any = self
+        await require(info.context, Action.READ_CODE, project)
+        return await trees.get_blob(info.context, project, ref, path)  # type: ignore[return-value]

@@ -1,0 +1,285 @@
+"""Issues."""
+
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+from sqlmodel import col
+
+from graph.context import Info
+from graph.events import object_payloads
+from graph.events.publisher import publish
+from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
+from graph.fields.declarations import (
+    Node,
+    by_number,
+    column,
+    computed,
+    connection_field,
+    entity,
+    filter_listing,
+    make_order,
+    make_window,
+    names_of,
+    to_many,
+    to_one,
+)
+from graph.fields.mutations import mutation
+from graph.rules import lookup, validation
+from graph.rules.issues import issues
+from graph.rules.notes import system_notes
+from graph.rules.policy import Action, allowed_project_conditions, can, require
+from graph.rules.search_terms import validate_search
+from graph.rules.states import IssueTransition
+from graph.types.accounts.users import User
+from graph.types.inputs import NumberedResourceInput, find_in_project, get_or, is_set, optional
+from graph.types.issues.issue_closing import IssueClosingFields
+from graph.types.issues.labels import Label
+from graph.types.notes import IssueNoteFields
+from graph.types.web_urls import web_url
+from storage import tables
+from storage.tables import issues as issue_statements
+from storage.tables import labels as label_statements
+from storage.tables import members
+
+if TYPE_CHECKING:
+    from graph.types.issues.milestones import Milestone
+    from graph.types.projects.projects import Project
+
+IssueState = strawberry.enum(tables.IssueState, description="State of an issue.")
+IssueStateEvent = strawberry.enum(IssueTransition, name="IssueStateEvent", description="Event that changes the state of an issue.")
+
+
+@strawberry.enum(description="Fields by which issues can be sorted.")
+class IssueOrderField(Enum):
+    CREATED_AT = "created_at"
+    UPDATED_AT = "updated_at"
+
+
+@strawberry.input(description="Sort order of issues.")
+class IssueOrder:
+    field: IssueOrderField = strawberry.field(description="Field to sort by.", default=IssueOrderField.CREATED_AT)
+    direction: OrderDirection = strawberry.field(description="Sort direction.", default=OrderDirection.DESC)
+
+    def order(self) -> Order:
+        return make_order(getattr(tables.Issue, self.field.value), self.direction)
+
+
+@strawberry.input(description="Filters issues; all specified fields must match.")
+class IssueFilter:
+    state: list[IssueState] | None = strawberry.field(description="State is one of these.", default=None)  # type: ignore[valid-type]
+    labels: list[str] | None = strawberry.field(description="Has at least one of the labels with these names.", default=None)
+    milestone: list[str] | None = strawberry.field(description="Title of the milestone is one of these.", default=None)
+    iid: list[int] | None = strawberry.field(description="Number within the project is one of these.", default=None)
+    author_username: list[str] | None = strawberry.field(description="Created by one of these users.", default=None)
+    assignee_username: list[str] | None = strawberry.field(description="Assigned to one of these users.", default=None)
+    search: str | None = strawberry.field(description="Title contains this string.", default=None)
+
+    def conditions(self) -> list[Any]:
+        issue = tables.Issue
+        found: list[Any] = []
+        if self.state is not None:
+            found.append(col(issue.state).in_(self.state))
+        if self.labels is not None:
+            found.append(issue_statements.with_any_label(self.labels))
+        if self.milestone is not None:
+            found.append(issue_statements.with_milestone(self.milestone))
+        if self.iid is not None:
+            found.append(col(issue.iid).in_(self.iid))
+        if self.author_username is not None:
+            found.append(col(issue.author_id).in_(issue_statements.ids_of_users(self.author_username)))
+        if self.assignee_username is not None:
+            found.append(col(issue.assignee_id).in_(issue_statements.ids_of_users(self.assignee_username)))
+        if self.search is not None:
+            found.append(col(issue.title).icontains(validate_search(self.search), autoescape=True))
+        return found
+
+
+@strawberry.type(description="Actions the viewer is allowed to perform on an issue.")
+class IssueAbilities:
+    update: bool = strawberry.field(description="Update, close and reopen it.")
+    comment: bool = strawberry.field(description="Comment on it.")
+
+
+@entity(
+    tables.Issue,
+    description="An issue of a project.",
+    project_key="project_id",
+    action=Action.READ_ISSUE,
+)
+class Issue(Node, IssueNoteFields, IssueClosingFields):
+    database_id: int = column(tables.Issue.id, description="ID in the v3 API.")
+    iid: int = column(description="Number within the project.")
+    project_id: int = column(description="v3 ID of the project.")
+    title: str = column(description="Title.")
+    description: str | None = column(description="Description.")
+    state: IssueState = column(description="Whether the issue is open or closed.")  # type: ignore[valid-type]
+    created_at: datetime = column(description="When it was created.")
+    updated_at: datetime = column(description="When it was last changed.")
+    closed_at: datetime | None = column(description="When it was closed; null while it is open.")
+    author: User = to_one(tables.Issue.author_id, description="User who wrote it.")
+    assignee: User | None = to_one(tables.Issue.assignee_id, description="User the issue is assigned to.")
+    milestone: Annotated["Milestone", strawberry.lazy("graph.types.issues.milestones")] | None = to_one(
+        tables.Issue.milestone_id, description="Milestone it is assigned to."
+    )
+    project: Annotated["Project", strawberry.lazy("graph.types.projects.projects")] = to_one(
+        tables.Issue.project_id, description="Project it belongs to."
+    )
+    web_url: str = web_url("issues", tables.Issue.project_id, tables.Issue.iid, description="URL of the web page.")
+    label_nodes: list[Label] = names_of(label_statements.of_issues, description="Labels, sorted by name.")
+    labels: list[str] = names_of(label_statements.titles_of_issues, description="Names of the labels, sorted.")
+
+    @computed(tables.Issue.project_id, tables.Issue.id, description="Path of the resource in the v3 API.")
+    def rest_path(self) -> str:
+        return f"/api/v3/projects/{self.project_id}/issues/{self.id}"
+
+    @strawberry.field(description="Actions the viewer is allowed to perform.")
+    async def viewer_can(self, info: Info) -> IssueAbilities:
+        return IssueAbilities(
+            update=await can(info.context, Action.UPDATE_ISSUE, self),
+            comment=await can(info.context, Action.CREATE_NOTE, self),
+        )
+
+
+NEWEST_FIRST = Order(tables.Issue.created_at, descending=True)
+
+
+@strawberry.type
+class ProjectIssueFields:
+    """The part of a project that is about its issues."""
+
+    issues: Connection[Issue] = to_many(
+        tables.Issue.project_id,
+        order_by=NEWEST_FIRST,
+        filter=IssueFilter,
+        ordering=IssueOrder,
+        action=Action.READ_ISSUE,
+        description="Issues of the project, newest first.",
+    )
+
+    issue: Issue | None = by_number(tables.Issue, action=Action.READ_ISSUE, description="Issue of the project, by number or v3 ID.")
+
+
+async def _resolve_viewer_issues(root: Any, info: Info, **arguments: Any) -> Any:
+    context = info.context
+    listing = KeysetListing(tables.Issue, NEWEST_FIRST).where(col(tables.Issue.author_id) == context.viewer.id)
+    listing = listing.where(members.in_projects(tables.Issue.project_id, *allowed_project_conditions(context, Action.READ_ISSUE)))
+    return await filter_listing(listing, arguments).page(context, make_window(arguments))
+
+
+@strawberry.type
+class IssueQueries:
+    issues: Connection[Issue] = connection_field(
+        _resolve_viewer_issues,
+        filter=IssueFilter,
+        ordering=IssueOrder,
+        description="Issues created by the viewer in all projects visible to the viewer, newest first.",
+    )
+
+
+@strawberry.input(description="Input of `createIssue`.")
+class CreateIssueInput:
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+    title: str = strawberry.field(description="Title; at most 255 characters.")
+    description: str | None = optional("Description.")
+    assignee_id: int | None = optional("v3 ID of the assignee. Ignored unless the viewer is at least a reporter.")
+    milestone_id: int | None = optional("v3 ID of a milestone of the project. Ignored unless the viewer is at least a reporter.")
+    labels: list[str] | None = optional("Names of labels; missing ones are created. Ignored unless the viewer is at least a reporter.")
+
+
+@strawberry.input(description="Input of `updateIssue`; omitted fields are not changed.")
+class UpdateIssueInput(NumberedResourceInput):
+    title: str | None = optional("Title; at most 255 characters.")
+    description: str | None = optional("Description; null clears it.")
+    assignee_id: int | None = optional("v3 ID of the assignee; null or 0 clears it. Ignored unless the viewer is at least a reporter.")
+    milestone_id: int | None = optional("v3 ID of the milestone; null or 0 clears it. Ignored unless the viewer is at least a reporter.")
+    labels: list[str] | None = optional("New list of labels; empty or null removes all. Ignored unless the viewer is at least a reporter.")
+    state_event: IssueStateEvent | None = optional("Closes or reopens the issue.")  # type: ignore[valid-type]
+
+
+@strawberry.input(description="Identifies an issue.")
+class IssueInput(NumberedResourceInput):
+    pass
+
+
+async def _change_state(info: Info, input: NumberedResourceInput, event: IssueTransition) -> tables.Issue:
+    context = info.context
+    _, issue = await find_in_project(context, tables.Issue, input)
+    await require(context, Action.UPDATE_ISSUE, issue)
+    issue = await issues.lock_issue(context, issue)
+    before = system_notes.IssuableSnapshot.of(issue)
+    if issues.change_state(context, issue, event):
+        issue.updated_at = context.now()
+    await issues.notify_changes(context, issue, before)
+    return issue
+
+
+@mutation(entity="issue", returns=Issue, entity_description="The created issue.", description="Creates an issue.")
+async def create_issue(info: Info, input: CreateIssueInput) -> tables.Issue:
+    context = info.context
+    project = await lookup.get_project(context, input.project_path)
+    await require(context, Action.CREATE_ISSUE, project)
+    issue = tables.Issue(
+        project_id=project.id,
+        iid=0,
+        author_id=context.viewer.id,
+        title=validation.validate_title("title", input.title),
+        description=validation.validate_string("description", get_or(input.description, "")) or None,
+        created_at=context.now(),
+        updated_at=context.now(),
+    )
+    may_triage = await can(context, Action.TRIAGE_ISSUE, project)
+    if may_triage:
+        issue.assignee_id = await issues.resolve_assignee_id(context, project, get_or(input.assignee_id, None))
+        issue.milestone_id = await issues.resolve_milestone_id(context, project, get_or(input.milestone_id, None))
+    issue.iid = await issues.allocate_iid(context, project, tables.CounterKind.ISSUE)
+    await context.add(issue)
+    if may_triage:
+        await issues.set_labels(context, issue, get_or(input.labels, []))
+    await system_notes.write_mentions(context, issue, issue.description)
+    await publish(context, object_payloads.IssueChanged, issue, "open")
+    return issue
+
+
+@mutation(entity="issue", returns=Issue, entity_description="The updated issue.", description="Updates an issue.")
+async def update_issue(info: Info, input: UpdateIssueInput) -> tables.Issue:
+    context = info.context
+    project, issue = await find_in_project(context, tables.Issue, input)
+    await require(context, Action.UPDATE_ISSUE, issue)
+    issue = await issues.lock_issue(context, issue)
+    before, labels_changed = system_notes.IssuableSnapshot.of(issue), False
+    if get_or(input.state_event, None) is not None:
+        issues.change_state(context, issue, input.state_event)  # type: ignore[arg-type]
+    if get_or(input.title, None) is not None:
+        issue.title = validation.validate_title("title", input.title or "")
+    if is_set(input.description):
+        issue.description = validation.validate_string("description", input.description or "") or None
+    if await can(context, Action.TRIAGE_ISSUE, project):
+        if is_set(input.assignee_id):
+            issue.assignee_id = await issues.resolve_assignee_id(context, project, input.assignee_id)
+        if is_set(input.milestone_id):
+            issue.milestone_id = await issues.resolve_milestone_id(context, project, input.milestone_id)
+        if is_set(input.labels):
+            labels_changed = await issues.set_labels(context, issue, input.labels or [])
+    issue.updated_at = context.now()
+    await issues.notify_changes(context, issue, before, labels_changed=labels_changed)
+    return issue
+
+
+@mutation(entity="issue", returns=Issue, entity_description="The updated issue.", description="Closes an issue.")
+async def close_issue(info: Info, input: IssueInput) -> tables.Issue:
+    return await _change_state(info, input, IssueTransition.CLOSE)
+
+
+@mutation(entity="issue", returns=Issue, entity_description="The updated issue.", description="Reopens an issue.")
+async def reopen_issue(info: Info, input: IssueInput) -> tables.Issue:
+    return await _change_state(info, input, IssueTransition.REOPEN)
+
+
+@strawberry.type
+class IssueMutations:
+    create_issue = create_issue
+    update_issue = update_issue
+    close_issue = close_issue
+    reopen_issue = reopen_issue

@@ -1,0 +1,201 @@
+"""Labels."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+from sqlmodel import col
+
+from graph.context import Context, Info
+from graph.errors import BadRequest, Conflict, Taken
+from graph.fields.connections import Connection, Order
+from graph.fields.declarations import Node, column, entity, to_many, to_one
+from graph.fields.mutations import mutation
+from graph.rules import lookup
+from graph.rules.issues import issues, labels
+from graph.rules.policy import Action, require
+from graph.rules.search_terms import validate_search
+from graph.types.inputs import ProjectResourceInput, find_in_project, get_or, is_set, optional
+from storage import tables
+from storage.tables import IssueState
+from storage.tables import issues as issue_statements
+
+if TYPE_CHECKING:
+    from graph.types.projects.projects import Project
+
+
+@entity(
+    tables.Label,
+    description="A label for issues and merge requests.",
+    project_key="project_id",
+    action=Action.READ_LABEL,
+)
+class Label(Node):
+    database_id: int = column(tables.Label.id, description="ID in the v3 API.")
+    project_id: int = column(description="v3 ID of the project.")
+    name: str = column(
+        tables.Label.title, description="Name, unique in the project (case-sensitive); `title` in the v3 response to a deletion."
+    )
+    color: str = column(description="`#` and six hexadecimal digits.")
+    description: str | None = column(description="Description.")
+    template: bool = column(description="Whether it was created from a template of the instance.")
+    created_at: datetime = column(description="When it was created.")
+    updated_at: datetime = column(description="When it was last changed.")
+    project: Annotated["Project", strawberry.lazy("graph.types.projects.projects")] = to_one(
+        tables.Label.project_id, description="Project it belongs to."
+    )
+
+    @strawberry.field(description="Path of the labels of the project in the v3 API.")
+    def rest_path(self) -> str:
+        return f"/api/v3/projects/{self.project_id}/labels"
+
+    @strawberry.field(description="Number of open issues with the label; null if the viewer cannot see issues.")
+    async def open_issues_count(self, info: Info) -> int | None:
+        counts = await _load_issue_counts(info.context, self)
+        return None if counts is None else counts.get(IssueState.OPENED, 0)
+
+    @strawberry.field(description="Number of closed issues with the label; null if the viewer cannot see issues.")
+    async def closed_issues_count(self, info: Info) -> int | None:
+        counts = await _load_issue_counts(info.context, self)
+        return None if counts is None else counts.get(IssueState.CLOSED, 0)
+
+
+async def _load_issue_counts(context: Context, label: Any) -> Mapping[IssueState, int] | None:
+    return await issues.count_issues_by_state(context, label, issue_statements.counts_by_label_and_state)
+
+
+@strawberry.input(description="Filters labels; all specified fields must match.")
+class LabelFilter:
+    name: list[str] | None = strawberry.field(description="Name is one of these.", default=None)
+    search: str | None = strawberry.field(description="Name contains this string.", default=None)
+
+    def conditions(self) -> list[Any]:
+        found: list[Any] = []
+        if self.name is not None:
+            found.append(col(tables.Label.title).in_(self.name))
+        if self.search is not None:
+            found.append(col(tables.Label.title).icontains(validate_search(self.search), autoescape=True))
+        return found
+
+
+@strawberry.type
+class ProjectLabelFields:
+    """The part of a project that is about its labels."""
+
+    labels: Connection[Label] = to_many(
+        tables.Label.project_id,
+        order_by=Order(tables.Label.title),
+        filter=LabelFilter,
+        action=Action.READ_LABEL,
+        description="Labels of the project, sorted by name.",
+    )
+
+    @strawberry.field(description="Label of the project, by name or v3 ID.")
+    async def label(
+        self,
+        info: Info,
+        name: Annotated[str | None, strawberry.argument(description="Name (case-sensitive).")] = None,
+        database_id: Annotated[int | None, strawberry.argument(description="ID in the v3 API.")] = None,
+    ) -> Label | None:
+        project: Any = self
+        await require(info.context, Action.READ_LABEL, project)
+        if database_id is not None:
+            return await lookup.get_in_project(info.context, tables.Label, project, database_id=database_id)  # type: ignore[return-value]
+        if name is None:
+            raise BadRequest("Name the label by `name` or by `databaseId`.")
+        return await labels.get_label(info.context, project, name)  # type: ignore[return-value]
+
+
+@strawberry.input(description="Input of `createLabel`.")
+class CreateLabelInput:
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+    name: str = strawberry.field(description="Name, unique in the project; at most 255 characters, without `&`, `?` and `,`.")
+    color: str = strawberry.field(description="`#` and six hexadecimal digits.")
+    description: str | None = optional("Description.")
+
+
+@strawberry.input(description="Names a label: by its `id` alone, or by `name` or `databaseId` beside `projectPath`.")
+class LabelInput(ProjectResourceInput):
+    name: str | None = optional("Name of the label (case-sensitive), used with `projectPath`.")
+
+
+@strawberry.input(description="Input of `updateLabel`; omitted fields are not changed.")
+class UpdateLabelInput(LabelInput):
+    new_name: str | None = optional("New name, unique in the project; at most 255 characters, without `&`, `?` and `,`.")
+    color: str | None = optional("`#` and six hexadecimal digits.")
+    description: str | None = optional("Description; null clears it.")
+
+
+@strawberry.input(description="Input of `deleteLabel`.")
+class DeleteLabelInput(LabelInput):
+    pass
+
+
+async def _lock_label(context: Context, input: LabelInput) -> tables.Label:
+    """The label that an input names, held, of a project whose labels the viewer may change. Raises NotFound, Forbidden."""
+    name = get_or(input.name, None)
+    if name is None or get_or(input.id, None) is not None or get_or(input.database_id, None) is not None:
+        _, label = await find_in_project(context, tables.Label, input, action=Action.ADMIN_LABEL)
+    else:
+        project = await lookup.get_project(context, get_or(input.project_path, ""))
+        await require(context, Action.ADMIN_LABEL, project)
+        label = await labels.get_label(context, project, name)
+    return await labels.lock_label(context, label)
+
+
+@mutation(
+    entity="label",
+    returns=Label,
+    entity_description="The created label.",
+    description="Creates a label.",
+    conflict=Conflict(None, "Label already exists"),
+)
+async def create_label(info: Info, input: CreateLabelInput) -> tables.Label:
+    context = info.context
+    project = await lookup.get_project(context, input.project_path)
+    await require(context, Action.ADMIN_LABEL, project)
+    values = {"name": input.name, "color": input.color, "description": get_or(input.description, None)}
+    moment = context.now()
+    return context.leave(tables.Label(project_id=project.id, created_at=moment, updated_at=moment, **labels.validate_fields(values)))
+
+
+@mutation(
+    entity="label",
+    returns=Label,
+    entity_description="The updated label.",
+    description="Changes the name, color or description of a label.",
+    conflict=Taken("newName"),
+)
+async def update_label(info: Info, input: UpdateLabelInput) -> tables.Label:
+    context = info.context
+    label = await _lock_label(context, input)
+    sent_values = {"newName": get_or(input.new_name, None), "color": get_or(input.color, None)}
+    values = {field: value for field, value in sent_values.items() if value is not None}
+    if is_set(input.description):
+        values["description"] = input.description
+    for key, value in labels.validate_fields(values).items():
+        setattr(label, key, value)
+    label.updated_at = context.now()
+    await context.session.flush()
+    return label
+
+
+@mutation(
+    entity="label",
+    returns=Label,
+    entity_description="The deleted label.",
+    description="Deletes a label and removes it from all issues.",
+)
+async def delete_label(info: Info, input: DeleteLabelInput) -> tables.Label:
+    context = info.context
+    label = await _lock_label(context, input)
+    await labels.delete_label(context, label)
+    return label
+
+
+@strawberry.type
+class LabelMutations:
+    create_label = create_label
+    update_label = update_label
+    delete_label = delete_label

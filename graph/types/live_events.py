@@ -1,0 +1,29 @@
+"""What all that can be followed has in common."""
+
+from datetime import datetime
+from typing import Any
+
+import strawberry
+
+from graph.live.change_log import LoggedChange
+
+PROJECTS_ARGUMENT = strawberry.argument(
+    description="Full paths or v3 IDs of at most 50 projects; default: all projects visible to the viewer."
+)
+AFTER_SEQ_ARGUMENT = strawberry.argument(description="Resume after this `seq`; missed events are sent first.")
+
+
+def as_change(event: Any) -> LoggedChange:
+    """An event is made of the row that says what has changed."""
+    return event  # type: ignore[no-any-return]
+
+
+@strawberry.type
+class LiveEvent:
+    @strawberry.field(description="Sequence number, increasing over time; accepted by `afterSeq`.")
+    def seq(self) -> str:
+        return str(as_change(self).seq)
+
+    @strawberry.field(description="When the event occurred.")
+    def at(self) -> datetime:
+        return as_change(self).at

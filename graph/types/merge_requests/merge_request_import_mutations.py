@@ -1,0 +1,38 @@
+"""Starting the import of the merge requests that the history of a project tells of."""
+
+import strawberry
+
+from graph.context import Info
+from graph.fields.mutations import mutation
+from graph.rules import lookup
+from graph.rules.merge_requests import merge_request_imports
+from graph.rules.policy import Action, require
+from graph.types.projects.projects import Project
+from storage import tables
+
+
+@strawberry.input(description="Input of `importMergeRequests`.")
+class ImportMergeRequestsInput:
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+
+
+@mutation(
+    entity="project",
+    returns=Project,
+    entity_description="The project; `mergeRequestImport` has the progress.",
+    description="Starts a background import of merged merge requests from the merge commits of the default branch: number, source branch,"
+    " title, author and time. `Project.mergeRequestImport` has the progress. Existing merge requests are not changed, and a"
+    " running import continues. Requires the owner role.",
+)
+async def import_merge_requests(info: Info, input: ImportMergeRequestsInput) -> tables.Project:
+    context = info.context
+    project = await lookup.get_project(context, input.project_path)
+    await require(context, Action.OWN_PROJECT, project)
+    await require(context, Action.READ_MERGE_REQUEST, project)
+    await merge_request_imports.queue_import(context, project)
+    return project
+
+
+@strawberry.type
+class MergeRequestImportMutations:
+    import_merge_requests = import_merge_requests

@@ -1,0 +1,46 @@
+"""Where a project was forked from, and its forks."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+
+from graph.context import Info
+from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.declarations import connection_field, make_window
+from graph.rules.policy import visible_project_conditions
+from graph.rules.projects import forks
+from storage import tables
+
+if TYPE_CHECKING:
+    from graph.types.projects.projects import Project
+
+NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
+
+
+async def _resolve_forks(root: Any, info: Info, **arguments: Any) -> Any:
+    context, window = info.context, make_window(arguments)
+    listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=tables.Project.forked_from_id).where(*visible_project_conditions(context))
+
+    async def fetch(ids: list[int]) -> dict[int, Any]:
+        return await listing.pages(context, window, ids)
+
+    return await context.loader(("forks", repr(arguments)), fetch).get(root.id)
+
+
+@strawberry.type
+class ProjectForkFields:
+    """The part of a project that is about its forks."""
+
+    forks: Connection[Annotated["Project", strawberry.lazy("graph.types.projects.projects")]] = connection_field(
+        _resolve_forks, description="Forks visible to the viewer, newest first."
+    )
+
+    @strawberry.field(description="Project it was forked from; null if there is none, it was deleted, or the viewer cannot see it.")
+    async def forked_from(self, info: Info) -> Annotated["Project", strawberry.lazy("graph.types.projects.projects")] | None:
+        project: Any = self
+        return await forks.find_source(info.context, project)  # type: ignore[return-value]
+
+    @strawberry.field(description="Number of forks visible to the viewer.")
+    async def fork_count(self, info: Info) -> int:
+        project: Any = self
+        return await forks.count_forks(info.context, project)

@@ -1,0 +1,321 @@
+"""Projects."""
+
+from dataclasses import replace
+from datetime import datetime
+from enum import Enum
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import strawberry
+from sqlmodel import col
+
+from graph.context import Context, Info
+from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
+from graph.fields.declarations import (
+    Node,
+    column,
+    connection_field,
+    entity,
+    filter_listing,
+    make_order,
+    make_window,
+    project_lookup,
+    to_many,
+    to_one,
+)
+from graph.rules import lookup
+from graph.rules.policy import Action, can, load_project_level, visible_project_conditions
+from graph.rules.search_terms import validate_search
+from graph.types.accounts.members import AccessLevel, ProjectMember
+from graph.types.accounts.users import User
+from graph.types.builds.artifacts import ProjectArtifactFields
+from graph.types.builds.build_stats import ProjectBuildStatsFields
+from graph.types.builds.builds import ProjectBuildFields
+from graph.types.builds.flaky_builds import ProjectFlakyBuildFields
+from graph.types.builds.pipelines import ProjectPipelineFields
+from graph.types.builds.runner_registration import ProjectRunnerRegistrationFields
+from graph.types.builds.runners import ProjectRunnerFields
+from graph.types.git.branches import ProjectBranchFields
+from graph.types.git.commits import ProjectCommitFields
+from graph.types.git.comparisons import ProjectComparisonFields
+from graph.types.git.trees import ProjectTreeFields
+from graph.types.issues.issues import ProjectIssueFields
+from graph.types.issues.labels import ProjectLabelFields
+from graph.types.issues.milestones import ProjectMilestoneFields
+from graph.types.merge_requests.merge_request_imports import ProjectMergeRequestImportFields
+from graph.types.merge_requests.merge_request_stats import ProjectMergeRequestStatsFields
+from graph.types.merge_requests.merge_requests import ProjectMergeRequestFields
+from graph.types.projects.forks import ProjectForkFields
+from graph.types.projects.namespaces import Namespace
+from graph.types.projects.snippets import ProjectSnippetFields
+from graph.types.projects.uploads import ProjectUploadFields
+from graph.types.visibility import Visibility
+from storage import tables
+from storage.tables import issues, members, projects
+
+
+@strawberry.type(description="Actions the viewer is allowed to perform on a project.")
+class ProjectAbilities:
+    update: bool = strawberry.field(
+        description="Change the description, the features, the default branch and other settings not listed below."
+    )
+    rename: bool = strawberry.field(description="Change the name and path.")
+    change_visibility: bool = strawberry.field(description="Change the visibility.")
+    archive: bool = strawberry.field(description="Archive and unarchive it.")
+    delete: bool = strawberry.field(description="Delete it and its repository.")
+    transfer: bool = strawberry.field(description="Transfer it to a group.")
+    admin_members: bool = strawberry.field(description="Add, change and remove members.")
+    read_code: bool = strawberry.field(description="Read the repository.")
+    push_code: bool = strawberry.field(description="Push to new branches and to branches that are not protected.")
+    post_statuses: bool = strawberry.field(description="Post commit statuses.")
+    read_builds: bool = strawberry.field(description="See builds.")
+    create_build: bool = strawberry.field(description="Create and update builds.")
+    create_issue: bool = strawberry.field(description="Create issues.")
+    triage_issues: bool = strawberry.field(description="Assign and label issues.")
+    admin_labels: bool = strawberry.field(description="Create, update and delete labels.")
+    admin_milestones: bool = strawberry.field(description="Create and update milestones.")
+    create_merge_request: bool = strawberry.field(description="Create merge requests from its branches.")
+    fork: bool = strawberry.field(description="Fork it.")
+    create_snippet: bool = strawberry.field(description="Create snippets.")
+    upload: bool = strawberry.field(description="Upload files.")
+
+
+@entity(
+    tables.Project,
+    description="A project: a git repository with issues, merge requests and builds.",
+    project_key="id",
+    action=Action.READ_PROJECT,
+)
+class Project(
+    Node,
+    ProjectIssueFields,
+    ProjectMergeRequestFields,
+    ProjectMergeRequestStatsFields,
+    ProjectMergeRequestImportFields,
+    ProjectBuildFields,
+    ProjectBuildStatsFields,
+    ProjectFlakyBuildFields,
+    ProjectRunnerFields,
+    ProjectArtifactFields,
+    ProjectLabelFields,
+    ProjectMilestoneFields,
+    ProjectSnippetFields,
+    ProjectUploadFields,
+    ProjectCommitFields,
+    ProjectBranchFields,
+    ProjectTreeFields,
+    ProjectComparisonFields,
+    ProjectForkFields,
+    ProjectPipelineFields,
+    ProjectRunnerRegistrationFields,
+):
+    database_id: int = column(tables.Project.id, description="ID in the v3 API.")
+    name: str = column(description="Display name.")
+    path: str = column(description="Last segment of the full path.")
+    description: str | None = column(description="Description.")
+    default_branch: str | None = column(description="Default branch; null if the repository is empty.")
+    visibility_level: int = column(description="Visibility as a number, as in v3: 0 private, 1 internal, 2 public.")
+    creator: User | None = to_one(tables.Project.creator_id, description="User who created it; null if the account was deleted.")
+    creator_id: int | None = column(description="v3 ID of the user who created it.")
+    archived: bool = column(description="Whether it is archived, that is read-only.")
+    avatar_url: str | None = column(description="URL of the picture of the project.")
+    created_at: datetime = column(description="When it was created.")
+    updated_at: datetime = column(description="When it was last changed.")
+    last_activity_at: datetime = column(description="When it was last active.")
+    issues_enabled: bool = column(description="Whether issues are enabled.")
+    merge_requests_enabled: bool = column(description="Whether merge requests are enabled.")
+    builds_enabled: bool = column(description="Whether builds are enabled.")
+    wiki_enabled: bool = column(description="Whether the wiki is enabled.")
+    snippets_enabled: bool = column(description="Whether snippets are enabled.")
+    public_builds: bool = column(description="Whether builds are visible to everyone who can see the internal or public project.")
+    tag_list: list[str] = column(description="Tags of the project.")
+    namespace: Namespace = to_one(tables.Project.namespace_id, description="Group or personal namespace of the project.")
+    members: Connection[ProjectMember] = to_many(
+        tables.ProjectMember.project_id,
+        order_by=Order(tables.ProjectMember.id),
+        action=Action.READ_PROJECT_MEMBER,
+        description="Direct members, oldest membership first; members of the group are not included.",
+    )
+
+    @strawberry.field(description="Visibility for users who are not members.")
+    def visibility(self) -> Visibility:  # type: ignore[valid-type]
+        return tables.Visibility(_as_row(self).visibility_level)
+
+    @strawberry.field(description="Whether it is public.")
+    def public(self) -> bool:
+        return _as_row(self).visibility_level == tables.Visibility.PUBLIC
+
+    @strawberry.field(description="`namespace/path`; `path_with_namespace` in v3.")
+    async def full_path(self, info: Info) -> str:
+        return await _load_full_path(info.context, _as_row(self))
+
+    @strawberry.field(description="Names of the namespace and the project, such as `Group / Project`.")
+    async def name_with_namespace(self, info: Info) -> str:
+        namespace = await _load_namespace(info.context, _as_row(self))
+        return f"{namespace.name} / {_as_row(self).name}"
+
+    @strawberry.field(description="URL of the web page of the project.")
+    async def web_url(self, info: Info) -> str:
+        return f"{info.context.services.external_url}/{await _load_full_path(info.context, _as_row(self))}"
+
+    @strawberry.field(description="URL to clone over HTTP.")
+    async def http_url_to_repo(self, info: Info) -> str:
+        return f"{info.context.services.external_url}/{await _load_full_path(info.context, _as_row(self))}.git"
+
+    @strawberry.field(description="URL to clone over SSH, even if SSH is not served.")
+    async def ssh_url_to_repo(self, info: Info) -> str:
+        services = info.context.services
+        prefix = services.ssh_prefix or f"git@{urlsplit(services.external_url).hostname}:"
+        return f"{prefix}{await _load_full_path(info.context, _as_row(self))}.git"
+
+    @strawberry.field(description="Owner of a personal project; null for a project of a group.")
+    async def owner(self, info: Info) -> User | None:
+        namespace = await _load_namespace(info.context, _as_row(self))
+        if namespace.owner_id is None:
+            return None
+        return await info.context.rows_by_id(tables.User).get(namespace.owner_id)  # type: ignore[return-value]
+
+    @strawberry.field(description="Path prefix of the project in the v3 API; v3 has no path of the project itself.")
+    def rest_path(self) -> str:
+        return f"/api/v3/projects/{_as_row(self).id}"
+
+    @strawberry.field(description="Number of open issues; null if the viewer cannot see issues or they are disabled.")
+    async def open_issues_count(self, info: Info) -> int | None:
+        context = info.context
+        if not await can(context, Action.READ_ISSUE, _as_row(self)):
+            return None
+
+        async def fetch(ids: list[int]) -> dict[int, int]:
+            return dict(map(tuple, await context.tuples(issues.open_counts(ids))))
+
+        return await context.loader("open issues", fetch).get(_as_row(self).id) or 0
+
+    @strawberry.field(
+        description="Access level of the viewer, as a member of the project or its group, or as its owner; null if there is none."
+    )
+    async def viewer_access_level(self, info: Info) -> AccessLevel | None:  # type: ignore[valid-type]
+        level = await load_project_level(info.context, _as_row(self))
+        return tables.AccessLevel(level) if level else None
+
+    @strawberry.field(description="Actions the viewer is allowed to perform.")
+    async def viewer_can(self, info: Info) -> ProjectAbilities:
+        context, row = info.context, _as_row(self)
+        owns = await can(context, Action.OWN_PROJECT, row)
+        return ProjectAbilities(
+            update=await can(context, Action.UPDATE_PROJECT, row),
+            rename=owns,
+            change_visibility=owns,
+            archive=owns,
+            delete=owns,
+            transfer=await can(context, Action.TRANSFER_PROJECT),
+            admin_members=await can(context, Action.ADMIN_PROJECT_MEMBER, row),
+            read_code=await can(context, Action.READ_CODE, row),
+            push_code=await can(context, Action.PUSH_CODE, row),
+            post_statuses=await can(context, Action.WRITE_CHECKS, row),
+            read_builds=await can(context, Action.READ_BUILD, row),
+            create_build=await can(context, Action.CREATE_BUILD, row),
+            create_issue=await can(context, Action.CREATE_ISSUE, row),
+            triage_issues=await can(context, Action.TRIAGE_ISSUE, row),
+            admin_labels=await can(context, Action.ADMIN_LABEL, row),
+            admin_milestones=await can(context, Action.ADMIN_MILESTONE, row),
+            create_merge_request=await can(context, Action.CREATE_MERGE_REQUEST, row),
+            fork=await can(context, Action.FORK_PROJECT, row),
+            create_snippet=await can(context, Action.CREATE_SNIPPET, row),
+            upload=await can(context, Action.CREATE_UPLOAD, row),
+        )
+
+
+def _as_row(project: Any) -> tables.Project:
+    return project  # type: ignore[no-any-return]
+
+
+async def _load_namespace(context: Context, project: tables.Project) -> tables.Namespace:
+    found = await context.rows_by_id(tables.Namespace).get(project.namespace_id)
+    assert found is not None, "a foreign key keeps the namespace of a project"  # noqa: S101
+    return found
+
+
+async def _load_full_path(context: Context, project: tables.Project) -> str:
+    return f"{(await _load_namespace(context, project)).path}/{project.path}"
+
+
+@strawberry.enum(description="Fields by which projects can be sorted.")
+class ProjectOrderField(Enum):
+    ID = "id"
+    NAME = "name"
+    PATH = "path"
+    CREATED_AT = "created_at"
+    UPDATED_AT = "updated_at"
+    LAST_ACTIVITY_AT = "last_activity_at"
+
+
+@strawberry.input(description="Sort order of projects.")
+class ProjectOrder:
+    field: ProjectOrderField = strawberry.field(description="Field to sort by.", default=ProjectOrderField.CREATED_AT)
+    direction: OrderDirection = strawberry.field(description="Sort direction.", default=OrderDirection.DESC)
+    ci_enabled_first: bool = strawberry.field(description="If true, projects with builds enabled come first.", default=False)
+
+    def order(self) -> Order:
+        order = make_order(getattr(tables.Project, self.field.value), self.direction)
+        return replace(order, first=tables.Project.builds_enabled) if self.ci_enabled_first else order
+
+
+@strawberry.input(description="Filters projects; all specified fields must match.")
+class ProjectFilter:
+    search: str | None = strawberry.field(description="Name, path or description contains this string.", default=None)
+    archived: bool | None = strawberry.field(description="Whether archived; null matches both.", default=False)
+    visibility: list[Visibility] | None = strawberry.field(description="Visibility is one of these.", default=None)  # type: ignore[valid-type]
+    ci_enabled: bool | None = strawberry.field(description="Whether builds are enabled.", default=None)
+    membership: bool | None = strawberry.field(
+        description="If true, only projects of which the viewer is a member, directly or through the group, or the owner.", default=None
+    )
+    owned: bool | None = strawberry.field(description="If true, only personal projects of the viewer.", default=None)
+
+    def conditions(self) -> list[Any]:
+        project = tables.Project
+        found: list[Any] = []
+        if self.search:
+            found.append(projects.matching(validate_search(self.search)))
+        if self.archived is not None:
+            found.append(col(project.archived).is_(self.archived))
+        if self.visibility is not None:
+            found.append(col(project.visibility_level).in_([int(level) for level in self.visibility]))
+        if self.ci_enabled is not None:
+            found.append(col(project.builds_enabled).is_(self.ci_enabled))
+        return found
+
+    def viewer_conditions(self, viewer: tables.User) -> list[Any]:
+        found: list[Any] = [members.member_projects(viewer.id)] if self.membership else []
+        return [*found, members.owned_projects(viewer.id)] if self.owned else found
+
+
+NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
+
+
+def build_project_listing(context: Context, arguments: dict[str, Any], parent: Any = None) -> KeysetListing:
+    """The projects that the viewer may see, as the arguments want them; without a filter, those not archived."""
+    project_filter = arguments.get("filter") or ProjectFilter()
+    listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent).where(
+        *visible_project_conditions(context), *project_filter.viewer_conditions(context.viewer)
+    )
+    return filter_listing(listing, {**arguments, "filter": project_filter})
+
+
+async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
+    return await build_project_listing(info.context, arguments).page(info.context, make_window(arguments))
+
+
+@strawberry.type
+class ProjectQueries:
+    projects: Connection[Project] = connection_field(
+        _resolve_projects,
+        filter=ProjectFilter,
+        ordering=ProjectOrder,
+        description="Projects visible to the viewer, newest first; archived projects only if the filter includes them.",
+    )
+
+    @project_lookup(description="Project by full path or v3 ID.")
+    async def project(
+        self, info: Info, path: Annotated[str, strawberry.argument(description="`namespace/name`, or the v3 ID.")]
+    ) -> Project | None:
+        return await lookup.get_project(info.context, path)  # type: ignore[return-value]

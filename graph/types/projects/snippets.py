@@ -1,0 +1,197 @@
+"""Snippets."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import strawberry
+
+from graph.context import Context, Info
+from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_one
+from graph.fields.mutations import mutation
+from graph.rules import lookup
+from graph.rules.policy import Action, can, require, visible_snippet_conditions
+from graph.rules.projects import snippets
+from graph.types.accounts.users import User
+from graph.types.inputs import ProjectResourceInput, find_in_project, get_or, is_set, optional
+from graph.types.notes import SnippetNoteFields
+from graph.types.visibility import Visibility
+from graph.types.web_urls import web_url
+from storage import tables
+
+if TYPE_CHECKING:
+    from graph.types.projects.projects import Project
+
+
+@strawberry.type(description="Actions the viewer is allowed to perform on a snippet.")
+class SnippetAbilities:
+    update: bool = strawberry.field(description="Update and delete it.")
+    comment: bool = strawberry.field(description="Comment on it.")
+
+
+@entity(
+    tables.Snippet,
+    description="A text snippet of a project.",
+    project_key="project_id",
+    action=Action.READ_SNIPPET,
+)
+class Snippet(Node, SnippetNoteFields):
+    database_id: int = column(tables.Snippet.id, description="ID in the v3 API.")
+    project_id: int = column(description="v3 ID of the project.")
+    title: str = column(description="Title.")
+    file_name: str = column(description="File name.")
+    content: str = column(description="Contents of the snippet.")
+    visibility_level: int = column(description="Visibility as a number, as in v3: 0 private, 1 internal, 2 public.")
+    expires_at: datetime | None = column(description="Expiration date set by the author; informational only.")
+    created_at: datetime = column(description="When it was created.")
+    updated_at: datetime = column(description="When it was last changed.")
+    author: User = to_one(tables.Snippet.author_id, description="User who wrote it.")
+    project: Annotated["Project", strawberry.lazy("graph.types.projects.projects")] = to_one(
+        tables.Snippet.project_id, description="Project it belongs to."
+    )
+
+    web_url: str = web_url("snippets", tables.Snippet.project_id, tables.Snippet.id, description="URL of the web page.")
+
+    @strawberry.field(description="Visibility among users who can see the project; private snippets are visible to members only.")
+    def visibility(self) -> Visibility:  # type: ignore[valid-type]
+        return tables.Visibility(self.visibility_level)
+
+    @strawberry.field(description="Path of its notes in the v3 API, which has no path of the snippet itself.")
+    def rest_path(self) -> str:
+        return f"/api/v3/projects/{self.project_id}/snippets/{self.id}/notes"
+
+    @strawberry.field(description="Actions the viewer is allowed to perform.")
+    async def viewer_can(self, info: Info) -> SnippetAbilities:
+        return SnippetAbilities(
+            update=await can(info.context, Action.UPDATE_SNIPPET, self),
+            comment=await can(info.context, Action.CREATE_NOTE, self),
+        )
+
+
+NEWEST_FIRST = Order(tables.Snippet.created_at, descending=True)
+
+
+async def _resolve_snippets(root: Any, info: Info, **arguments: Any) -> Any:
+    context = info.context
+    await require(context, Action.READ_SNIPPET, root)
+    listing = KeysetListing(tables.Snippet, NEWEST_FIRST, parent=tables.Snippet.project_id).where(*visible_snippet_conditions(context))
+
+    async def fetch(ids: list[int]) -> dict[int, Any]:
+        return await listing.pages(context, make_window(arguments), ids)
+
+    return await context.loader(("snippets", repr(arguments)), fetch).get(root.id)
+
+
+@strawberry.type
+class ProjectSnippetFields:
+    """The part of a project that is about its snippets."""
+
+    snippets: Connection[Snippet] = connection_field(
+        _resolve_snippets, description="Snippets of the project visible to the viewer, newest first."
+    )
+
+    @strawberry.field(description="Snippet of the project, by v3 ID.")
+    async def snippet(
+        self, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]
+    ) -> Snippet | None:
+        project: Any = self
+        return await snippets.get_snippet(info.context, project, database_id)  # type: ignore[return-value]
+
+
+@strawberry.input(description="Input of `createSnippet`.")
+class CreateSnippetInput:
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+    title: str = strawberry.field(description="Title; at most 255 characters.")
+    file_name: str = strawberry.field(description="File name: letters, digits, `_`, `-`, `@` and `.`.")
+    content: str = strawberry.field(description="Contents of the snippet.")
+    visibility: Visibility | None = optional("Visibility; default: the default of the instance.")  # type: ignore[valid-type]
+    expires_at: datetime | None = optional("Expiration date.")
+
+
+@strawberry.input(description="Input of `updateSnippet`; omitted fields are not changed.")
+class UpdateSnippetInput(ProjectResourceInput):
+    title: str | None = optional("Title; at most 255 characters.")
+    file_name: str | None = optional("File name: letters, digits, `_`, `-`, `@` and `.`.")
+    content: str | None = optional("Contents of the snippet.")
+    visibility: Visibility | None = optional("Visibility.")  # type: ignore[valid-type]
+    expires_at: datetime | None = optional("Expiration date; null clears it.")
+
+
+@strawberry.input(description="Input of `deleteSnippet`.")
+class DeleteSnippetInput(ProjectResourceInput):
+    pass
+
+
+async def _find_snippet(context: Context, input: ProjectResourceInput) -> tables.Snippet:
+    """The snippet that an input names, which the viewer may change. Raises NotFound, Forbidden."""
+    _, snippet = await find_in_project(context, tables.Snippet, input, action=Action.READ_SNIPPET)
+    await lookup.require_visible(context, Action.READ_SNIPPET, snippet)
+    await require(context, Action.UPDATE_SNIPPET, snippet)
+    return snippet
+
+
+@mutation(
+    entity="snippet",
+    returns=Snippet,
+    entity_description="The created snippet.",
+    description="Creates a snippet. Requires the reporter role.",
+)
+async def create_snippet(info: Info, input: CreateSnippetInput) -> tables.Snippet:
+    context = info.context
+    project = await lookup.get_project(context, input.project_path)
+    await require(context, Action.CREATE_SNIPPET, project)
+    values = snippets.validate_fields({"title": input.title, "fileName": input.file_name, "content": input.content})
+    moment = context.now()
+    snippet = tables.Snippet(
+        project_id=project.id,
+        author_id=context.viewer.id,
+        visibility_level=await snippets.resolve_visibility(context, get_or(input.visibility, None)),
+        expires_at=get_or(input.expires_at, None),
+        created_at=moment,
+        updated_at=moment,
+        **values,
+    )
+    return context.leave(snippet)
+
+
+@mutation(
+    entity="snippet",
+    returns=Snippet,
+    entity_description="The updated snippet.",
+    description="Updates a snippet. Allowed for its author and masters of the project.",
+)
+async def update_snippet(info: Info, input: UpdateSnippetInput) -> tables.Snippet:
+    context = info.context
+    snippet = await _find_snippet(context, input)
+    sent_values = {"title": input.title, "fileName": input.file_name, "content": input.content}
+    for key, value in snippets.validate_fields({field: value for field, value in sent_values.items() if is_set(value)}).items():
+        setattr(snippet, key, value)
+    level = get_or(input.visibility, None)
+    if level is not None and level != snippet.visibility_level:
+        snippet.visibility_level = await snippets.resolve_visibility(context, level)
+    if is_set(input.expires_at):
+        snippet.expires_at = input.expires_at
+    snippet.updated_at = context.now()
+    await context.session.flush()
+    return snippet
+
+
+@mutation(
+    entity="snippet",
+    returns=Snippet,
+    entity_description="The deleted snippet.",
+    description="Deletes a snippet and its notes. Allowed for its author and masters of the project.",
+)
+async def delete_snippet(info: Info, input: DeleteSnippetInput) -> tables.Snippet:
+    context = info.context
+    snippet = await _find_snippet(context, input)
+    await context.session.delete(snippet)
+    await context.session.flush()
+    return snippet
+
+
+@strawberry.type
+class SnippetMutations:
+    create_snippet = create_snippet
+    update_snippet = update_snippet
+    delete_snippet = delete_snippet

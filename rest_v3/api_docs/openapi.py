@@ -1,0 +1,315 @@
+"""The OpenAPI document, made from the rows, and the page to read it with.
+
+Parameters come from the row, statuses from the row and the error table, answers from the operation's selection over the schema; whatever
+has a name is a component (`rest_v3.api_docs.json_schemas`). The page is static, reads the document of this server and nothing from anywhere else.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from http import HTTPStatus
+from pathlib import Path
+from string import Template
+from urllib.parse import urlsplit
+
+import orjson
+
+from rest_v3.api_docs.json_schemas import (
+    ID_SCHEMA,
+    ComponentRegistry,
+    Schema,
+    add_constant_bodies,
+    body_schema,
+    error_schemas,
+    parameter_schema,
+    response_schema,
+)
+from rest_v3.app import StaticPage
+from rest_v3.endpoints.endpoint import Endpoint
+from rest_v3.errors import STATUS_BY_CODE, standard_message
+from rest_v3.pagination import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from rest_v3.requests.params import RouteParameter
+from rest_v3.route import InvalidRouteError
+
+READING_FOLDER = Path(__file__).parent / "reading"
+
+READING_PAGE_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The reading page's own files and the document; nothing else may load, not even inline."""
+
+BINARY_CONTENT: Schema = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+"""The content of an answer that is a file."""
+
+COMMON_CODES = frozenset(("FORBIDDEN", "LIMIT_EXCEEDED", "UNAVAILABLE", "INTERNAL"))
+"""Codes that every operation may give."""
+
+ERROR_DESCRIPTIONS: Mapping[int, str] = {
+    400: "A parameter is missing or cannot be read, or the request itself cannot.",
+    401: "There is no valid credential, or it does not allow this.",
+    403: "The caller may not do this.",
+    404: "There is no such thing, or the caller may not see it.",
+    405: "This is never allowed, or not in the present state.",
+    406: "The content type of the body is not supported, or there is nothing to take back.",
+    409: "An equal one exists, or the state does not allow it.",
+    413: "The body, or the file, is too large.",
+    416: "The range is beyond the end of the file.",
+    422: "These two do not go together.",
+    429: "It took too long, or there were too many attempts; Retry-After says when to try again.",
+    500: "A fault of the service; the log has it under the id in X-Request-Id.",
+    503: "The service cannot answer right now; Retry-After says when to try again.",
+    507: "The disk is full.",
+}
+
+HEADERS: Mapping[str, Schema] = {
+    "Link": {"type": "string"},
+    "X-Page": {"type": "string"},
+    "X-Per-Page": {"type": "string"},
+    "X-Next-Page": {"type": "string"},
+    "X-Prev-Page": {"type": "string"},
+    "X-Total": {"type": "string"},
+    "X-Total-Pages": {"type": "string"},
+}
+HEADER_DESCRIPTIONS: Mapping[str, str] = {
+    "Link": "Addresses of the first, previous, next and last page (RFC 8288).",
+    "X-Page": "Number of this page.",
+    "X-Per-Page": "Entries on a page.",
+    "X-Next-Page": "Number of the next page; blank on the last one.",
+    "X-Prev-Page": "Number of the previous page; blank on the first one.",
+    "X-Total": "Number of entries in all.",
+    "X-Total-Pages": "Number of pages.",
+}
+
+
+def create_pages(endpoints: Iterable[Endpoint], base_url: str) -> Iterator[tuple[str, StaticPage]]:
+    """What is served beside the rows: the document at openapi.json, the page at docs. Nothing is made before it is asked for."""
+    base_path = escape(urlsplit(base_url).path)
+    html = Template((READING_FOLDER / "reading.html").read_text(encoding="utf-8")).substitute(base=base_path)
+    yield from (
+        ("/openapi.json", StaticPage(orjson.dumps(build_document(endpoints, base_url)), "application/json")),
+        ("/docs", StaticPage(html.encode(), "text/html; charset=utf-8", READING_PAGE_CSP)),
+        ("/docs/reading.js", StaticPage((READING_FOLDER / "reading.js").read_bytes(), "text/javascript; charset=utf-8")),
+        ("/docs/reading.css", StaticPage((READING_FOLDER / "reading.css").read_bytes(), "text/css; charset=utf-8")),
+    )
+
+
+def build_document(endpoints: Iterable[Endpoint], base_url: str) -> Schema:
+    """The OpenAPI 3.1 document of the rows."""
+    # What answers no call with success is no operation of the interface: its 405 is that of any method that a path does not have.
+    rows = [endpoint for endpoint in endpoints if endpoint.route.rejection_status is None]
+    components = ComponentRegistry()
+    answers = {each.route.call: response_schema(each) if each.route.file_key is None else {} for each in rows}
+    for schema in answers.values():
+        components.reserve(schema.get("items", schema))
+    paths: dict[str, Schema] = {}
+    templates: dict[str, str] = {}
+    sections: dict[str, list[str]] = {}
+    for endpoint in rows:
+        route = endpoint.route
+        own = _to_template(route.path)
+        # Paths that differ in the names of their parameters alone are one path, which has the names of the first.
+        path = templates.setdefault(re.sub(r"{\w+}", "{}", own), own)
+        renamed = dict(zip(route.path_names, re.findall(r"{(\w+)}", path), strict=True))
+        paths.setdefault(path, {})[route.method.lower()] = _build_operation(endpoint, components, answers[route.call], renamed)
+        if route.section:
+            sections.setdefault(route.section, []).append(route.summary)
+    if duplicates := [name for name, times in Counter(endpoint.route.operation_id for endpoint in rows).items() if times > 1]:
+        raise InvalidRouteError(f"several rows are called {' and '.join(duplicates)}: give them names")
+    by_value = any(endpoint.route.errors_by_value for endpoint in rows)
+    statuses = {status for endpoint in rows for status in collect_error_statuses(endpoint)}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Forgefront REST API",
+            "version": "3",
+            "description": "The legacy interface. Everything it shows, and more, is in the graph at /graphql.",
+            "contact": {"name": "The administrators of this server", "url": base_url.removesuffix(urlsplit(base_url).path)},
+        },
+        "servers": [{"url": base_url, "description": "This server."}],
+        "security": [{"privateToken": []}, {"bearer": []}],
+        "tags": [{"name": section, "description": f"{section}: {len(calls)} calls."} for section, calls in sections.items()],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "privateToken": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "PRIVATE-TOKEN",
+                    "description": "The private token of a user, as `GET /user` shows it.",
+                },
+                "bearer": {"type": "http", "scheme": "bearer", "description": "The same token."},
+            },
+            "headers": {name: {"description": HEADER_DESCRIPTIONS[name], "schema": schema} for name, schema in HEADERS.items()},
+            "responses": {_response_name(status): _build_error_response(status) for status in sorted(statuses)},
+            "schemas": dict(sorted({**error_schemas(by_value=by_value), **components.schemas}.items())),
+        },
+    }
+
+
+def collect_error_statuses(endpoint: Endpoint) -> set[int]:
+    """Every status of an error that the row may answer."""
+    route = endpoint.route
+    codes = {*COMMON_CODES, *route.error_codes}
+    if not route.allows_anonymous:
+        codes.add("UNAUTHENTICATED")
+    if route.path_names or route.guard is not None or endpoint.operation.is_mutation:
+        codes.add("NOT_FOUND")
+    # A query string that is not UTF-8 is refused by every row.
+    statuses = {route.rejection_status or 400, 400}
+    if endpoint.operation.is_mutation:
+        codes |= {"INVALID", "REQUIRED", "TAKEN", "CONFLICT"}
+    if route.method != "GET":
+        # What a body is refused for before it is read.
+        statuses |= {406, 413}
+    if route.file_key is not None:
+        statuses.add(416)
+    if route.upload_limit_path is not None:
+        statuses.add(507)
+        codes.add("TOO_LARGE")
+    for code in codes | route.errors.keys():
+        answer = route.errors.get(code, STATUS_BY_CODE[code])
+        status = answer[0] if isinstance(answer, tuple) else answer
+        if status >= 400:
+            statuses.add(status)
+    if any(answer == 200 for answer in route.errors.values()):
+        # An id that is not one is not found, also where an unknown number is no failure.
+        statuses.add(404)
+    return statuses
+
+
+def _build_operation(endpoint: Endpoint, components: ComponentRegistry, answer: Schema, renamed: Mapping[str, str]) -> Schema:
+    route, variables = endpoint.route, endpoint.operation.variables
+    body_parameters = [parameter for parameter in route.params if parameter.name not in renamed]
+    in_path = {parameter.name: parameter for parameter in route.params if parameter.name in renamed}
+    described: Schema = {
+        "operationId": route.operation_id,
+        "summary": route.summary or _sentence_case(route.operation_id),
+        "description": _build_description(endpoint),
+        "parameters": [_build_path_parameter(endpoint, in_path[name], renamed[name]) for name in route.path_names],
+        "responses": _build_responses(endpoint, components, answer),
+    }
+    if route.section:
+        described["tags"] = [route.section]
+    if route.allows_anonymous:
+        described["security"] = []
+    if route.method in ("POST", "PUT"):
+        if body_parameters:
+            name = f"{route.operation_id[:1].upper()}{route.operation_id[1:]}Body"
+            described["requestBody"] = _build_body(
+                body_schema(name, body_parameters, variables, route.needs_one_of), body_parameters, components
+            )
+    else:
+        described["parameters"] += [
+            _build_query_parameter(each, parameter_schema(each, variables.get(each.name)), components) for each in body_parameters
+        ]
+    if endpoint.is_paginated and not route.is_unpaged:
+        described["parameters"] += [
+            _build_page_parameter("page", "The number of the page, from 1.", 1, None),
+            _build_page_parameter("per_page", "Entries on a page.", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE),
+        ]
+    return described
+
+
+def _build_description(endpoint: Endpoint) -> str:
+    """What the row does, and what the graph says of the field that it runs."""
+    route = endpoint.route
+    sentences = [f"{route.summary or _sentence_case(route.operation_id)}."]
+    if endpoint.operation.is_mutation:
+        sentences += [each.description for each in endpoint.operation.root_fields.values() if each.description]
+    return " ".join(sentences)
+
+
+def _build_path_parameter(endpoint: Endpoint, parameter: RouteParameter, name: str) -> Schema:
+    before, _, _ = endpoint.route.path.partition(f"/:{parameter.name}")
+    noun = before.rpartition("/")[2].removesuffix("s").replace("_", " ")
+    description = parameter.description or f"Id of the {noun}."
+    schema = dict(ID_SCHEMA)
+    if parameter.kind != "integer":
+        schema = {"type": "string", "minLength": 1}
+        if not parameter.description:
+            description = f"Id of the {noun}, or its full path with %2F for each slash."
+    return {"name": name, "in": "path", "required": True, "description": description, "schema": schema}
+
+
+def _build_query_parameter(parameter: RouteParameter, schema: Schema, components: ComponentRegistry) -> Schema:
+    described: Schema = {
+        "name": parameter.name,
+        "in": "query",
+        "required": parameter.is_required,
+        "schema": components.replace_with_references(schema),
+    }
+    if parameter.description:
+        described["description"] = parameter.description
+    return described
+
+
+def _build_page_parameter(name: str, description: str, default: int, maximum: int | None) -> Schema:
+    schema: Schema = {"type": "integer", "minimum": 1, "default": default}
+    if maximum is not None:
+        schema["maximum"] = maximum
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
+
+
+def _build_body(schema: Schema, parameters: list[RouteParameter], components: ComponentRegistry) -> Schema:
+    kinds = ["multipart/form-data"]
+    if not any(parameter.kind == "file" for parameter in parameters):
+        kinds = ["application/json", "application/x-www-form-urlencoded", *kinds]
+    reference = components.replace_with_references(schema)
+    return {"required": any(parameter.is_required for parameter in parameters), "content": {kind: {"schema": reference} for kind in kinds}}
+
+
+def _build_responses(endpoint: Endpoint, components: ComponentRegistry, answer: Schema) -> Schema:
+    route = endpoint.route
+    responses: Schema = {}
+    schema = components.replace_with_references(
+        add_constant_bodies(answer, endpoint), f"{route.operation_id[:1].upper()}{route.operation_id[1:]}Answer"
+    )
+    responses[str(route.success_status)] = {
+        "description": "Done." if route.method != "GET" else "Found.",
+        "content": {"application/json": {"schema": schema}} if route.file_key is None else BINARY_CONTENT,
+    }
+    if route.file_key is not None:
+        responses["206"] = {"description": "The one range that was asked for.", "content": BINARY_CONTENT}
+    if endpoint.is_paginated and not route.is_unpaged:
+        names = [name for name in HEADERS if route.has_total or "Total" not in name]
+        responses[str(route.success_status)]["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+    for status in sorted(collect_error_statuses(endpoint)):
+        responses[str(status)] = {"$ref": f"#/components/responses/{_response_name(status)}"}
+    return responses
+
+
+def _response_name(status: int) -> str:
+    """>>> _response_name(404), _response_name(413)
+    ('NotFound', 'RequestEntityTooLarge')
+    """
+    words = standard_message(status).partition(" ")[2]
+    return "".join(word[:1].upper() + word[1:] for word in re.split(r"[^A-Za-z]+", words))
+
+
+def _build_error_response(status: int) -> Schema:
+    described: Schema = {
+        "description": ERROR_DESCRIPTIONS.get(status, HTTPStatus(status).phrase),
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+    }
+    if status in (429, 503):
+        described["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
+    if status == 405:
+        described["headers"] = {"Allow": {"description": "The methods of this path.", "schema": {"type": "string"}}}
+    return described
+
+
+def _to_template(path: str) -> str:
+    """>>> _braced("/users/:uid/keys/:id")
+    '/users/{uid}/keys/{id}'
+    """
+    return re.sub(r":(\w+)", r"{\1}", path)
+
+
+def _sentence_case(name: str) -> str:
+    """>>> _words("updateIssue")
+    'Update issue'
+    """
+    spaced = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+    return spaced[:1].upper() + spaced[1:]

@@ -1,0 +1,153 @@
+"""The ASGI application: routing, methods and the headers that every answer has."""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+import orjson
+
+from graph.caches import CacheBounds, LruCache
+from rest_v3.endpoints.endpoint import Endpoint, RestRequest, RestResponse
+from rest_v3.endpoints.file_downloads import FileResponse, send_file
+from rest_v3.errors import error_response
+from rest_v3.route import Route
+from rest_v3.router import RouteNode, Router, path_segments, split_path
+
+logger = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON_CONTENT_TYPE = (b"content-type", b"application/json")
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+PATH_CACHE_BOUNDS = CacheBounds("v3 paths", max_entries=2_000, max_bytes=4 * 2**20, per="application")
+"""Where paths lead."""
+MAX_CACHED_PATH_BYTES = 100
+"""Bytes of such a path."""
+
+
+class StaticPage:
+    """A fixed answer to GET, without a credential: the OpenAPI document and its reading page."""
+
+    def __init__(self, body: bytes, content_type: str, policy: str | None = None) -> None:
+        headers = [(b"content-type", content_type.encode()), (b"cache-control", b"max-age=0, must-revalidate")]
+        if policy is not None:
+            headers.append((b"content-security-policy", policy.encode()))
+        self.response = RestResponse(200, body, headers)
+
+
+Target = Endpoint | StaticPage
+RouteMatch = tuple[list[str], RouteNode[Target], list[str]]
+"""The segments of a path, its place, and the values of its parameters."""
+
+
+class RestApp:
+    """Answers every request below `base`, and every error with a JSON object."""
+
+    base = "/api/v3"
+
+    def __init__(self, endpoints: Iterable[Endpoint], pages: Iterable[tuple[str, StaticPage]] = ()) -> None:
+        self._router: Router[Target] = Router()
+        self._path_cache: LruCache[bytes, RouteMatch] = LruCache(PATH_CACHE_BOUNDS, lambda path, _: 1_000 + 4 * len(path))
+        self.endpoints = tuple(endpoints)
+        for endpoint in self.endpoints:
+            for path in endpoint.route.paths:
+                self._router.add(endpoint.route.method, path, endpoint)
+        for path, page in pages:
+            self._router.add("GET", path, page)
+
+    def find_route(self, method: str, path: str) -> Route | None:
+        """The row that answers a method on a path, which is given below /api/v3 and may have a query."""
+        endpoint = self.find_endpoint(method, path)
+        return endpoint.route if endpoint is not None else None
+
+    def find_endpoint(self, method: str, path: str) -> Endpoint | None:
+        """The same, with its operation."""
+        found = self._router.find(split_path(path.partition("?")[0].encode()))
+        target = found[0].methods.get("GET" if method == "HEAD" else method) if found else None
+        return target if isinstance(target, Endpoint) else None
+
+    def split_path(self, scope: Scope) -> list[str]:
+        """The segments of a request's path below `base`."""
+        return path_segments(scope, self.base)
+
+    def _match(self, scope: Scope) -> RouteMatch | None:
+        """Where the request's path leads. Most paths come again and again."""
+        raw: bytes = scope.get("raw_path") or b""
+        mounted = scope.get("root_path") == self.base
+        cached = self._path_cache.get(raw) if mounted else None
+        if cached is not None:
+            return cached
+        segments = self.split_path(scope)
+        node = self._router.find(segments)
+        if node is None:
+            return None
+        match = segments, *node
+        if mounted and 0 < len(raw) <= MAX_CACHED_PATH_BYTES:
+            self._path_cache.put(raw, match)
+        return match
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1000})
+            return
+        # The first of equal names is the one that counts.
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        request_id = (scope.get("state") or {}).get("request_id")
+        try:
+            response = await self._respond(scope, receive, headers, request_id or uuid.uuid4().hex)
+        except Exception:
+            logger.exception("a request failed", extra={"request_id": request_id})
+            response = _error_response(500)
+        if response is None:
+            return
+        if request_id is not None:
+            response.headers.append((b"x-request-id", str(request_id).encode("latin-1", "replace")))
+        bodiless = scope["method"] == "HEAD"
+        if isinstance(response, FileResponse):
+            if await send_file(receive, send, response, NOSNIFF, is_head=bodiless):
+                return
+            response = _error_response(404, "404 Not Found")
+        await _send_response(send, response, bodiless=bodiless)
+
+    async def _respond(self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], request_id: str) -> RestResponse | None:
+        match = self._match(scope)
+        if match is None:
+            return _error_response(404, "404 Not Found")
+        segments, node, values = match
+        method = scope["method"]
+        handler = node.methods.get("GET" if method == "HEAD" else method)
+        if handler is None:
+            return _add_allow_header(RestResponse(204, b"", []) if method == "OPTIONS" else _error_response(405), node)
+        if isinstance(handler, StaticPage):
+            return RestResponse(200, handler.response.body, [*handler.response.headers])
+        state = scope.setdefault("state", {})
+        # For the server's metrics: the row, not the path, of which there is no end.
+        state["route"] = self.base + handler.path
+        query = scope.get("query_string", b"")
+        response = await handler.handle(RestRequest(method, values, segments, query, headers, receive, request_id, state))
+        if response is not None and not isinstance(response, FileResponse):
+            response.headers.append(JSON_CONTENT_TYPE)
+            if response.status == 405:
+                return _add_allow_header(response, node)
+        return response
+
+
+def _error_response(status: int, message: str | None = None) -> RestResponse:
+    return RestResponse(status, orjson.dumps(error_response(status, message).body), [JSON_CONTENT_TYPE])
+
+
+def _add_allow_header(response: RestResponse, node: RouteNode[Target]) -> RestResponse:
+    response.headers.append((b"allow", node.allow_header.encode()))
+    return response
+
+
+async def _send_response(send: Send, response: RestResponse, *, bodiless: bool) -> None:
+    headers = [*response.headers, NOSNIFF]
+    if response.status != 204:
+        headers.append((b"content-length", b"%d" % len(response.body)))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if bodiless else response.body})

@@ -1,0 +1,378 @@
+"""A row becomes an endpoint: read the request, run one operation, answer.
+
+The order of checks is DECISIONS 5: who is asking, the project or group, the right, the thing, and only then whether the parameters
+can be read. The operation itself keeps that order; where a parameter is wrong the operation cannot run, so the row's guard is asked
+before the 400 is given away.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import orjson
+
+from rest_v3 import pagination, reshape
+from rest_v3.errors import (
+    ErrorResponse,
+    error_response,
+    invalid_parameters_response,
+    missing_parameter_message,
+    not_found_message,
+    not_found_response,
+)
+from rest_v3.guard import RouteGuard
+from rest_v3.operations import BadOperationError, OperationRegistry, RouteOperation, RouteOperationVariable, SelectedField, default_guard
+from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, AcceptedNames, MalformedRequestError, Receive, parse_body, parse_pairs, read_body
+from rest_v3.requests.credentials import read_credential
+from rest_v3.requests.params import NOT_SENT, RouteParameter
+from rest_v3.requests.values import MAX_INT, UNMATCHABLE, InvalidValueError, is_id, read_id
+from rest_v3.results import RouteResultReader
+from rest_v3.route import InvalidRouteError, Route
+
+UNPAGED_BATCH_ROWS = 100
+
+
+class IncomingFile(Protocol):
+    """A file that is being received: written, brought to the disk, given to an operation by its ticket, and discarded if none kept it."""
+
+    ticket: str
+
+    async def write(self, data: bytes) -> None: ...
+    async def finish(self) -> None: ...
+    async def discard(self) -> None: ...
+
+
+class GraphExecutor(Protocol):
+    """What the endpoints ask of graph.operations.execution.Graph."""
+
+    def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Awaitable[Any]: ...
+    def receive(self) -> IncomingFile: ...
+
+
+@dataclass(slots=True)
+class RestRequest:
+    """What an endpoint needs of a request. `path_values` stand in the order of the row's path parameters."""
+
+    method: str
+    path_values: Sequence[str]
+    segments: Sequence[str]
+    """The whole path below /api/v3, decoded."""
+    query: bytes
+    headers: Mapping[bytes, bytes]
+    receive: Receive
+    request_id: str
+    state: MutableMapping[str, Any]
+    """What the server is told of the request, for its access line: `user_id`."""
+
+
+@dataclass(slots=True)
+class RestResponse:
+    status: int
+    body: bytes
+    headers: list[tuple[bytes, bytes]]
+
+
+class Endpoint:
+    """A row with its operation, ready to answer. Raises BadRowError when the two do not fit."""
+
+    token_name = "private_token"  # noqa: S105 - what the parameter is called
+    """The parameter that may hold the caller's credential."""
+    max_body_bytes = MAX_FORM_BODY_BYTES
+
+    def __init__(self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> None:
+        self.route = route
+        self.path = route.path
+        self.operation = self._get_operation(operations, route.operation)
+        self._graph = graph
+        self._base_url = base_url
+        self._parameters = {parameter.name: parameter for parameter in route.params}
+        in_path = route.path_names
+        # A row that refuses reads nothing, so nothing that is sent can be wrong.
+        self._body_params = tuple(
+            parameter for parameter in route.params if parameter.name not in in_path and route.rejection_status is None
+        )
+        self._validate_parameters()
+        self._path_readers = tuple((name, self._choose_path_reader(name)) for name in in_path)
+        self._serializers = {name: create_serializer(variable) for name, variable in self.operation.variables.items()}
+        single = {key for parameter in self._body_params if not parameter.is_multiple for key in parameter.accepted_names}
+        multiple = {key for parameter in self._body_params if parameter.is_multiple for key in parameter.accepted_names}
+        self._accepted_keys = single | multiple
+        self._filter_keys = self._accepted_keys - set(in_path)
+        self._default_variables = self._build_variables({})
+        self._success_status = route.success_status
+        self._cache_control = (b"cache-control", b"no-store" if route.no_store else b"max-age=0, private, must-revalidate")
+        self._accepted_names = AcceptedNames((single - set(in_path)) | {"page", "per_page", self.token_name}, multiple)
+        self._result_reader = RouteResultReader(route, self.operation)
+        self.target = self._result_reader.target
+        self.is_paginated = self.target is not None and self.target.is_connection and self.operation.is_paginated
+        self._reshape_value = self._plan_reshape(self.target)
+        if self._reshape_value is not None:
+            result_path = (*self._result_reader.path, "nodes") if self.is_paginated else self._result_reader.path
+            self.operation = replace(self.operation, prepared=self.operation.prepared.formed(reshape.output_format(result_path)))
+        guard = route.guard or (None if route.allows_anonymous else default_guard(route.path))
+        self._guard = RouteGuard(self._get_operation(operations, guard)) if guard else None
+        if self._guard is not None:
+            self._validate_guard(self._guard)
+
+    async def handle(self, request: RestRequest) -> RestResponse | None:
+        """The answer; None when the caller went away before the request was read."""
+        malformed: ErrorResponse | None = None
+        sent: dict[str, Any] = {}
+        if request.query:
+            try:
+                sent = self._accepted_names.collect(parse_pairs(request.query))
+            except MalformedRequestError as error:
+                malformed = error.response
+        if request.method not in ("GET", "HEAD"):
+            try:
+                body = await read_body(request.receive, request.headers.get(b"content-length"), self.max_body_bytes)
+                if body is None:
+                    return None
+                sent.update(parse_body(body, request.headers.get(b"content-type", b""), self._accepted_names))
+            except MalformedRequestError as error:
+                if error.response.status == 413:
+                    return self._respond_error(error.response)
+                malformed = malformed or error.response
+        credential = self.credential_of(request, sent)
+        variables, invalid = self._read_variables(request, sent)
+        malformed = malformed or invalid
+        if malformed is not None:
+            return self._respond_error(await self._check_guard(request, variables, credential) or malformed)
+        if self.route.rejection_status is not None:
+            variables = {name: variables[name] for name in self.operation.variables}
+        if self.is_paginated:
+            return await self._respond_list(request, sent, variables, credential)
+        return await self._respond_single(request, variables, credential)
+
+    def credential_of(self, request: RestRequest, sent: dict[str, Any]) -> str | None:
+        """The caller's credential, or None; its parameter is taken out of what was sent."""
+        return read_credential(request.headers, sent.pop(self.token_name, None))
+
+    async def _respond_single(self, request: RestRequest, variables: dict[str, Any], credential: str | None) -> RestResponse:
+        result = await self._run(request, self.operation, variables, credential)
+        error = self._result_reader.error_of(result)
+        if error is not None:
+            # A row may answer 200 for a number that nobody has; what is no number is not found all the same.
+            if error.status < 400 and self._has_no_id(request):
+                error = error_response(404, not_found_message(self.route, None))
+            return self._respond_error(error)
+        if self.route.rejection_status is not None:
+            return self._respond_error(error_response(self.route.rejection_status))
+        value, missing = self._result_reader.locate(result.data)
+        if missing is not None:
+            return self._respond_error(not_found_response(self.route, missing))
+        if value is not None and self._reshape_value is not None and not result.formed:
+            value = self._reshape_value(value)
+        return self._respond(value, result.data, [])
+
+    def _has_no_id(self, request: RestRequest) -> bool:
+        """Whether a segment that should be an id cannot be one."""
+        return any(read is read_id and not is_id(raw) for (_, read), raw in zip(self._path_readers, request.path_values, strict=True))
+
+    def _read_variables(self, request: RestRequest, sent: Mapping[str, Any]) -> tuple[dict[str, Any], ErrorResponse | None]:
+        """The variables, and the 400 for parameters that are missing or cannot be read."""
+        variables: dict[str, Any] = {}
+        errors: dict[str, list[str]] = {}
+        for (name, read), raw in zip(self._path_readers, request.path_values, strict=True):
+            variables[name] = read(raw)
+            # An id that cannot be one is nobody's, whatever else is wrong with it.
+            if UNMATCHABLE in raw and read is not read_id:
+                errors[name] = ["is invalid"]
+        body, value_errors, missing, message = (
+            self._default_variables if self._accepted_keys.isdisjoint(sent) else self._build_variables(sent)
+        )
+        variables |= body
+        errors |= value_errors
+        if missing is not None:
+            return variables, invalid_parameters_response(self.route, "REQUIRED", missing_parameter_message(missing))
+        if errors:
+            return variables, invalid_parameters_response(self.route, "INVALID", message or errors)
+        one_of = self.route.needs_one_of
+        if one_of and not any(name in variables for name in one_of):
+            listed = " or ".join(f'"{name}"' for name in one_of)
+            return variables, error_response(400, f"Required parameters {listed} missing")
+        return variables, None
+
+    def _build_variables(
+        self, sent: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, list[str]], str | None, str | Mapping[str, list[str]] | None]:
+        """The variables for what was sent, what is wrong with each that cannot be read, the first that is missing, and the whole message
+        that v3 had for one of the wrong ones."""
+        variables: dict[str, Any] = {}
+        errors: dict[str, list[str]] = {}
+        missing: str | None = None
+        message: str | Mapping[str, list[str]] | None = None
+        for parameter in self._body_params:
+            try:
+                value = parameter.variable_value(sent)
+            except InvalidValueError as error:
+                errors[parameter.name] = [str(error)]
+                message = message or parameter.invalid_message
+                continue
+            if value is not NOT_SENT:
+                variables[parameter.name] = self._serializers[parameter.name](value)
+            elif parameter.is_required and missing is None:
+                missing = parameter.name
+        return variables, errors, missing, message
+
+    async def _check_guard(self, request: RestRequest, variables: dict[str, Any], credential: str | None) -> ErrorResponse | None:
+        """Why the caller may not even hear that a parameter is wrong."""
+        if self._guard is None:
+            return None
+        return self._guard.evaluate(self.route, await self._run_guard(request, self._guard, variables, credential))
+
+    async def _run_guard(self, request: RestRequest, guard: RouteGuard, variables: dict[str, Any], credential: str | None) -> Any:
+        guard_variables = {name: variables[name] for name in guard.operation.variables if name in variables}
+        return await self._run(request, guard.operation, guard_variables, credential)
+
+    async def _run(self, request: RestRequest, operation: RouteOperation, variables: dict[str, Any], credential: str | None) -> Any:
+        result = await self._graph.run(operation.prepared, variables, credential, request_id=request.request_id)
+        if result.viewer_id is not None:
+            request.state["user_id"] = result.viewer_id
+        return result
+
+    async def _respond_list(
+        self, request: RestRequest, sent: dict[str, Any], variables: dict[str, Any], credential: str | None
+    ) -> RestResponse:
+        page = pagination.PageRequest(1, UNPAGED_BATCH_ROWS) if self.route.is_unpaged else pagination.read_page_request(sent)
+        nodes: list[Any] = []
+        while True:
+            variables["first"], variables["offset"] = page.size, page.offset
+            result = await self._run(request, self.operation, variables, credential)
+            error = self._result_reader.error_of(result)
+            if error is not None:
+                return self._respond_error(error)
+            connection, missing = self._result_reader.locate(result.data)
+            if missing is not None:
+                return self._respond_error(not_found_response(self.route, missing))
+            rows = connection["nodes"]
+            nodes += rows if self._reshape_value is None or result.formed else map(self._reshape_value, rows)
+            if not self.route.is_unpaged or len(rows) < page.size:
+                break
+            page = pagination.PageRequest(page.number + 1, page.size)
+        if self.route.is_unpaged:
+            return self._respond(nodes, result.data, [])
+        headers = pagination.build_headers(
+            page,
+            total=connection["totalCount"] if self.route.has_total else None,
+            has_more=not self.route.has_total and connection["pageInfo"]["hasNextPage"],
+            url="/".join([self._base_url, *map(_quote_segment, request.segments)]),
+            filters=self._page_filters(sent) if sent else (),
+        )
+        return self._respond(nodes, result.data, headers)
+
+    def _page_filters(self, sent: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """The filters as they were sent, for links to other pages."""
+        filters = []
+        for name, value in sent.items():
+            if name not in self._filter_keys:
+                continue
+            if isinstance(value, list):
+                if name in self._accepted_names.multiple and all(isinstance(part, str) for part in value):
+                    key = name if len(value) == 1 else f"{name}[]"
+                    filters += [(key, part) for part in value]
+            elif isinstance(value, str):
+                filters.append((name, value))
+        return filters
+
+    def _respond(self, value: Any, data: Mapping[str, Any], headers: list[tuple[bytes, bytes]]) -> RestResponse:
+        if self.route.reshape is not None:
+            value = self.route.reshape(value, data)
+        return RestResponse(self._success_status, orjson.dumps(value), [*headers, self._cache_control])
+
+    def _respond_error(self, error: ErrorResponse) -> RestResponse:
+        headers = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
+        return RestResponse(error.status, orjson.dumps(error.body), [*headers, self._cache_control])
+
+    def _choose_path_reader(self, name: str) -> Callable[[str], Any]:
+        if self._parameters[name].kind == "integer":
+            return read_id
+        segments = self.route.path.split("/")
+        if segments[segments.index(f":{name}") - 1] in ("projects", "groups"):
+            return _read_project_or_group
+        return _read_path_string
+
+    def _get_operation(self, operations: OperationRegistry, name: str) -> RouteOperation:
+        try:
+            return operations.get(name)
+        except BadOperationError as error:
+            raise InvalidRouteError(f"{self.route.call}: {error}") from error
+
+    def _validate_parameters(self) -> None:
+        """Parameters and variables are the same, required ones too; path parameters are declared."""
+        variables = dict(self.operation.variables)
+        if self.operation.is_paginated:
+            del variables["first"], variables["offset"]
+        for name in self.route.path_names:
+            if name not in self._parameters:
+                raise InvalidRouteError(f"{self.route.call}: the path parameter {name} is not declared")
+        if self.route.rejection_status is not None:
+            return
+        for name in variables.keys() ^ self._parameters.keys():
+            raise InvalidRouteError(f"{self.route.call}: {name} is not both a parameter and a variable of {self.operation.name}")
+        for name, parameter in self._parameters.items():
+            is_always_set = parameter.is_required or name in self.route.path_names or parameter.default is not NOT_SENT
+            if variables[name].is_required and not is_always_set:
+                raise InvalidRouteError(f"{self.route.call}: {self.operation.name} needs {name}, which is optional")
+            self._validate_choices(parameter, variables[name])
+        for name in self.route.needs_one_of:
+            if name not in self._parameters:
+                raise InvalidRouteError(f"{self.route.call}: {name} is no parameter")
+
+    def _validate_choices(self, parameter: RouteParameter, variable: RouteOperationVariable) -> None:
+        if variable.enum is None or parameter.kind not in ("choice", "choices"):
+            return
+        serialize = create_serializer(variable)
+        for word in parameter.allowed_words:
+            serialized = serialize(parameter.read(word))
+            for name in serialized if isinstance(serialized, list) else [serialized]:
+                if name is not None and name not in variable.enum.values:
+                    raise InvalidRouteError(f"{self.route.call}: {variable.enum.name} has no {name}")
+
+    def _validate_guard(self, guard: RouteGuard) -> None:
+        for variable in guard.operation.variables.values():
+            if variable.name not in self._parameters or (variable.is_required and variable.name not in self.route.path_names):
+                raise InvalidRouteError(f"{self.route.call}: the guard {guard.operation.name} needs {variable.name}")
+        if guard.operation.is_mutation:
+            raise InvalidRouteError(f"{self.route.call}: the guard {guard.operation.name} is a mutation")
+
+    def _plan_reshape(self, target: SelectedField | None) -> Callable[[Any], Any] | None:
+        if target is None:
+            return None
+        if not self.is_paginated:
+            return reshape.plan_transform(target)
+        needed = {"nodes"} if self.route.is_unpaged else {"nodes", "totalCount" if self.route.has_total else "pageInfo"}
+        if not needed <= target.subfields.keys():
+            raise InvalidRouteError(f"{self.route.call}: {self.operation.name} does not ask for {' and '.join(sorted(needed))}")
+        return reshape.plan_entry_transform(target)
+
+
+def create_serializer(variable: RouteOperationVariable) -> Callable[[Any], Any]:
+    """How a parameter's value becomes the variable: words as enum names, one value as a list where the variable is one."""
+    enum = variable.enum is not None
+    wrap = variable.is_list
+
+    def serialize(value: Any) -> Any:
+        if enum and isinstance(value, str):
+            value = value.upper()
+        elif enum and isinstance(value, list | tuple):
+            value = [word.upper() for word in value]
+        return [value] if wrap and value is not None and not isinstance(value, list) else value
+
+    return serialize
+
+
+def _quote_segment(segment: str) -> str:
+    return segment if segment.isascii() and segment.isalnum() else quote(segment, safe="")
+
+
+def _read_project_or_group(raw: str) -> str:
+    """A v3 id in digits or a full path; digits that no id can have become "0", which is nobody's."""
+    if raw.isdigit() and (not raw.isascii() or len(raw) > 10 or int(raw) > MAX_INT):
+        return "0"
+    return _read_path_string(raw)
+
+
+def _read_path_string(raw: str) -> str:
+    return UNMATCHABLE if "\0" in raw else raw

@@ -1,0 +1,155 @@
+"""A row whose answer is a file: the operation authorises and names it, and its bytes are streamed (DECISIONS 26).
+
+A browser never shows such a file as a page of this site: it is sent as an attachment, of a kind that holds no script, to be sniffed by
+nobody, and with a policy under which nothing in it could load or run. One range of it may be asked for (RFC 9110, section 14); who asks
+for several gets the whole, so that no request costs more than the file once.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from graph.operations.disconnects import wait_disconnected
+from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, RestRequest, RestResponse
+from rest_v3.errors import ErrorResponse, error_response
+from rest_v3.operations import OperationRegistry
+from rest_v3.requests.bodies import MalformedRequestError, Receive, parse_pairs
+from rest_v3.route import InvalidRouteError, Route
+
+FILE_CSP = b"default-src 'none'; sandbox"
+RANGE_PATTERN = re.compile(rb"bytes[ \t]*=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*")
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+OpenFile = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]]
+
+
+@dataclass(slots=True)
+class FileResponse(RestResponse):
+    """An answer of `size` bytes that are read while they are sent. `open` raises FileNotFoundError when it is entered too late."""
+
+    size: int
+    open: OpenFile
+
+
+class FileDownloadEndpoint(Endpoint):
+    """An endpoint whose row is a file."""
+
+    def __init__(self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> None:
+        super().__init__(route, operations, graph, base_url)
+        if self.target is None or route.file_key not in self.target.subfields:
+            raise InvalidRouteError(f"{route.call}: {self.operation.name} does not ask for {route.file_key} in {route.result_path}")
+
+    async def handle(self, request: RestRequest) -> RestResponse | None:
+        sent: dict[str, Any] = {}
+        malformed: ErrorResponse | None = None
+        try:
+            sent = self._accepted_names.collect(parse_pairs(request.query))
+        except MalformedRequestError as error:
+            malformed = error.response
+        credential = self.credential_of(request, sent)
+        variables, invalid = self._read_variables(request, sent)
+        bad_request = malformed or invalid
+        if bad_request is not None:
+            return self._respond_error(await self._check_guard(request, variables, credential) or bad_request)
+        result = await self._run(request, self.operation, variables, credential)
+        rejection = self._result_reader.error_of(result)
+        if rejection is not None:
+            return self._respond_error(rejection)
+        value, _ = self._result_reader.locate(result.data)
+        if value is None:
+            return self._respond_error(error_response(404, "404 Not Found"))
+        return self._respond_file(request, result.files[value[self.route.file_key]])
+
+    def _respond_file(self, request: RestRequest, file: Any) -> RestResponse:
+        range_header = request.headers.get(b"range") if request.method == "GET" and b"if-range" not in request.headers else None
+        part = parse_range(range_header, file.size)
+        if part is not None and part[1] == 0:
+            error = error_response(416, headers={"Content-Range": f"bytes */{file.size}"})
+            return self._respond_error(error)
+        start, size = part or (0, file.size)
+        headers = [
+            (b"content-type", b"application/octet-stream"),
+            (b"content-disposition", content_disposition(file.name)),
+            (b"content-transfer-encoding", b"binary"),
+            (b"content-security-policy", FILE_CSP),
+            (b"accept-ranges", b"bytes"),
+            self._cache_control,
+        ]
+        if part is not None:
+            headers.append((b"content-range", f"bytes {start}-{start + size - 1}/{file.size}".encode()))
+        return FileResponse(206 if part else 200, b"", headers, size, lambda: file.open(start, size))
+
+
+def parse_range(range_header: bytes | None, size: int) -> tuple[int, int] | None:
+    """Where the one range begins that a Range header asks for, and its length; a length of 0 is beyond the end (416).
+
+    None stands for the whole: without a header, for one that cannot be read, and for several ranges.
+
+    >>> range_of(b"bytes=2-5", 10), range_of(b"bytes=-3", 10), range_of(b"bytes=8-", 10), range_of(b"bytes=10-", 10)
+    ((2, 4), (7, 3), (8, 2), (10, 0))
+    """
+    found = RANGE_PATTERN.fullmatch(range_header or b"")
+    if found is None or found[1] == found[2] == b"":
+        return None
+    if not found[1]:
+        last = min(int(found[2]), size)
+        return size - last, last
+    start, end = int(found[1]), int(found[2] or size - 1) if size or found[2] else 0
+    if found[2] and end < start:
+        return None
+    return (start, min(end, size - 1) - start + 1) if start < size else (size, 0)
+
+
+def content_disposition(name: str) -> bytes:
+    """The Content-Disposition of a file to be kept (RFC 6266).
+
+    `filename` comes last, since clients of the time take whatever follows its `=`.
+
+    >>> disposition("a.zip"), disposition('naïve "1".zip')
+    (b'attachment; filename="a.zip"', b"attachment; filename*=UTF-8''na%C3%AFve%20%221%22.zip; filename=\\"na_ve _1_.zip\\"")
+    """
+    plain = re.sub(r"[^A-Za-z0-9 !#$&'()+,.=@^_`{}~\[\]-]", "_", name)
+    extended = "" if plain == name else f"filename*=UTF-8''{quote(name, safe='')}; "
+    return f'attachment; {extended}filename="{plain}"'.encode("ascii")
+
+
+async def send_file(receive: Receive, send: Send, response: FileResponse, *headers: tuple[bytes, bytes], is_head: bool) -> bool:
+    """Sends the bytes as fast as they are taken; False, and nothing was sent, where the file is gone meanwhile.
+
+    Raises OSError for a file that turns out shorter: the connection is closed then, so that nobody takes the part for the whole.
+    """
+    start = {
+        "type": "http.response.start",
+        "status": response.status,
+        "headers": [*response.headers, *headers, (b"content-length", str(response.size).encode())],
+    }
+    try:
+        async with response.open() as pieces:
+            await send(start)
+            if not is_head:
+                await _send_pieces(receive, send, pieces, response.size)
+    except FileNotFoundError:
+        return False
+    if is_head:
+        await send({"type": "http.response.body", "body": b""})
+    return True
+
+
+async def _send_pieces(receive: Receive, send: Send, pieces: AsyncIterator[bytes], remaining: int) -> None:
+    # The server takes what is sent to a caller who has gone, and throws it away.
+    disconnect = asyncio.ensure_future(wait_disconnected(receive))
+    try:
+        async for piece in pieces:
+            remaining -= len(piece)
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            if disconnect.done():
+                return
+        if remaining:
+            raise OSError(f"a file is shorter than it was: {remaining} bytes are missing")
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        disconnect.cancel()

@@ -1,0 +1,271 @@
+"""From bytes to what was sent: queries, forms and JSON.
+
+Values are not judged here: unknown names are dropped and known ones kept as they stand, text or JSON. What is refused is what
+cannot be read at all: more than 1 MiB, more than 1,000 fields, deeper than 64 levels, broken JSON or UTF-8.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import orjson
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from rest_v3.errors import ErrorResponse, error_response
+
+MAX_FORM_BODY_BYTES = 2**20
+"""Bytes of a form or a JSON body."""
+
+MAX_FIELDS = 1000
+MAX_JSON_DEPTH = 64
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class MalformedRequestError(Exception):
+    """The request cannot be read; `answer` is what its caller gets."""
+
+    def __init__(self, response: ErrorResponse) -> None:
+        super().__init__(response.status)
+        self.response = response
+
+
+class AcceptedNames:
+    """The names that a row reads, and which of them gather several values."""
+
+    def __init__(self, single: Iterable[str], multiple: Iterable[str]) -> None:
+        self.single = frozenset(single)
+        self.multiple = frozenset(multiple)
+
+    def collect(self, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """What was sent by name. The last of equal names wins; lists gather `iid=1&iid=2`, `iid[]=1` and `iid[0]=1`.
+
+        Brackets after any known name make what they would be in JSON, which no parameter takes for what it is not: `title[]=a` is
+        `["a"]`, and `scope[a]=b` is `{"a": "b"}`. Where a name has both forms, the object counts.
+        """
+        sent: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in self.single:
+                sent[name] = value
+            elif name in self.multiple:
+                _append(sent, name, value)
+            else:
+                base, bracket, suffix = name.partition("[")
+                if not bracket or (base not in self.single and base not in self.multiple):
+                    continue
+                index, closed, deeper = suffix.partition("]")
+                inner = {deeper: value} if deeper else value
+                if closed and (not index or index.isdecimal()):
+                    _append(sent, base, inner)
+                else:
+                    known = sent.get(base)
+                    sent[base] = {**(known if isinstance(known, dict) else {}), index: inner}
+        return sent
+
+    def select(self, members: Mapping[str, Any]) -> dict[str, Any]:
+        """What was sent in a JSON object."""
+        return {name: members[name] for name in members if name in self.single or name in self.multiple}
+
+
+def _append(sent: dict[str, Any], name: str, value: Any) -> None:
+    known = sent.setdefault(name, [])
+    if isinstance(known, list):
+        known.append(value)
+    elif not isinstance(known, dict):
+        sent[name] = [known, value]
+
+
+def parse_pairs(encoded: bytes) -> list[tuple[str, str]]:
+    """The pairs of a query string or an urlencoded form.
+
+    >>> pairs_of(b"labels=a%2C+b&x&state=opened")
+    [('labels', 'a, b'), ('x', ''), ('state', 'opened')]
+    """
+    if not encoded:
+        return []
+    parts = encoded.split(b"&", MAX_FIELDS)
+    if len(parts) > MAX_FIELDS:
+        raise MalformedRequestError(error_response(400, "400 Bad Request: too many parameters"))
+    pairs = []
+    try:
+        for part in parts:
+            if part:
+                name, _, value = part.partition(b"=")
+                pairs.append((_unquote(name), _unquote(value)))
+    except UnicodeDecodeError:
+        raise MalformedRequestError(error_response(400, "400 Bad Request: a parameter is not UTF-8")) from None
+    return pairs
+
+
+def _unquote(part: bytes) -> str:
+    if b"+" in part:
+        part = part.replace(b"+", b" ")
+    if b"%" in part:
+        part = unquote_to_bytes(part)
+    return part.decode()
+
+
+async def read_body(receive: Receive, declared: bytes | None, max_bytes: int = MAX_FORM_BODY_BYTES) -> bytes | None:
+    """The body; None when the caller went away. The bytes are counted, whatever length was declared.
+
+    Raises MalformedError (413) for more than `largest` bytes.
+    """
+    if declared is not None and declared.isdigit() and int(declared[:12]) > max_bytes:
+        raise MalformedRequestError(error_response(413))
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > max_bytes:
+            raise MalformedRequestError(error_response(413))
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def parse_body(body: bytes, content_type: bytes, accepted: AcceptedNames) -> dict[str, Any]:
+    """What a body sends. Without a content type it is read as a form.
+
+    Raises MalformedError: 400 for what cannot be read, 406 for another content type (wire-facts 2.3).
+    """
+    kind = content_type.partition(b";")[0].strip().lower()
+    if not body:
+        return {}
+    if kind == b"application/json":
+        return accepted.select(_parse_json(body))
+    if kind in (b"", b"application/x-www-form-urlencoded"):
+        return accepted.collect(parse_pairs(body))
+    if kind == b"multipart/form-data":
+        return accepted.collect(_parse_multipart(body, content_type))
+    shown_kind = kind.decode("ascii", "replace")[:100]
+    raise MalformedRequestError(error_response(406, f"The requested content-type '{shown_kind}' is not supported."))
+
+
+def _parse_json(body: bytes) -> dict[str, Any]:
+    try:
+        members = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise MalformedRequestError(error_response(400, "400 Bad Request: the body is not JSON")) from None
+    if members is None:
+        return {}
+    if not isinstance(members, dict):
+        raise MalformedRequestError(error_response(400, "400 Bad Request: the body is not a JSON object"))
+    # Counting characters bounds both measures from above and is enough for ordinary bodies.
+    if body.count(b"{") + body.count(b"[") > MAX_JSON_DEPTH or body.count(b":") > MAX_FIELDS:
+        _check_json_size(members)
+    return members
+
+
+def _check_json_size(members: dict[str, Any]) -> None:
+    fields = 0
+    level: list[Any] = [members]
+    for _ in range(MAX_JSON_DEPTH):
+        next_level: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                fields += len(value)
+                next_level.extend(part for part in value.values() if isinstance(part, dict | list))
+            else:
+                next_level.extend(part for part in value if isinstance(part, dict | list))
+        if fields > MAX_FIELDS:
+            raise MalformedRequestError(error_response(400, "400 Bad Request: too many fields"))
+        if not next_level:
+            return
+        level = next_level
+    raise MalformedRequestError(error_response(400, "400 Bad Request: the JSON is nested too deeply"))
+
+
+def _parse_multipart(body: bytes, content_type: bytes) -> list[tuple[str, str]]:
+    """The text fields of a multipart form; its files are not parameters."""
+    form = MultipartForm(content_type)
+    form.feed(body)
+    form.close()
+    return form.pairs
+
+
+class MultipartForm:
+    """Gathers the text fields of a multipart form, which is fed in pieces.
+
+    Raises MalformedError (400) for one that cannot be read.
+    """
+
+    def __init__(self, content_type: bytes) -> None:
+        self.pairs: list[tuple[str, str]] = []
+        self._finished = False
+        self._parts = 0
+        self.begin()
+        with _convert_form_errors():
+            boundary = parse_options_header(content_type)[1].get(b"boundary")
+            if not boundary:
+                raise FormParserError("no boundary")
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self.begin,
+                    "on_header_field": self.header_name,
+                    "on_header_value": self.header_value,
+                    "on_header_end": self.header_end,
+                    "on_headers_finished": self.headers_finished,
+                    "on_part_data": self.data,
+                    "on_part_end": self.end,
+                    "on_end": self.finish,
+                },
+            )
+
+    def feed(self, body: bytes) -> None:
+        with _convert_form_errors():
+            self._parser.write(body)
+
+    def close(self) -> None:
+        with _convert_form_errors():
+            self._parser.finalize()
+            if not self._finished:
+                raise FormParserError("the last boundary is missing")
+
+    def begin(self) -> None:
+        self._name = self._value = b""
+        self._disposition = b""
+        self._pieces: list[bytes] = []
+        self.options: dict[bytes, bytes] = {}
+        """What the part says of itself, as its `name`."""
+
+    def header_name(self, data: bytes, start: int, end: int) -> None:
+        self._name += data[start:end]
+
+    def header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def header_end(self) -> None:
+        if self._name.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._name = self._value = b""
+
+    def headers_finished(self) -> None:
+        self.options = parse_options_header(self._disposition)[1]
+
+    def data(self, data: bytes, start: int, end: int) -> None:
+        self._pieces.append(data[start:end])
+
+    def end(self) -> None:
+        self._parts += 1
+        if self._parts > MAX_FIELDS:
+            raise FormParserError("too many parts")
+        if b"name" in self.options and b"filename" not in self.options:
+            self.pairs.append((self.options[b"name"].decode(), b"".join(self._pieces).decode()))
+
+    def finish(self) -> None:
+        self._finished = True
+
+
+@contextmanager
+def _convert_form_errors() -> Iterator[None]:
+    try:
+        yield
+    except (FormParserError, UnicodeDecodeError):
+        raise MalformedRequestError(error_response(400, "400 Bad Request: the form cannot be read")) from None

@@ -1,0 +1,27 @@
+"""Where a v3 credential may stand (DECISIONS 3): `private_token`, PRIVATE-TOKEN, `Authorization: Bearer`; nowhere else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_v3.requests.values import is_blank
+
+
+def read_credential(headers: Mapping[bytes, bytes], parameter: Any) -> str | None:
+    """The caller's credential, or None.
+
+    The parameter wins over the headers, also when it is wrong (wire-facts 1.1). What cannot be a token is "", which no
+    user has.
+    """
+    if parameter is not None:
+        return parameter if isinstance(parameter, str) and _is_printable(parameter) else ""
+    token = headers.get(b"private-token")
+    if token is None:
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer":
+            return None
+    credential = token.strip().decode("latin-1")
+    return credential if _is_printable(credential) else ""
+
+
+def _is_printable(token: str) -> bool:
+    return not is_blank(token) and token.isascii() and token.isprintable() and len(token) <= 512

@@ -1,0 +1,327 @@
+"""How v3 spells a parameter.
+
+A parameter is data on a row: `text("title", required=True)`, `choice("state_event", "close", "reopen")`. The same value
+may stand in the path, the query, a form or a JSON body, so each kind reads text as well as JSON (wire-facts 2.3):
+
+    integer("line")        "12", 12                          -> 12
+    boolean("all")         "1", "t", "true", "on", true, 1   -> True; any other word -> False
+    names("labels")        "a, b", ["a", "b"], labels[]=a    -> ["a", "b"]
+    choice("sort", "asc")  "asc"                             -> "asc" (the operation's enum makes it ASC)
+
+A blank or null value counts as not sent, unless the parameter says that it clears.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rest_v3.requests.values import (
+    InvalidValueError,
+    Value,
+    check_list_length,
+    is_blank,
+    read_boolean,
+    read_date,
+    read_file,
+    read_integer,
+    read_names,
+    read_strict_boolean,
+    read_string,
+    read_word,
+    to_list,
+)
+
+
+class NotSent:
+    """The type of NOT_SENT: the variable is left out, which GraphQL keeps apart from null."""
+
+    def __repr__(self) -> str:
+        return "NOT_SENT"
+
+
+NOT_SENT: Final = NotSent()
+
+
+Reader = Callable[[Value], Value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteParameter:
+    """One parameter of a row: its name, what else it is called, and how its value is read."""
+
+    name: str
+    kind: str
+    """One of integer, text, boolean, names, integers, choice, choices, date, file; OpenAPI's types follow it."""
+    read: Reader
+    is_required: bool = False
+    aliases: tuple[str, ...] = ()
+    """Older names of the same parameter: read when `name` itself was not sent, never answered."""
+    default: Value = NOT_SENT
+    blank_value: Value = NOT_SENT
+    """What a blank value means (and 0 for integers); NOT_SENT where a blank is ignored."""
+    null_value: Value = NOT_SENT
+    """What a JSON null means."""
+    is_lenient: bool = False
+    """A list filter: a value nobody knows falls back to the default instead of answering 400 (DECISIONS 6)."""
+    invalid_message: str | Mapping[str, list[str]] | None = None
+    """The whole message for a value that cannot be read, where v3 had one of its own."""
+    allowed_words: tuple[str, ...] = ()
+    allowed_numbers: tuple[int, ...] = ()
+    """The only numbers that are accepted, where not all are."""
+    description: str = ""
+
+    @property
+    def is_multiple(self) -> bool:
+        """Whether repeated and bracketed keys (`iid[]=1&iid[]=2`) are gathered; else the last one wins."""
+        return self.kind in ("names", "integers", "choices")
+
+    @property
+    def accepted_names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+    def variable_value(self, sent: Mapping[str, Value]) -> Value:
+        """The variable for what was sent, or NOT_SENT.
+
+        Raises WrongValueError for a value that cannot be read. A required parameter that is missing or blank is
+        NOT_SENT here: the row says which of them is named first.
+        """
+        for key in self.accepted_names:
+            if key in sent:
+                raw = sent[key]
+                break
+        else:
+            return self.default
+        if raw is None:
+            return self.default if self.null_value is NOT_SENT else self.null_value
+        if is_blank(raw):
+            return self.default if self.blank_value is NOT_SENT else self.blank_value
+        try:
+            return self.read(raw)
+        except InvalidValueError:
+            if self.is_lenient:
+                return self.default
+            raise
+
+
+def text(
+    name: str,
+    *,
+    required: bool = False,
+    aliases: tuple[str, ...] = (),
+    default: Value = NOT_SENT,
+    blank_clears: bool = False,
+    null_clears: bool = False,
+    description: str = "",
+) -> RouteParameter:
+    """Free text. With `clears` a blank is sent as "", with `null_clears` a JSON null is sent as null."""
+    return RouteParameter(
+        name=name,
+        kind="text",
+        read=read_string,
+        is_required=required,
+        aliases=aliases,
+        default=default,
+        blank_value="" if blank_clears else NOT_SENT,
+        null_value=None if null_clears else NOT_SENT,
+        description=description,
+    )
+
+
+def integer(
+    name: str,
+    *,
+    required: bool = False,
+    aliases: tuple[str, ...] = (),
+    default: Value = NOT_SENT,
+    blank_clears: bool = False,
+    null_clears: bool = False,
+    lenient: bool = False,
+    meanings: Mapping[int, Value] | None = None,
+    allowed: tuple[Value, ...] = (),
+    invalid_message: str | None = None,
+    description: str = "",
+) -> RouteParameter:
+    """A 32-bit number. With `clears`, 0 and a blank are sent as null (`assignee_id=0`).
+
+    With `lenient`, what is no such number is as if it had not been sent.
+    `means` replaces some numbers (`{0: "PRIVATE", 10: "INTERNAL"}` for the levels of a graph's enum); `among` lists what
+    is accepted, after that replacement.
+    """
+
+    def read(raw: Value) -> Value:
+        number = read_integer(raw)
+        if blank_clears and number == 0:
+            return None
+        meaning = number if meanings is None else meanings.get(number, number)
+        if allowed and meaning not in allowed:
+            raise InvalidValueError("is not included in the list")
+        return meaning
+
+    return RouteParameter(
+        name=name,
+        kind="integer",
+        read=read,
+        is_required=required,
+        aliases=aliases,
+        default=default,
+        blank_value=None if blank_clears else NOT_SENT,
+        null_value=None if null_clears else NOT_SENT,
+        is_lenient=lenient,
+        invalid_message=invalid_message,
+        allowed_numbers=_allowed_numbers(meanings, allowed),
+        description=description,
+    )
+
+
+def integers(
+    name: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    blank_clears: bool = False,
+    null_clears: bool = False,
+    meanings: Mapping[int, Value] | None = None,
+    allowed: tuple[Value, ...] = (),
+    description: str = "",
+) -> RouteParameter:
+    """A list of numbers: `iid=1`, `iid=1,2`, `iid[]=1&iid[]=2`, `iid[0]=1` or a JSON array. See `integer`."""
+
+    def read(raw: Value) -> Value:
+        numbers: list[Value] = [read_integer(part) for part in to_list(raw, commas=True)]
+        if meanings is not None:
+            numbers = [meanings.get(number, number) for number in numbers]
+        if allowed and not set(numbers) <= set(allowed):
+            raise InvalidValueError("is not included in the list")
+        return check_list_length(list(dict.fromkeys(numbers)))
+
+    return RouteParameter(
+        name=name,
+        kind="integers",
+        read=read,
+        aliases=aliases,
+        blank_value=[] if blank_clears else NOT_SENT,
+        null_value=None if null_clears else NOT_SENT,
+        allowed_numbers=_allowed_numbers(meanings, allowed),
+        description=description,
+    )
+
+
+def boolean(
+    name: str,
+    *,
+    required: bool = False,
+    aliases: tuple[str, ...] = (),
+    default: Value = NOT_SENT,
+    strict: bool = False,
+    description: str = "",
+) -> RouteParameter:
+    """True or false. With `strict` a word for neither is wrong, where a slip would switch something off."""
+    read = read_strict_boolean if strict else read_boolean
+    return RouteParameter(
+        name=name, kind="boolean", read=read, is_required=required, aliases=aliases, default=default, description=description
+    )
+
+
+def names(
+    name: str,
+    *,
+    required: bool = False,
+    aliases: tuple[str, ...] = (),
+    blank_clears: bool = False,
+    null_clears: bool = False,
+    description: str = "",
+) -> RouteParameter:
+    """Names separated by commas and trimmed. With `clears` a blank is sent as an empty list (`labels=`)."""
+    return RouteParameter(
+        name=name,
+        kind="names",
+        read=read_names,
+        is_required=required,
+        aliases=aliases,
+        blank_value=[] if blank_clears else NOT_SENT,
+        null_value=None if null_clears else NOT_SENT,
+        description=description,
+    )
+
+
+def date(name: str, *, aliases: tuple[str, ...] = (), blank_clears: bool = False, description: str = "") -> RouteParameter:
+    """A calendar day, YYYY-MM-DD. A time after it is dropped: clients send back what they once parsed."""
+    return RouteParameter(
+        name=name, kind="date", read=read_date, aliases=aliases, blank_value=None if blank_clears else NOT_SENT, description=description
+    )
+
+
+def choice(
+    name: str,
+    *words: str,
+    required: bool = False,
+    aliases: tuple[str, ...] = (),
+    default: Value = NOT_SENT,
+    lenient: bool = False,
+    means: Mapping[str, Value] | None = None,
+    invalid_message: str | Mapping[str, list[str]] | None = None,
+    description: str = "",
+) -> RouteParameter:
+    """One of some words. `means` gives the variable for a word that is not its own (`{"30": "DEVELOPER"}`).
+
+    A list filter is `lenient`: an unknown word is as if it had not been sent.
+    """
+    meanings = _word_meanings(words, means)
+
+    def read(raw: Value) -> Value:
+        return read_word(raw, meanings)
+
+    return RouteParameter(
+        name=name,
+        kind="choice",
+        read=read,
+        is_required=required,
+        aliases=aliases,
+        default=default,
+        is_lenient=lenient,
+        invalid_message=invalid_message,
+        allowed_words=tuple(meanings),
+        description=description,
+    )
+
+
+def choices(
+    name: str,
+    *words: str,
+    aliases: tuple[str, ...] = (),
+    lenient: bool = False,
+    means: Mapping[str, Value] | None = None,
+    invalid_message: str | None = None,
+    description: str = "",
+) -> RouteParameter:
+    """Any of some words, as one word or a list of them (the `scope` of builds)."""
+    meanings = _word_meanings(words, means)
+
+    def read(raw: Value) -> Value:
+        return check_list_length(list(dict.fromkeys(read_word(part, meanings) for part in to_list(raw))))
+
+    return RouteParameter(
+        name=name,
+        kind="choices",
+        read=read,
+        aliases=aliases,
+        is_lenient=lenient,
+        invalid_message=invalid_message,
+        allowed_words=tuple(meanings),
+        description=description,
+    )
+
+
+def file(name: str, *, description: str = "") -> RouteParameter:
+    """A file of a multipart form. The variable names it by its ticket, under which the graph received it (`rest_v3.endpoints.file_uploads`)."""
+    return RouteParameter(name=name, kind="file", read=read_file, is_required=True, description=description)
+
+
+def _allowed_numbers(meanings: Mapping[int, Value] | None, allowed: tuple[Value, ...]) -> tuple[int, ...]:
+    """Numbers that are among the values, or mean one of them."""
+    if not allowed:
+        return ()
+    return tuple(number for number in (meanings or dict.fromkeys(allowed)) if (meanings or {}).get(number, number) in allowed)
+
+
+def _word_meanings(words: tuple[str, ...], meanings: Mapping[str, Value] | None) -> dict[str, Value]:
+    return {**{word: word for word in words}, **(meanings or {})}

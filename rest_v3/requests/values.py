@@ -1,0 +1,141 @@
+"""Values as they are sent, read: text of a path, a query or a form, and what JSON has. See `rest_v3.requests.params`."""
+
+import re
+from collections.abc import Mapping
+from datetime import date as calendar_date
+from typing import Any, TypeVar
+
+MAX_INT = 2**31 - 1
+"""The largest GraphQL Int, and so the largest v3 number and id."""
+
+UNMATCHABLE = "\ufffd"
+"""Stands for path text that is not UTF-8 or holds a NUL: no project, branch or commit is called so."""
+
+Value = Any
+V = TypeVar("V")
+
+
+class InvalidValueError(ValueError):
+    """A value that cannot be read; its text is what the caller is told about the parameter."""
+
+
+MAX_LIST_LENGTH = 1_000
+"""Values of one parameter."""
+
+
+def check_list_length(values: list[V]) -> list[V]:
+    """The values of a list. Raises WrongValueError for too many."""
+    if len(values) > MAX_LIST_LENGTH:
+        raise InvalidValueError(f"has too many values (maximum is {MAX_LIST_LENGTH})")
+    return values
+
+
+def is_blank(raw: Value) -> bool:
+    """Empty text, text of white space only, and lists that hold nothing else."""
+    if isinstance(raw, str):
+        return not raw or raw.isspace()
+    if isinstance(raw, list):
+        return all(part is None or is_blank(part) for part in raw)
+    return False
+
+
+def read_file(raw: Value) -> Value:
+    if not isinstance(raw, Mapping):
+        raise InvalidValueError("is not a file")
+    return raw
+
+
+def read_string(raw: Value) -> str:
+    if isinstance(raw, str):
+        if "\0" in raw:
+            raise InvalidValueError("is invalid")
+        if not raw.isascii():
+            try:
+                raw.encode()
+            except UnicodeEncodeError:
+                raise InvalidValueError("is invalid") from None
+        return raw
+    if isinstance(raw, int | float) and not isinstance(raw, bool):
+        return str(raw)
+    raise InvalidValueError("is invalid")
+
+
+INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+
+def read_integer(raw: Value) -> int:
+    if isinstance(raw, bool):
+        raise InvalidValueError("is not a number")
+    if isinstance(raw, str):
+        raw = raw.strip()
+        if INTEGER.fullmatch(raw) is None:
+            raise InvalidValueError("is not a number")
+        raw = int(raw)
+    if not isinstance(raw, int) or not -MAX_INT - 1 <= raw <= MAX_INT:
+        raise InvalidValueError("is not a number")
+    return raw
+
+
+def is_id(raw: str) -> bool:
+    """Whether a segment of a path is ASCII digits in range, and so may be an id."""
+    return len(raw) <= 10 and raw.isascii() and raw.isdigit() and int(raw) <= MAX_INT
+
+
+def read_id(raw: str) -> int:
+    """The id in a path; 0, which is nobody's, for anything but ASCII digits in 1..2147483647.
+
+    The graph then answers 404 in its turn, after 401 and the project's own 404.
+    """
+    return int(raw) if is_id(raw) else 0
+
+
+TRUE = frozenset(("1", "t", "true", "on"))
+FALSE = frozenset(("0", "f", "false", "off"))
+
+
+def read_boolean(raw: Value) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    if isinstance(raw, str):
+        return raw.strip().lower() in TRUE
+    if isinstance(raw, int):
+        return raw == 1
+    raise InvalidValueError("is invalid")
+
+
+def read_strict_boolean(raw: Value) -> bool:
+    word = str(raw).strip().lower() if isinstance(raw, str | int) else None
+    if word not in TRUE | FALSE:
+        raise InvalidValueError("is not included in the list")
+    return word in TRUE
+
+
+def read_names(raw: Value) -> list[str]:
+    names = (part.strip() for part in map(read_string, to_list(raw)) for part in part.split(","))
+    return check_list_length(list(dict.fromkeys(name for name in names if name)))
+
+
+def read_date(raw: Value) -> str:
+    if not isinstance(raw, str) or re.fullmatch(r"\d{4}-\d{2}-\d{2}([T ].*)?", raw.strip(), re.ASCII) is None:
+        raise InvalidValueError("is invalid")
+    day = raw.strip()[:10]
+    try:
+        calendar_date.fromisoformat(day)
+    except ValueError:
+        raise InvalidValueError("is invalid") from None
+    return day
+
+
+def read_word(raw: Value, meanings: Mapping[str, Value]) -> Value:
+    word = raw.strip() if isinstance(raw, str) else str(raw) if isinstance(raw, int) else None
+    if word is None or word not in meanings:
+        raise InvalidValueError("is not included in the list")
+    return meanings[word]
+
+
+def to_list(raw: Value, *, commas: bool = False) -> list[Value]:
+    """What was sent as a list without its blanks; a single value is a list of one. With `commas`, they separate parts of a text too."""
+    parts = raw if isinstance(raw, list) else [raw]
+    if commas:
+        parts = [piece for part in parts for piece in (part.split(",") if isinstance(part, str) else [part])]
+    return [part for part in parts if part is not None and not is_blank(part)]

@@ -1,0 +1,85 @@
+"""What the outcome of a row's operation says: the value that the row gives, or why there is none."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import get_named_type, is_composite_type
+
+from rest_v3.errors import ErrorResponse, response_from_error, response_from_user_errors
+from rest_v3.operations import RouteOperation, SelectedField
+from rest_v3.route import InvalidRouteError, Route
+
+PARTIAL_RESULT_CODES = frozenset(("NOT_FOUND", "FORBIDDEN", "UNAVAILABLE"))
+"""Errors that leave a null inside an answer without spoiling it: a missing pack does not fail a page of builds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """A key on the way to the answer, and the noun that is missing where it is null; None where null is a lawful value."""
+
+    key: str
+    missing_noun: str | None
+
+
+class RouteResultReader:
+    """Reads the outcomes of one row. Raises BadRowError when its operation does not ask for what it gives."""
+
+    def __init__(self, route: Route, operation: RouteOperation) -> None:
+        self._route = route
+        self._operation = operation
+        self._steps, self.target = self._resolve_path()
+        self.path = tuple(step.key for step in self._steps)
+        """The response keys on the way to what the row gives."""
+
+    def error_of(self, result: Any) -> ErrorResponse | None:
+        """The refusal that an outcome stands for, if it is one."""
+        data = result.data
+        if result.errors:
+            error = self._decisive_error(result)
+            if error is not None:
+                return response_from_error(self._route, error)
+        if self._operation.is_mutation and data is not None:
+            for key in self._operation.root_fields:
+                errors = data[key]["userErrors"]
+                if errors:
+                    return response_from_user_errors(self._route, errors, self._operation.variables_by_input_field)
+        return None
+
+    def _decisive_error(self, result: Any) -> Any:
+        """The first error that is not a mere null inside the answer."""
+        if result.data is None or not self._steps:
+            return result.errors[0]
+        if self.locate(result.data)[0] is None:
+            return result.errors[0]
+        result_path = list(self.path)
+        for error in result.errors:
+            path = list(error.path or ())
+            if str(error.code) not in PARTIAL_RESULT_CODES or len(path) <= len(result_path) or path[: len(result_path)] != result_path:
+                return error
+        return None
+
+    def locate(self, data: Any) -> tuple[Any, str | None]:
+        """The value that the row gives, and the noun of what is null on the way to it."""
+        value = data
+        if not self._steps:
+            return None, None
+        for step in self._steps:
+            value = value[step.key]
+            if value is None:
+                return None, step.missing_noun
+        return value, None
+
+    def _resolve_path(self) -> tuple[tuple[PathStep, ...], SelectedField | None]:
+        if self._route.result_path is None:
+            return (), None
+        steps: list[PathStep] = []
+        selected = self._operation.root_fields
+        target: SelectedField | None = None
+        for key in self._route.result_path.split("."):
+            if key not in selected:
+                raise InvalidRouteError(f"{self._route.call}: {self._operation.name} does not ask for {self._route.result_path}")
+            target = selected[key]
+            named = get_named_type(target.type)
+            steps.append(PathStep(key, named.name if is_composite_type(named) else None))
+            selected = target.subfields
+        return tuple(steps), target

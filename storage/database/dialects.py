@@ -1,0 +1,150 @@
+"""Expressions that SQLite and PostgreSQL spell differently, and that come to the very same on both.
+
+SQLite keeps an instant as `2016-03-27 01:00:00.000000`. Its own functions round the fraction, so the whole seconds and the fraction are
+read apart.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Integer, String, literal
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from storage.database.engine import Timestamp
+
+
+class _Seconds(FunctionElement[int]):
+    name = "seconds"
+    type = BigInteger()
+    inherit_cache = True
+
+
+class _Microseconds(FunctionElement[int]):
+    name = "microseconds"
+    type = BigInteger()
+    inherit_cache = True
+
+
+class _Month(FunctionElement[int]):
+    name = "month"
+    type = Integer()
+    inherit_cache = True
+
+
+class _Millionths(FunctionElement[int]):
+    name = "millionths"
+    type = BigInteger()
+    inherit_cache = True
+
+
+class _ByCodePoint(FunctionElement[str]):
+    name = "by_code_point"
+    type = String()
+    inherit_cache = True
+
+
+def timestamp_literal(moment: datetime) -> Any:
+    """An instant as a parameter of a statement."""
+    return literal(moment, Timestamp)
+
+
+def epoch_seconds(moment: Any) -> Any:
+    """Whole seconds from 1970 to an instant, rounded down."""
+    return _Seconds(moment)
+
+
+def microseconds_between(start: Any, end: Any) -> Any:
+    """Microseconds from one instant to another; less than none when that one is earlier."""
+    return _Microseconds(start, end)
+
+
+def month(clock: Any) -> Any:
+    """The number of the month, counted from the year 0, in which a clock stands that shows so many seconds since 1970."""
+    return _Month(clock)
+
+
+def millionths(number: Any) -> Any:
+    """A number that is not negative in millionths, rounded."""
+    return _Millionths(number)
+
+
+def by_code_point(string: Any) -> Any:
+    """A text that is compared by its code points, whatever the language of the database."""
+    return _ByCodePoint(string)
+
+
+def _compile_clauses(element: Any, compiler: Any, settings: dict[str, Any]) -> list[str]:
+    return [compiler.process(each, **settings) for each in element.clauses]
+
+
+@compiles(_Seconds, "sqlite")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    (moment,) = _compile_clauses(element, compiler, settings)
+    return _sqlite_epoch(moment)
+
+
+@compiles(_Seconds, "postgresql")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    (moment,) = _compile_clauses(element, compiler, settings)
+    return f"CAST(floor(extract(epoch FROM {_replace_infinity(moment)})) AS BIGINT)"
+
+
+@compiles(_Microseconds, "sqlite")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    start, end = _compile_clauses(element, compiler, settings)
+    return f"(({_sqlite_epoch(end)} - {_sqlite_epoch(start)}) * 1000000 + substr({end}, 21, 6) - substr({start}, 21, 6))"
+
+
+@compiles(_Microseconds, "postgresql")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    start, end = _compile_clauses(element, compiler, settings)
+    return f"CAST(extract(epoch FROM ({_replace_infinity(end)} - {_replace_infinity(start)})) * 1000000 AS BIGINT)"
+
+
+@compiles(_Month, "sqlite")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    (clock,) = _compile_clauses(element, compiler, settings)
+    return f"(strftime('%Y', {clock}, 'unixepoch') * 12 + strftime('%m', {clock}, 'unixepoch') - 1)"
+
+
+@compiles(_Month, "postgresql")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    (clock,) = _compile_clauses(element, compiler, settings)
+    shown = f"(to_timestamp({clock}) AT TIME ZONE 'UTC')"
+    return f"CAST(extract(year FROM {shown}) * 12 + extract(month FROM {shown}) - 1 AS INTEGER)"
+
+
+@compiles(_Millionths, "sqlite")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    (number,) = _compile_clauses(element, compiler, settings)
+    return f"CAST({number} * 1000000 + 0.5 AS INTEGER)"
+
+
+@compiles(_Millionths, "postgresql")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    (number,) = _compile_clauses(element, compiler, settings)
+    return f"CAST(floor({number} * 1000000 + 0.5) AS BIGINT)"
+
+
+@compiles(_ByCodePoint, "sqlite")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    (text,) = _compile_clauses(element, compiler, settings)
+    return f"({text} COLLATE BINARY)"
+
+
+@compiles(_ByCodePoint, "postgresql")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    (text,) = _compile_clauses(element, compiler, settings)
+    return f'({text} COLLATE "C")'
+
+
+def _sqlite_epoch(moment: str) -> str:
+    return f"CAST(strftime('%s', substr({moment}, 1, 19)) AS INTEGER)"
+
+
+def _replace_infinity(moment: str) -> str:
+    """The driver of PostgreSQL keeps Python's first and last instants as infinite ones."""
+    last, first = "9999-12-31 23:59:59.999999+00", "0001-01-01 00:00:00+00"
+    cases = f"WHEN 'infinity' THEN TIMESTAMPTZ '{last}' WHEN '-infinity' THEN TIMESTAMPTZ '{first}'"
+    return f"(CASE {moment} {cases} ELSE {moment} END)"

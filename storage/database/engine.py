@@ -1,0 +1,329 @@
+"""The engine, its sessions, and everything that differs between SQLite and PostgreSQL, but for expressions (storage/database/dialects.py).
+
+SQLite runs in WAL mode with foreign keys on. Its writing transactions begin IMMEDIATE behind a fair queue of this process, so that
+writers wait for each other instead of failing with "database is locked"; writers of other processes wait by SQLite's own busy time-out.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import orjson
+from sqlalchemy import URL, DateTime, Dialect, MetaData, event, make_url
+from sqlalchemy import Enum as EnumType
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.types import TypeDecorator
+from sqlalchemy.util import await_only
+from sqlmodel import SQLModel
+
+from storage.caches import CacheBounds, CacheUsage, register_usage
+from storage.database.connection_pool import ConnectionPool
+from storage.database.data_version import DataVersion
+from storage.database.insert_cache import InsertCache
+from storage.database.invalidation import TableVersion
+from storage.database.list_parameters import use_list_parameters
+from storage.database.postgres_pool import FairPool
+from storage.database.readers import PostgresReader, Reader, SlowStatementCache, SqliteReader
+from storage.database.sessions import DatabaseSession as DatabaseSession
+from storage.database.sessions import ReadSession
+from storage.database.statement_cache import StatementCache
+from storage.database.write_session import WriteSession
+from storage.database.writers import DatabaseBusy, PostgresWriter, SqliteWriter, Statement, WriteLock, Writer
+
+NAMING_CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+metadata: MetaData = SQLModel.metadata
+metadata.naming_convention = NAMING_CONVENTION
+
+ORM_STATEMENTS = CacheBounds("orm statements", max_entries=300, max_bytes=18 * 2**20)
+"""Those that SQLAlchemy keeps compiled, half as many again as it is told to."""
+ORM_STATEMENT_BYTES = 60_000
+
+WAIT_SECONDS = 5.0
+"""How long a writer waits for its turn on SQLite before it gives up with `Busy`."""
+CONNECT_SECONDS = 3.0
+STATEMENT_SECONDS = 15.0
+PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY")
+POSTGRESQL_CONNECT_ARGUMENTS: dict[str, Any] = {
+    "timeout": CONNECT_SECONDS,
+    "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off", "datestyle": "ISO"},
+}
+"""What every connection is opened with."""
+
+
+class Timestamp(TypeDecorator[datetime]):
+    """An instant, kept in UTC with microseconds. Takes and gives aware datetimes only."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    @property
+    def python_type(self) -> type[datetime]:
+        return datetime
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return _to_utc(value)
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any]:
+        return _format_timestamp if dialect.name == "sqlite" else _to_utc
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
+        return _parse_timestamp if dialect.name == "sqlite" else _set_utc
+
+
+def _to_utc(value: datetime | None) -> datetime | None:
+    if value is None or value.tzinfo is UTC:
+        return value
+    if value.tzinfo is None:
+        raise ValueError("a timestamp needs its offset")
+    return value.astimezone(UTC)
+
+
+def _format_timestamp(value: datetime | None) -> str | None:
+    utc = _to_utc(value)
+    return None if utc is None else utc.isoformat(" ", "microseconds")[:26]
+
+
+def _parse_timestamp(string: str | None) -> datetime | None:
+    return None if string is None else datetime.fromisoformat(string + "+00:00")
+
+
+def _set_utc(moment: datetime | None) -> datetime | None:
+    """The driver of PostgreSQL gives aware instants, but for the first and the last one."""
+    return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def enum_type(enumeration: type[Any]) -> Any:
+    """The column type of an enumeration: kept as its word (the value, lower case), checked in Python, free to grow without a migration."""
+    return EnumType(
+        enumeration,
+        native_enum=False,
+        create_constraint=False,
+        length=32,
+        values_callable=lambda members: [str(member.value) for member in members],
+    )
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def is_unique_violation(error: IntegrityError) -> bool:
+    """Whether a unique constraint was hit, rather than a foreign key, a check or a missing value."""
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", "")
+    return code in ("23505", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
+
+
+def violated_unique_column(error: IntegrityError) -> str | None:
+    """The column, as `users.email`, whose unique constraint was hit; None for any other failure.
+
+    SQLite names the column in its text; PostgreSQL names the constraint, which `NAMING` spells, and the table.
+    """
+    if not is_unique_violation(error):
+        return None
+    name = getattr(error.orig.__cause__, "constraint_name", None) if error.orig is not None else None
+    if name is not None:
+        table = str(getattr(error.orig.__cause__, "table_name", None))  # type: ignore[union-attr]
+        return f"{table}.{str(name).removeprefix(f'uq_{table}_')}"
+    return str(error.orig).rpartition(": ")[2]
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether the database itself could not answer (gone, restarting, busy, over its time limit), so that a later try may succeed."""
+    if isinstance(error, DatabaseBusy | NoConnectionFree | ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error.orig, OSError)):
+        return True
+    # What a reader raises is the driver's error itself.
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    state = str(getattr(cause, "sqlstate", None) or "")
+    if state[:2] in ("08", "53", "57") or state in ("40001", "40P01"):
+        return True
+    if isinstance(error, OperationalError | sqlite3.OperationalError):
+        return "locked" in str(cause) or "busy" in str(cause)
+    return type(cause).__module__.startswith("asyncpg.") and type(cause).__name__ == "InterfaceError"
+
+
+class Database:
+    """One database: `sqlite+aiosqlite:///path` or `postgresql+asyncpg://…` (the plain names `sqlite`, `postgresql` mean these drivers)."""
+
+    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+        self.url = driver_url(url)
+        self.dialect = self.url.get_backend_name()
+        settings: dict[str, Any] = {
+            "json_serializer": lambda value: orjson.dumps(value).decode(),
+            "json_deserializer": orjson.loads,
+            "pool_size": pool_size,
+            # As many again are the readers'.
+            "max_overflow": 0,
+            "pool_timeout": WAIT_SECONDS,
+            "query_cache_size": ORM_STATEMENTS.max_entries * 2 // 3,
+            # The text of an error gets into logs; what people wrote must not.
+            "hide_parameters": True,
+        }
+        if self.dialect == "sqlite":
+            settings["connect_args"] = {"timeout": WAIT_SECONDS, "isolation_level": None}
+        else:
+            settings["connect_args"] = {"async_creator_fn": _connect_to_postgresql, **POSTGRESQL_CONNECT_ARGUMENTS}
+            settings["poolclass"] = FairPool
+        self.engine = create_async_engine(self.url, **settings)
+        self.write_engine = self.engine.execution_options(writing=True)
+        register_usage(ORM_STATEMENTS, self, Database._orm_statement_usage)
+        self._write_lock = WriteLock(WAIT_SECONDS)
+        use_list_parameters(self.engine.dialect)
+        self.statement_cache = StatementCache(self.engine.dialect)
+        self.account_tables = TableVersion(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
+        self.data_version = DataVersion(str(self.url.database)) if self.dialect == "sqlite" else None
+        self.insert_cache = InsertCache(self.engine.dialect)
+        self._slow_statements = SlowStatementCache()
+        self._is_closed = False
+        event.listen(self.engine.sync_engine, "do_connect", self._refuse_when_closed)
+        self.reader_pool: ConnectionPool[Reader] = ConnectionPool(self._connect_reader, pool_size, WAIT_SECONDS)
+        if self.dialect == "sqlite":
+            self._register_sqlite_events()
+        else:
+            event.listen(self.engine.sync_engine, "checkout", _reject_closed)
+
+    def read_session(self) -> ReadSession:
+        """A session for statements that change nothing, to be entered; what it did is rolled back at the end."""
+        return ReadSession(self)
+
+    def write_session(self) -> WriteSession:
+        """A session whose transaction may write, to be entered. On SQLite what writes or locks first waits for its turn."""
+        return WriteSession(self)
+
+    async def write(self, statements: Sequence[Statement]) -> list[int]:
+        """Runs INSERTs that give an id each as one transaction, past SQLAlchemy; gives the ids. Raises IntegrityError, Busy."""
+        for sql, parameters in statements:
+            self.record_statement(sql, parameters)
+        ids = await self.writer.write(statements)
+        if any(self.account_tables.changes_rows(text) for text, _ in statements):
+            # New ones change nothing of those that are remembered; this is for others beside.
+            self.account_tables.invalidate()
+        return ids
+
+    @cached_property
+    def writer(self) -> Writer:
+        if self.dialect == "sqlite":
+            return SqliteWriter(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._write_lock)
+        pool = self.engine.sync_engine.pool
+        assert isinstance(pool, FairPool)  # noqa: S101 - see above
+        return PostgresWriter(pool.idle_connections, self.engine.dialect)
+
+    def _orm_statement_usage(self) -> CacheUsage:
+        entries = len(self.engine.sync_engine._compiled_cache or ())
+        return CacheUsage(entries, entries * ORM_STATEMENT_BYTES)
+
+    async def close(self) -> None:
+        """Closes all connections. What asks for one afterwards gets a ConnectionError: nobody would close it."""
+        self._is_closed = True
+        await self.reader_pool.close()
+        if self.data_version is not None:
+            self.data_version.close()
+        if "writer" in self.__dict__:
+            await self.writer.close()
+        await self.engine.dispose()
+
+    def record_statement(self, sql: str, parameters: Sequence[Any]) -> None:
+        """Lets whoever counts or times the engine's statements hear of one that goes to the driver itself."""
+        for listener in self.engine.sync_engine.dispatch.before_cursor_execute:
+            listener(None, None, sql, parameters, None, False)
+
+    def _refuse_when_closed(self, *_: Any) -> None:
+        if self._is_closed:
+            raise ConnectionError("the database is closed")
+
+    async def _connect_reader(self) -> Reader:
+        self._refuse_when_closed()
+        if self.dialect == "sqlite":
+            return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._slow_statements)
+        connection = await self.connect_unpooled(default_transaction_read_only="on")
+        # As SQLAlchemy's dialect does on its own connections.
+        for name in ("json", "jsonb"):
+            await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=orjson.loads)
+        return PostgresReader(connection)
+
+    async def connect_unpooled(self, **server_settings: str) -> Any:
+        """A connection of asyncpg's that belongs to no pool; PostgreSQL only. Raises ConnectionError and what asyncpg raises."""
+        self._refuse_when_closed()
+        arguments, settings = self.engine.dialect.create_connect_args(self.url)
+        settings = {name: value for name, value in settings.items() if not name.startswith("prepared_statement_")}
+        merged_settings = {**POSTGRESQL_CONNECT_ARGUMENTS["server_settings"], **server_settings}
+        return await _connect_to_postgresql(*arguments, **settings, **{**POSTGRESQL_CONNECT_ARGUMENTS, "server_settings": merged_settings})
+
+    @property
+    def driver_errors(self) -> tuple[type[Exception], ...]:
+        """What asyncpg raises, but for failures to reach the server."""
+        import asyncpg
+
+        return (asyncpg.PostgresError, asyncpg.InterfaceError)
+
+    def _register_sqlite_events(self) -> None:
+        engine = self.engine.sync_engine
+
+        @event.listens_for(engine, "connect")
+        def connect(connection: Any, entry: ConnectionPoolEntry) -> None:
+            cursor = connection.cursor()
+            for pragma in PRAGMAS:
+                cursor.execute(f"PRAGMA {pragma}")
+            cursor.close()
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            if not connection.get_execution_options().get("writing"):
+                connection.exec_driver_sql("BEGIN")
+                return
+            await_only(self._write_lock.acquire())
+            connection.info["queued"] = True
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            except OperationalError as error:
+                self._release_write_lock(connection.info)
+                if isinstance(error.orig, sqlite3.OperationalError) and "locked" in str(error.orig):
+                    raise DatabaseBusy("another process kept the database for too long") from error
+                raise
+
+        @event.listens_for(engine, "checkin")
+        def checkin(connection: Any, entry: ConnectionPoolEntry) -> None:
+            self._release_write_lock(entry.info)
+
+    def _release_write_lock(self, info: dict[Any, Any]) -> None:
+        if info.pop("queued", False):
+            self._write_lock.release()
+
+
+def driver_url(url: str) -> URL:
+    """The URL with the asynchronous driver of its database. Raises ValueError for a database that is neither SQLite nor PostgreSQL."""
+    parsed = make_url(url)
+    drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+    backend = parsed.drivername.partition("+")[0]
+    if backend not in drivers:
+        raise ValueError(f"the database must be SQLite or PostgreSQL, not {backend}")
+    return parsed.set(drivername=drivers[backend])
+
+
+def _reject_closed(connection: Any, entry: ConnectionPoolEntry, fairy: Any) -> None:
+    """The pool opens another one for a connection that broke while it rested; asyncpg has heard of that, so nobody need ask the server."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
+
+
+async def _connect_to_postgresql(*args: Any, **settings: Any) -> Any:
+    """asyncpg's connect, but every failure to reach the server is a ConnectionError, also the FileNotFoundError for its socket's file."""
+    import asyncpg
+
+    try:
+        return await asyncpg.connect(*args, **settings)
+    except OSError as error:
+        raise ConnectionError(f"the database cannot be reached: {error.strerror or type(error).__name__}") from error

@@ -1,0 +1,77 @@
+"""The pool of PostgreSQL's connections that write, for transactions of the ORM's and for single statements past it (`PostgresWriter`)."""
+
+from typing import Any
+
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
+from sqlalchemy.util import await_only, greenlet_spawn
+
+from storage.database.connection_pool import ConnectionPool
+from storage.database.prepared_statements import PreparedConnection
+
+
+class IdleConnection(PreparedConnection):
+    """A connection that is kept from the pool while it rests; the pool opens another one for it once it is broken."""
+
+    def __init__(self, pooled: Any) -> None:
+        super().__init__(pooled.driver_connection)
+        self._pooled = pooled
+
+    def reset(self) -> bool:
+        if super().reset():
+            return True
+        self.return_to_pool()
+        return False
+
+    def return_to_pool(self) -> None:
+        self._pooled.close()
+
+    async def close(self) -> None:
+        self.return_to_pool()
+
+
+class FairPool(AsyncAdaptedQueuePool):
+    """A pool before which all stand in one `line`, of as many places as there are connections.
+
+    To take a connection from a pool costs as much as a statement, so those of `line` are kept from it while they rest. Who comes to a place
+    of the pool's and finds it empty is given one of them.
+    """
+
+    # What SQLAlchemy tells of its pools goes by the name of the class, and would stand in every log at its end.
+    _sqla_logger_namespace = "sqlalchemy.pool.LinedPool"
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.idle_connections: ConnectionPool[IdleConnection] = ConnectionPool(self._connect_with_slot, self.size(), self._timeout)
+        self._has_slot = False
+        self._idle_entries: set[ConnectionPoolEntry] = set()
+
+    async def _connect_with_slot(self) -> IdleConnection:
+        def connect() -> Any:
+            # `_do_get` is the first that hears of it, before anything can wait.
+            self._has_slot = True
+            return self.connect()
+
+        return IdleConnection(await greenlet_spawn(connect))
+
+    def _do_get(self) -> ConnectionPoolEntry:
+        if self._has_slot:
+            self._has_slot = False
+            entry = super()._do_get()
+            self._idle_entries.add(entry)
+            return entry
+        await_only(self.idle_connections.acquire_slot())
+        try:
+            if self.checkedout() == self.size() and (idle := self.idle_connections.pop_oldest_idle()) is not None:
+                idle.return_to_pool()
+            return super()._do_get()
+        except BaseException:
+            self.idle_connections.release_slot()
+            raise
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        super()._do_return_conn(record)
+        if record in self._idle_entries:
+            # Its place is the line's own business.
+            self._idle_entries.discard(record)
+        else:
+            self.idle_connections.release_slot()

@@ -1,0 +1,222 @@
+"""Connections of a driver that only read, one session at a time: on SQLite at once or in threads of their own, on PostgreSQL past
+SQLAlchemy."""
+
+import _sqlite3
+import asyncio
+import ctypes
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import cache
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Protocol
+
+from sqlalchemy.exc import InvalidRequestError
+
+from storage.caches import CacheBounds, CacheUsage, LruCache, register_usage
+from storage.database.connection_pool import PooledConnection
+from storage.database.prepared_statements import PreparedConnection
+
+Values = Sequence[Any]
+
+CLOSED_MESSAGE = "this session is closed"
+
+PROGRESS_STEPS, MAX_PROGRESS_CALLS = 1_000, 6
+"""A statement on SQLite is stopped at so manieth look, one after so many steps of its machine: about half a millisecond of work."""
+SLOW_STATEMENTS = CacheBounds("slow statements", max_entries=2_000, max_bytes=2 * 2**20)
+"""Those that take longer than a turn of the event loop may."""
+MAX_PREPARED = 64
+"""Statements that a connection to SQLite keeps prepared; each takes some 20 to 40 KiB."""
+SQLITE_MEMORY = CacheBounds("sqlite", max_entries=MAX_PREPARED, max_bytes=8 * 2**20, per="connection")
+"""Prepared statements and pages of the file, of which SQLite itself keeps 2 MiB for a connection."""
+
+
+class SlowStatementCache(LruCache[str, bool]):
+    def __init__(self) -> None:
+        super().__init__(SLOW_STATEMENTS, lambda string, _: 200 + len(string))
+
+
+class Reader(PooledConnection, Protocol):
+    """A connection of a driver, of one session at a time. `takes_many`: it may be asked while a statement runs."""
+
+    is_concurrent: bool
+
+    async def fetch(self, sql: str, parameters: Values) -> Sequence[Values]: ...
+
+
+class SqliteReader:
+    """All statements of one session see one snapshot.
+
+    Most take less time than going to a thread and back does, so a statement is run at once as far as that is short; what takes longer is
+    begun anew in the thread of the connection, and all later ones of its text, which `slow` holds. What is asked while the thread works, or
+    before it has begun, it does in the same turn.
+    """
+
+    is_concurrent = True
+
+    def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, slow_statements: SlowStatementCache) -> None:
+        self._connection = sqlite3.connect(
+            path, timeout=wait_seconds, isolation_level=None, check_same_thread=False, cached_statements=MAX_PREPARED
+        )
+        for pragma in (*pragmas, "query_only = ON", "busy_timeout = 0"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._slow_statements = slow_statements
+        register_sqlite_memory()
+        self._progress_calls = 0
+        self._requests: deque[_FetchRequest] = deque()
+        self._is_running = False
+        self._wakeups: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
+        arguments = (self._connection, int(wait_seconds * 1000), self._requests, self._wakeups, self._deliver_results)
+        Thread(target=_run_thread, args=arguments, name="sqlite", daemon=True).start()
+
+    async def fetch(self, sql: str, parameters: Values) -> Sequence[Values]:
+        if not self._is_running and self._slow_statements.get(sql) is None and (rows := self._fetch_inline(sql, parameters)) is not None:
+            return rows
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[Values]] = loop.create_future()
+        self._requests.append((sql, parameters, future))
+        if not self._is_running:
+            self._is_running = True
+            self._wakeups.put(loop)
+        return await future
+
+    def _fetch_inline(self, sql: str, parameters: Values) -> list[Values] | None:
+        """None when it takes too long, or another process keeps the file for the moment."""
+        connection = self._connection
+        self._progress_calls = 0
+        connection.set_progress_handler(self._count_progress, PROGRESS_STEPS)
+        try:
+            return _execute(connection, sql, parameters)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                self._slow_statements.put(sql, True)
+            elif not _is_busy(error):
+                raise
+            return None
+        finally:
+            connection.set_progress_handler(None, PROGRESS_STEPS)
+
+    def _count_progress(self) -> bool:
+        self._progress_calls += 1
+        return self._progress_calls >= MAX_PROGRESS_CALLS
+
+    def _deliver_results(self, results: list["_FetchResult"]) -> None:
+        self._is_running = False
+        if self._requests:
+            # It came when the thread had just looked for more.
+            self._is_running = True
+            self._wakeups.put(asyncio.get_running_loop())
+        for future, rows, error in results:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(rows)
+            else:
+                future.set_exception(error)
+
+    def reset(self) -> bool:
+        if self._is_running:
+            while self._requests:
+                future = self._requests.popleft()[2]
+                if not future.done():
+                    future.set_exception(InvalidRequestError(CLOSED_MESSAGE))
+            self._connection.interrupt()
+            self._wakeups.put(None)
+            return False
+        if self._connection.in_transaction:
+            # Not in the thread: there is nothing to undo, so this only lets the snapshot go.
+            self._connection.rollback()
+        return True
+
+    async def close(self) -> None:
+        self._connection.close()
+        self._wakeups.put(None)
+
+
+class _SqliteLibrary:
+    """The library, which counts what it has allocated for all connections."""
+
+    def __init__(self) -> None:
+        # Whether it is linked into this module or loaded by it, its functions are found there.
+        library = ctypes.CDLL(_sqlite3.__file__)
+        self._memory_used = library.sqlite3_memory_used
+        self._memory_used.restype = ctypes.c_int64
+
+    def usage(self) -> CacheUsage:
+        return CacheUsage(0, self._memory_used())
+
+
+@cache
+def register_sqlite_memory() -> _SqliteLibrary | None:
+    """Has SQLite's memory counted; None where the library does not say."""
+    try:
+        library = _SqliteLibrary()
+    except (OSError, AttributeError):
+        return None
+    register_usage(SQLITE_MEMORY, library, _SqliteLibrary.usage)
+    return library
+
+
+_FetchRequest = tuple[str, Values, "asyncio.Future[list[Values]]"]
+_FetchResult = tuple["asyncio.Future[list[Values]]", list[Values], BaseException | None]
+
+
+def _run_thread(
+    connection: sqlite3.Connection,
+    wait_milliseconds: int,
+    requests: deque[_FetchRequest],
+    wakeups: "SimpleQueue[asyncio.AbstractEventLoop | None]",
+    deliver: Callable[[list[_FetchResult]], None],
+) -> None:
+    """The thread of a connection: a turn for each loop that it is given, until it is given none."""
+    while (loop := wakeups.get()) is not None:
+        results: list[_FetchResult] = []
+        while requests:
+            try:
+                sql, parameters, future = requests.popleft()
+            except IndexError:
+                # The session has ended meanwhile.
+                break
+            try:
+                results.append((future, _with_busy_timeout(connection, wait_milliseconds, sql, parameters), None))
+            except BaseException as error:
+                results.append((future, [], error))
+        try:
+            loop.call_soon_threadsafe(deliver, results)
+        except RuntimeError:
+            # The loop is closed, and nobody waits.
+            break
+    connection.close()
+
+
+def _execute(connection: sqlite3.Connection, sql: str, parameters: Values) -> list[Values]:
+    if not connection.in_transaction:
+        connection.execute("BEGIN")
+    return connection.execute(sql, parameters).fetchall()
+
+
+def _with_busy_timeout(connection: sqlite3.Connection, wait_milliseconds: int, sql: str, parameters: Values) -> list[Values]:
+    try:
+        return _execute(connection, sql, parameters)
+    except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
+    connection.execute(f"PRAGMA busy_timeout = {wait_milliseconds}")
+    try:
+        return _execute(connection, sql, parameters)
+    finally:
+        connection.execute("PRAGMA busy_timeout = 0")
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class PostgresReader(PreparedConnection):
+    """Each statement is a transaction of its own, which shows what READ COMMITTED shows within a longer one."""
+
+    is_concurrent = False
+
+    async def close(self) -> None:
+        await self._connection.close()

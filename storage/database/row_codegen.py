@@ -1,0 +1,116 @@
+"""Generated code: functions that make rows of what a driver gives, and the driver's parameters of what a caller gives.
+
+The texts are made of numbers and attribute names of ours alone; everything else stands beside them as values.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from storage.database.readers import Values
+
+Processor = Callable[[Any], Any]
+RowBuilder = Callable[[type, dict[str, Any]], Any]
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One thing that a statement selects: a table, with its attributes, or where there is none a value. It begins at `start`; the value at
+    `identity` is null where an outer join found no row."""
+
+    table: type | None
+    keys: tuple[str, ...]
+    start_index: int
+    identity_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowFactory:
+    """What the driver's rows hold."""
+
+    plain_rows: Callable[[Sequence[Values]], Rows]
+    """Rows of tables as instances that belong to no session."""
+    session_rows: Callable[[Sequence[Values], RowBuilder], Rows]
+    """`build` makes the row of a table out of its columns."""
+
+
+def compile_row_factory(entities: Sequence[Entity], processors: Mapping[int, Processor]) -> RowFactory:
+    """The processors are by the places of the values that they turn into Python's."""
+    if all(part.table is None for part in entities) and not processors:
+        return RowFactory(_to_tuples, lambda found, build: _to_tuples(found))
+    scope: dict[str, Any] = {"new": object.__new__, **{f"p{place}": processor for place, processor in processors.items()}}
+    plain_body, session_body, results = [], [], []
+    for number, entity in enumerate(entities):
+        if entity.table is None:
+            results.append(_value_expression(entity.start_index, processors))
+            continue
+        columns = ", ".join(
+            f"{key!r}: {_value_expression(entity.start_index + place, processors)}" for place, key in enumerate(entity.keys)
+        )
+        scope[f"t{number}"] = entity.table
+        null_check = f"if v[{entity.identity_index}] is None: r{number} = None"
+        plain_body += [null_check, f"else: r{number} = new(t{number}); r{number}.__dict__.update({{{columns}}})"]
+        session_body += [null_check, f"else: r{number} = build(t{number}, {{{columns}}})"]
+        results.append(f"r{number}")
+    return RowFactory(
+        _compile_function("plain", ("found",), [*plain_body, f"rows.append(({', '.join(results)},))"], scope),
+        _compile_function("built", ("found", "build"), [*session_body, f"rows.append(({', '.join(results)},))"], scope),
+    )
+
+
+def _to_tuples(rows: Sequence[Values]) -> Rows:
+    return [*map(tuple, rows)]
+
+
+def _value_expression(index: int, processors: Mapping[int, Processor]) -> str:
+    return f"p{index}(v[{index}])" if index in processors else f"v[{index}]"
+
+
+def _compile_function(name: str, parameters: Sequence[str], body: Sequence[str], scope: dict[str, Any]) -> Any:
+    lines = "\n        ".join(body)
+    return run_source(
+        f"def {name}({', '.join(parameters)}):\n    rows = []\n    for v in found:\n        {lines}\n    return rows\n", scope
+    ).pop(name)
+
+
+def run_source(source: str, scope: dict[str, Any]) -> dict[str, Any]:
+    """The names that a text defines, which is made of numbers and names of ours. Whoever takes a function out of them leaves no circle."""
+    exec(compile(source, "<shape>", "exec"), scope)  # noqa: S102 - see above
+    return scope
+
+
+@dataclass(frozen=True, slots=True)
+class BoundParameter:
+    """One of the driver's: the value of this name, or its `item`th, of which the `column`th part."""
+
+    name: str
+    processor: Processor | None = None
+    item: int | None = None
+    column: int | None = None
+
+
+ParameterBinder = Callable[[Mapping[str, Any]], list[Any]]
+"""Makes the parameters for the driver, in the order of the text, of the values by name."""
+
+
+def compile_binder(parameters: Sequence[BoundParameter], constants: Mapping[str, Any]) -> ParameterBinder:
+    """Makes the driver's parameters of the values by their names. Those of `fixed` are the same each time."""
+    scope: dict[str, Any] = {}
+    expressions = []
+    for number, each in enumerate(parameters):
+        if each.name in constants and each.item is None:
+            value = constants[each.name]
+            scope[f"f{number}"] = value if each.processor is None else each.processor(value)
+            expressions.append(f"f{number}")
+            continue
+        expression = f"g[{each.name!r}]"
+        if each.item is not None:
+            expression += f"[{each.item}]"
+        if each.column is not None:
+            expression += f"[{each.column}]"
+        if each.processor is not None:
+            scope[f"p{number}"] = each.processor
+            expression = f"p{number}({expression})"
+        expressions.append(expression)
+    return run_source(f"def bind(g):\n    return [{', '.join(expressions)}]\n", scope).pop("bind")  # type: ignore[no-any-return]

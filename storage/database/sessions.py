@@ -1,0 +1,184 @@
+"""Sessions: what an operation asks a database through, beside the ORM where that is cheaper. `writing.py` has the one of a change."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Select
+from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.inspection import inspect
+from sqlalchemy.orm import Mapper, make_transient_to_detached
+
+from storage.database.readers import CLOSED_MESSAGE, Reader
+
+if TYPE_CHECKING:
+    from storage.database.engine import Database
+
+
+class _ExpiredError(Exception):
+    """A row that the session has must be read anew, which is the ORM's own business."""
+
+
+class DatabaseSession(AsyncSession):
+    """A session whose statements take turns, since one connection answers one statement at a time and resolvers run side by side."""
+
+    def __init__(self, database: "Database", **settings: Any) -> None:
+        super().__init__(**settings)
+        self._database = database
+        self._statement_lock = asyncio.Lock()
+        self._driver_connection: Any = None
+        self._connection_info: dict[Any, Any] | None = None
+
+    async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """The rows of a statement that selects; `values` are those of its named parameters. Rows of tables are the session's own."""
+        bound = self._database.statement_cache.bind(statement, values)
+        if bound is None:
+            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+        sql, parameters, row_factory = bound
+        rows = await self.fetch(sql, parameters)
+        try:
+            return row_factory.session_rows(rows, self._attach_row)
+        except _ExpiredError:
+            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+
+    async def read_without_flush(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """As `read`, for what does not hang on rows that wait to be written: they go on waiting, where they can."""
+        return await self.read(statement, values)
+
+    async def run_if(self, condition: Select[Any], action: Callable[[], Awaitable[None]]) -> None:
+        """Awaits `then` within the transaction, where the answer to a question is yes.
+
+        That is now, or at the commit, where a row is left for it: both are one statement then. A question is a constant without
+        parameters that selects one truth.
+        """
+        ((answer,),) = await self.read_without_flush(condition)
+        if answer:
+            await self.flush()
+            await action()
+
+    def add_deferred(self, row: Any) -> None:
+        """Writes a new row at the end of the transaction, or before the next statement in it; its id is known then."""
+        self.add(row)
+
+    async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        """What the driver gives for a text of its own dialect: rows of its values, as it spells them."""
+        if self.new or self.dirty or self.deleted:
+            await self.flush()
+        async with self._statement_lock:
+            if self._driver_connection is None or not self.in_transaction():
+                connection = await (await self.connection()).get_raw_connection()
+                self._driver_connection, self._connection_info = connection.driver_connection, connection.record_info
+            self._database.record_statement(sql, parameters)
+            rows: Sequence[Sequence[Any]]
+            if self._database.dialect == "sqlite":
+                rows = await self._driver_connection.execute_fetchall(sql, parameters)
+            else:
+                rows = await self._driver_connection.fetch(sql, *parameters)
+        self._database.account_tables.record_execution(self._connection_info, sql)
+        return rows
+
+    def _attach_row(self, table: type, columns: dict[str, Any]) -> Any:
+        """The session's row of this identity: the one that it has, or else one made of the columns. Raises _ExpiredError."""
+        mapper: Mapper[Any] = inspect(table)
+        key = mapper.identity_key_from_primary_key(
+            tuple(columns[mapper.get_property_by_column(column).key] for column in mapper.primary_key)
+        )
+        existing = self.identity_map.get(key)
+        if existing is not None:
+            if inspect(existing).expired_attributes:
+                raise _ExpiredError
+            return existing
+        row = mapper.class_manager.new_instance()
+        row.__dict__.update(columns)
+        make_transient_to_detached(row)
+        self.add(row)
+        return row
+
+    async def execute(self, *args: Any, **settings: Any) -> Any:
+        async with self._statement_lock:
+            return await super().execute(*args, **settings)
+
+    async def scalar(self, *args: Any, **settings: Any) -> Any:
+        async with self._statement_lock:
+            return await super().scalar(*args, **settings)
+
+    async def flush(self, objects: Any = None) -> None:
+        async with self._statement_lock:
+            await super().flush(objects)
+
+    async def get(self, *args: Any, **settings: Any) -> Any:
+        async with self._statement_lock:
+            return await super().get(*args, **settings)
+
+    async def delete(self, instance: object) -> None:
+        async with self._statement_lock:
+            await super().delete(instance)
+
+
+class ReadSession(DatabaseSession):
+    """A session for statements that change nothing. What `read` gives are plain rows, which belong to no session and cannot be changed.
+
+    The ORM's own session, which costs more than a small statement, is made where a statement needs it (`__getattr__`).
+    """
+
+    def __init__(self, database: "Database") -> None:
+        self._database = database
+        self._statement_lock = asyncio.Lock()
+        self._reader: Reader | None = None
+        self._is_closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("sync_session", "_proxied", "_async_bind", "_async_binds"):
+            raise AttributeError(name)
+        AsyncSession.__init__(self, bind=self._database.engine, expire_on_commit=False, autoflush=False)
+        return self.__dict__[name]
+
+    async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        bound = self._database.statement_cache.bind(statement, values)
+        if bound is None:
+            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+        sql, parameters, row_factory = bound
+        return row_factory.plain_rows(await self.fetch(sql, parameters))
+
+    async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        reader = self._reader
+        if reader is None:
+            if not self._is_closed and not self._statement_lock.locked():
+                reader = self._reader = self._database.reader_pool.try_acquire()
+            reader = reader or await self._acquire_reader()
+        if reader.is_concurrent:
+            self._database.record_statement(sql, parameters)
+            return await reader.fetch(sql, parameters)
+        async with self._statement_lock:
+            if self._is_closed:
+                raise InvalidRequestError(CLOSED_MESSAGE)
+            self._database.record_statement(sql, parameters)
+            return await reader.fetch(sql, parameters)
+
+    async def _acquire_reader(self) -> Reader:
+        async with self._statement_lock:
+            if self._reader is None and not self._is_closed:
+                reader = await self._database.reader_pool.acquire()
+                if self._is_closed:
+                    self._database.reader_pool.release(reader)
+                else:
+                    self._reader = reader
+            if self._reader is None:
+                # A loader that the end of its operation overtook.
+                raise InvalidRequestError(CLOSED_MESSAGE)
+            return self._reader
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._reader is not None:
+            self._database.reader_pool.release(self._reader)
+            self._reader = None
+        if "sync_session" in self.__dict__:
+            await super().close()
+
+    async def __aexit__(self, *error: Any) -> None:
+        if "sync_session" in self.__dict__:
+            await super().__aexit__(*error)
+        else:
+            await self.close()

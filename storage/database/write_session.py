@@ -1,0 +1,203 @@
+"""The session of a change. It begins its transaction where it must, and takes no part in the ORM where it need not.
+
+Most changes look a few things up and then write a row. Until something is written or locked a session reads beside the ORM, as one that
+only reads does (on PostgreSQL nothing else was seen at READ COMMITTED; on SQLite no other writer has to wait meanwhile); and a row that
+nobody needs before the end is written by the commit itself, which is one statement then.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Select
+from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.inspection import inspect
+from sqlalchemy.orm import Mapper
+from sqlalchemy.orm.attributes import instance_state
+
+from storage.database.readers import CLOSED_MESSAGE, Reader
+from storage.database.sessions import DatabaseSession
+
+if TYPE_CHECKING:
+    from storage.database.engine import Database
+
+SELECT_PREFIXES = ("SELECT", "WITH")
+"""How texts begin that change nothing; a reader refuses one that does all the same."""
+
+
+class WriteSession(DatabaseSession):
+    """A session whose transaction may write. What `commit` did not keep is rolled back at the end.
+
+    The ORM's own session is made where a statement needs it (`__getattr__`), with all rows that were read by then: from there on everything
+    is the ORM's, within one transaction.
+    """
+
+    def __init__(self, database: "Database") -> None:
+        self._database = database
+        self._statement_lock = asyncio.Lock()
+        self._driver_connection = None
+        self._connection_info = None
+        self._reader: Reader | None = None
+        self._active_reads = 0
+        self._has_begun = self._has_ended = False
+        self._rows: dict[Any, Any] = {}
+        self._deferred: list[Any] = []
+        self._condition: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("sync_session", "_proxied", "_async_bind", "_async_binds"):
+            raise AttributeError(name)
+        AsyncSession.__init__(self, bind=self._database.write_engine, expire_on_commit=False)
+        self._has_begun = True
+        if not self._active_reads:
+            self._release_reader()
+        self.add_all([*self._rows.values(), *self._deferred])
+        self._rows, self._deferred = {}, []
+        return self.__dict__[name]
+
+    def add_deferred(self, row: Any) -> None:
+        if self._has_begun:
+            self.add(row)
+        else:
+            self._deferred.append(row)
+
+    async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        if self._has_pending():
+            await self.flush()
+        return await self.read_without_flush(statement, values)
+
+    async def read_without_flush(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        if self._has_begun:
+            return await super().read(statement, values)
+        bound = self._database.statement_cache.bind(statement, values)
+        if bound is None:
+            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+        sql, parameters, row_factory = bound
+        return row_factory.session_rows(await self._fetch_with_reader(sql, parameters), self._own_row)
+
+    async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        if self._has_pending():
+            await self.flush()
+        if self._has_begun or not sql.startswith(SELECT_PREFIXES):
+            return await super().fetch(sql, parameters)
+        return await self._fetch_with_reader(sql, parameters)
+
+    async def _fetch_with_reader(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        """What a reader gives, before there is a transaction."""
+        self._active_reads += 1
+        try:
+            reader = self._reader
+            if reader is None:
+                if not self._has_ended and not self._statement_lock.locked():
+                    reader = self._reader = self._database.reader_pool.try_acquire()
+                reader = reader or await self._acquire_reader()
+            if reader.is_concurrent:
+                self._database.record_statement(sql, parameters)
+                return await reader.fetch(sql, parameters)
+            async with self._statement_lock:
+                self._database.record_statement(sql, parameters)
+                return await reader.fetch(sql, parameters)
+        finally:
+            self._active_reads -= 1
+
+    async def _acquire_reader(self) -> Reader:
+        async with self._statement_lock:
+            if self._has_ended:
+                # A loader that the end of its operation overtook.
+                raise InvalidRequestError(CLOSED_MESSAGE)
+            if self._reader is None:
+                self._reader = await self._database.reader_pool.acquire()
+            return self._reader
+
+    def _release_reader(self) -> None:
+        if self._reader is not None:
+            self._database.reader_pool.release(self._reader)
+            self._reader = None
+
+    def _own_row(self, table: type, columns: dict[str, Any]) -> Any:
+        """The session's row of this identity, which the ORM's own gets once there is one."""
+        if self._has_begun:
+            return self._attach_row(table, columns)
+        new, kind, names = _row_identity(table)
+        key = (kind, tuple([columns[name] for name in names]), None)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = new()
+            row.__dict__.update(columns)
+            instance_state(row).key = key
+        return row
+
+    async def flush(self, objects: Any = None) -> None:
+        if self._has_begun or self._has_pending():
+            await super().flush(objects)
+
+    def _has_pending(self) -> bool:
+        """Whether something waits to be written, of what the ORM's own session does not know yet."""
+        return bool(self._deferred) or self._has_changes()
+
+    def _has_changes(self) -> bool:
+        return any(instance_state(row).modified for row in self._rows.values())
+
+    async def run_if(self, condition: Select[Any], action: Callable[[], Awaitable[None]]) -> None:
+        if self._has_begun or self._condition is not None or len(self._deferred) != 1 or self._database.writer.max_statements != 1:
+            await super().run_if(condition, action)
+        else:
+            self._condition = condition, action
+
+    async def commit(self) -> None:
+        if self._has_begun or self._has_changes() or not await self._write_directly():
+            if self._condition is not None:
+                pending, self._condition = self._condition, None
+                await super().run_if(*pending)
+            await super().commit()
+
+    async def _write_directly(self) -> bool:
+        """Writes the rows that were left, past the ORM. False: it is the ORM that can."""
+        max_statements, skip_condition = self._database.writer.max_statements, self._condition[0] if self._condition is not None else None
+        if max_statements is not None and len(self._deferred) > max_statements:
+            return False
+        statements = [
+            statement for row in self._deferred if (statement := self._database.insert_cache.bind(row, skip_condition)) is not None
+        ]
+        if len(statements) != len(self._deferred):
+            return False
+        self._release_reader()
+        if statements:
+            rows, self._deferred = self._deferred, []
+            ids = await self._database.write(statements)
+            if not ids:
+                # The answer was yes.
+                self._deferred = rows
+                return False
+            for row, id in zip(rows, ids, strict=True):
+                row.__dict__["id"] = id
+        self._condition = None
+        return True
+
+    async def rollback(self) -> None:
+        self._deferred, self._condition = [], None
+        if self._has_begun:
+            await super().rollback()
+
+    async def close(self) -> None:
+        self._rows, self._deferred, self._condition = {}, [], None
+        self._release_reader()
+        if self._has_begun:
+            await super().close()
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._has_ended = True
+        if self._has_begun:
+            await super().__aexit__(*error)
+        else:
+            await self.close()
+
+
+@cache
+def _row_identity(table: type) -> tuple[Callable[[], Any], type, list[str]]:
+    """What makes an empty row of a table, and the class and the attributes that `Mapper.identity_key_from_primary_key` makes a key of."""
+    mapper: Mapper[Any] = inspect(table)
+    names = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
+    return mapper.class_manager.new_instance, mapper._identity_class, names

@@ -1,0 +1,157 @@
+"""What a repository holds and somebody does not know yet: its branch heads, and the commits between them and what is known.
+
+Walking and reading are the git program's work, two processes that hand on to each other; of a history of any length no more than a
+chunk is held. What cannot be read raises DamagedRepository or GitFailed.
+"""
+
+import contextlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Collection, Generator, Iterator
+from typing import IO
+
+from storage.git.commits import GitCommit, parse_commit
+from storage.git.repository import DamagedRepository, Repository
+from storage.git.subprocesses import git_command
+
+MAX_CHUNK_COMMITS = 1_000
+"""Commits that are given at once, at most."""
+MAX_CHUNK_BYTES = 8 * 1024 * 1024
+"""A chunk ends also with the commit that reaches this size."""
+MAX_COMMIT_BYTES = 1024 * 1024
+"""Bytes of a commit that are read; what follows is passed over."""
+MAX_BRANCH_NAME_LENGTH = 255
+COUNT_SECONDS = 10.0
+
+_FULL_ID = re.compile(r"[0-9a-f]{40}")
+_BLOCK_BYTES = 64 * 1024
+
+
+def branch_heads(repository: Repository) -> dict[str, str]:
+    """The commits of the branches, by name without `refs/heads/`.
+
+    Left out are names that are no UTF-8 or longer than LONGEST_NAME characters: imports bring them, and no list takes them.
+    """
+    return {ref.name: ref.oid for ref in repository.branches() if len(ref.name) <= MAX_BRANCH_NAME_LENGTH and "\ufffd" not in ref.name}
+
+
+def walk_new_commits(repository: Repository, tips: Collection[str], known: Collection[str]) -> Generator[list[GitCommit], None, None]:
+    """The commits that `tips` hold and `known` do not, in chunks, newest first as git log shows them.
+
+    Known ids that are not in the repository (any more) count for nothing. The iterator may be continued in another thread; closing it
+    ends the processes.
+    """
+    with contextlib.ExitStack() as stack:
+        stderr = stack.enter_context(tempfile.TemporaryFile())
+        walk = stack.enter_context(_start_process(repository, stderr, "rev-list", "--parents", "--ignore-missing", "--stdin"))
+        assert walk.stdin is not None  # noqa: S101 - asked for in _started
+        reading = "cat-file", "--buffer", "--batch=%(objectname) %(objecttype) %(objectsize) %(rest)"
+        read = stack.enter_context(_start_process(repository, stderr, *reading, stdin=walk.stdout))
+        assert read.stdout is not None  # noqa: S101 - asked for in _started
+        with contextlib.suppress(BrokenPipeError):
+            walk.stdin.write(_rev_list_input(tips, known))
+        with contextlib.suppress(BrokenPipeError):
+            walk.stdin.close()
+        chunk: list[GitCommit] = []
+        size = 0
+        while head := read.stdout.readline():
+            raw, commit = _read_commit(repository, head, read.stdout)
+            chunk.append(commit)
+            size += raw
+            if len(chunk) == MAX_CHUNK_COMMITS or size >= MAX_CHUNK_BYTES:
+                yield chunk
+                chunk, size = [], 0
+        # The walk's end looks like the end of the history to the reader; only the exit code tells that it broke off.
+        if walk.wait() or read.wait():
+            stderr.seek(0)
+            raise git_command.failure_of(stderr.read(_BLOCK_BYTES))
+        if chunk:
+            yield chunk
+
+
+def walk_ids(repository: Repository, tips: Collection[str]) -> Generator[list[str], None, None]:
+    """The full ids of all that `tips` hold, in chunks. As `new_commits`, of which it reads no commit."""
+    with contextlib.ExitStack() as stack:
+        stderr = stack.enter_context(tempfile.TemporaryFile())
+        walk = stack.enter_context(_start_process(repository, stderr, "rev-list", "--stdin"))
+        assert walk.stdin is not None and walk.stdout is not None  # noqa: S101 - asked for in _started
+        with contextlib.suppress(BrokenPipeError):
+            walk.stdin.write(_rev_list_input(tips, ()))
+        with contextlib.suppress(BrokenPipeError):
+            walk.stdin.close()
+        chunk: list[str] = []
+        for line in walk.stdout:
+            chunk.append(line.decode("ascii").strip())
+            if len(chunk) == MAX_CHUNK_COMMITS:
+                yield chunk
+                chunk = []
+        if walk.wait():
+            stderr.seek(0)
+            raise git_command.failure_of(stderr.read(_BLOCK_BYTES))
+        if chunk:
+            yield chunk
+
+
+def absent_ids(repository: Repository, oids: Collection[str]) -> list[str]:
+    """Those of these ids that the repository has no object of."""
+    return [oid for oid in oids if not _FULL_ID.fullmatch(oid) or oid not in repository.handle]
+
+
+def count_new_commits(repository: Repository, tips: Collection[str], known: Collection[str]) -> int | None:
+    """How many commits `new_commits` would give; None when git cannot tell within COUNT_SECONDS."""
+    try:
+        output = git_command.run(
+            repository.path, "rev-list", "--count", "--ignore-missing", "--stdin", stdin=_rev_list_input(tips, known), seconds=COUNT_SECONDS
+        )
+    except git_command.GitCommandError:
+        return None
+    return int(output)
+
+
+def _rev_list_input(tips: Collection[str], known: Collection[str]) -> bytes:
+    """What `rev-list --stdin` reads: nothing but ids gets there. Raises ValueError."""
+    for oid in (*tips, *known):
+        if not _FULL_ID.fullmatch(oid):
+            raise ValueError(f"{oid!r} is no object id")
+    return "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in known)]).encode()
+
+
+def _read_commit(repository: Repository, head: bytes, stream: IO[bytes]) -> tuple[int, GitCommit]:
+    """Bytes read, and the commit that follows the line `head` in the answer of cat-file."""
+    oid, kind, *rest = head.decode("ascii", "replace").split()
+    if kind != "commit":
+        raise DamagedRepository(f"{repository.path}: {oid} is {kind}")
+    size, parents = int(rest[0]), tuple(rest[1:])
+    raw = stream.read(min(size, MAX_COMMIT_BYTES))
+    bytes_left = size - len(raw) + 1  # a line end follows
+    while bytes_left > 0 and (skipped := stream.read(min(bytes_left, _BLOCK_BYTES))):
+        bytes_left -= len(skipped)
+    if bytes_left > 0:
+        raise DamagedRepository(f"{repository.path}: {oid} cannot be read")
+    return len(raw), parse_commit(oid, raw, parents)
+
+
+@contextlib.contextmanager
+def _start_process(
+    repository: Repository, stderr: IO[bytes], *arguments: str, stdin: IO[bytes] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    process = git_command.start_process(
+        git_command.command(repository.path, *arguments),
+        git_command.environment(),
+        stdin=subprocess.PIPE if stdin is None else stdin,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+    )
+    if stdin is not None:
+        # Else the walk would not hear that the reader is gone.
+        stdin.close()
+    try:
+        yield process
+    finally:
+        process.kill()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+        process.wait()

@@ -1,0 +1,33 @@
+"""Writing a commit without a work tree."""
+
+from collections.abc import Mapping
+
+from pygit2 import GitError, Index, IndexEntry
+from pygit2.enums import FileMode, ObjectType
+
+from storage.git.merge import CommitSignature
+from storage.git.repository import Repository
+
+
+def write_commit(repository: Repository, parent: str | None, files: Mapping[str, bytes], message: str, author: CommitSignature) -> str:
+    """Writes a commit whose tree is the parent's with these files added or replaced; gives its id. No ref moves.
+
+    Raises UnknownCommit for the parent, ValueError for a path that no tree can hold.
+    """
+    index = Index()
+    parent_lines = []
+    if parent is not None:
+        repository.raw_commit(parent)
+        index.read_tree(repository.handle[parent].tree)
+        parent_lines.append(f"parent {parent}")
+    try:
+        for path, content in files.items():
+            if path.startswith("/"):
+                raise GitError(path)
+            index.add(IndexEntry(path, repository.handle.create_blob(content), FileMode.BLOB))
+        tree = index.write_tree(repository.handle)
+    except GitError as error:
+        raise ValueError(f"no path of a tree: {error}") from error
+    text = message.replace("\0", "").strip("\n") + "\n"
+    commit_lines = (f"tree {tree}", *parent_lines, f"author {author.format()}", f"committer {author.format()}", "", text)
+    return str(repository.handle.odb.write(ObjectType.COMMIT, "\n".join(commit_lines).encode("utf-8", "replace")))

@@ -1,0 +1,65 @@
+"""What receive-pack answers to a push, with the reason put in where it ended because of a limit.
+
+git's own words name a signal, or a malloc that failed; whoever pushes needs to know which limit there is and what to do.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+
+MAX_MESSAGE_BYTES = 4000
+_PACKET_LENGTH = re.compile(rb"[0-9a-f]{4}")
+_DATA_BAND = 1
+_PROGRESS_BAND = 2
+_FLUSH_PACKET = b"0000"
+
+
+class PushReport:
+    """Splits the answer into packets (gitprotocol-common, pkt-line), and passes them on.
+
+    Before a report that the objects were not taken it sends what `explain` makes of git's messages up to there, as one more message
+    for the terminal. Where the client has no side band, the answer stays as it is.
+    """
+
+    def __init__(self, outgoing: Callable[[bytes], Awaitable[None]], explain: Callable[[bytes], Awaitable[str | None]]) -> None:
+        self._outgoing = outgoing
+        self._explain = explain
+        self._buffer = b""
+        self._is_raw = False
+        self._messages = b""
+        self._is_reported = False
+
+    async def write(self, block: bytes) -> None:
+        self._buffer += block
+        ready = b""
+        while not self._is_raw and len(self._buffer) >= 4:
+            if not _PACKET_LENGTH.fullmatch(self._buffer, 0, 4):
+                self._is_raw = True
+                break
+            size = max(int(self._buffer[:4], 16), len(_FLUSH_PACKET))
+            if len(self._buffer) < size:
+                break
+            packet, self._buffer = self._buffer[:size], self._buffer[size:]
+            ready += await self._explanation_before(packet) + packet
+        if self._is_raw:
+            ready, self._buffer = ready + self._buffer, b""
+        if ready:
+            await self._outgoing(ready)
+
+    async def flush(self) -> None:
+        """Passes on what is left of a packet that was cut."""
+        remainder, self._buffer = self._buffer, b""
+        if remainder:
+            await self._outgoing(remainder)
+
+    async def _explanation_before(self, packet: bytes) -> bytes:
+        band, data = packet[4:5], packet[5:]
+        if band == bytes([_PROGRESS_BAND]):
+            self._messages = (self._messages + data)[-MAX_MESSAGE_BYTES:]
+        elif band == bytes([_DATA_BAND]) and not self._is_reported:
+            self._is_reported = True
+            if data[4:].startswith(b"unpack ") and not data[4:].startswith(b"unpack ok"):
+                reason = await self._explain(self._messages)
+                if reason is not None:
+                    message = bytes([_PROGRESS_BAND]) + f"{reason}\n".encode()
+                    return f"{len(message) + 4:04x}".encode() + message
+        return b""

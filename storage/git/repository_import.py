@@ -1,0 +1,99 @@
+"""Takes the whole history of a repository on this machine into a new bare one."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from storage.git.repository import DamagedRepository, Repository, create_atomically
+from storage.git.subprocesses import git_command
+
+ProgressCallback = Callable[[str, int, int], None]
+"""Called with a phase ("receiving objects"), how many of its steps are done, and how many there are."""
+
+_PROGRESS_LINE = re.compile(rb"(?:remote: )?([A-Z][a-z]+ [a-z]+): +\d+% \((\d+)/(\d+)\)")
+_BRANCHES = "refs/heads/"
+_REMOTE_BRANCH = re.compile(r"refs/remotes/[^/]+/(.+)")
+
+
+def import_repository(source: Path, target: Path, progress: ProgressCallback | None = None) -> None:
+    """Makes `target` a bare repository with all branches, all tags and the HEAD of the repository `source`.
+
+    `source` may be bare, the root of a work tree or of a linked one, and may belong to another user; it is only read, and
+    everything is copied (no hard links, no alternates). Remote-tracking branches are not branches of `source` and stay out.
+
+    A detached HEAD becomes a branch, so that nothing which can be seen in the source is lost: a local branch at that commit
+    if there is one (main, master, then by name), else a new branch, named as a remote-tracking branch at that commit, or else
+    `master`, `main`, `detached` or `detached-N`, whichever is free.
+
+    A shallow source (a CI checkout) gives a shallow repository: the same commits, whole trees and contents for each, and the
+    oldest ones appear as root commits, whose diff is everything that they hold. Their parents cannot be had here; clones
+    of the result are as shallow.
+
+    `target` appears whole or not at all, synced to disk. Raises NotARepository or DamagedRepository for `source`, FileExistsError
+    for `target`, GitFailed with git's own words, OSError (ENOSPC) when the disk is full. An exception from `progress` ends the
+    import and passes through.
+    """
+    origin = Repository.open(source)
+    branch, detached = _target_head(origin)
+    refspecs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
+    if detached:
+        refspecs.append(f"HEAD:{_BRANCHES}{branch}")
+    with create_atomically(target) as folder:
+        Repository.initialize(folder, branch)
+        _fetch(origin.path, folder, refspecs, progress)
+        git_command.run(folder, "pack-refs", "--all")
+
+
+def _target_head(origin: Repository) -> tuple[str, bool]:
+    """The branch that HEAD is to name, and whether it has to be made at the detached commit."""
+    branches = {branch.name: branch.oid for branch in origin.branches()}
+    if not origin.handle.head_is_detached:
+        head = origin.handle.lookup_reference("HEAD").target
+        unborn = head.removeprefix(_BRANCHES) if isinstance(head, str) and head.startswith(_BRANCHES) else "master"
+        return origin.default_branch() or unborn, False
+    commit = str(origin.handle.lookup_reference("HEAD").target)
+    branches_at_head = [name for name, oid in branches.items() if oid == commit]
+    if branches_at_head:
+        return min(branches_at_head, key=_main_branches_first), False
+    remotes = [
+        match[1]
+        for name in origin.handle.references
+        if (match := _REMOTE_BRANCH.fullmatch(name)) and origin.find_ref(name) == commit and match[1] != "HEAD"
+    ]
+    numbered = (f"detached-{number}" for number in range(2, len(branches) + 3))
+    remotes.sort(key=_main_branches_first)
+    for name in (*remotes, "master", "main", "detached", *numbered):
+        if not any(name == other or name.startswith(f"{other}/") or other.startswith(f"{name}/") for other in branches):
+            return name, True
+    raise DamagedRepository(f"{origin.path}: no free branch name for its detached HEAD")
+
+
+def _main_branches_first(name: str) -> tuple[bool, str]:
+    return name not in ("main", "master"), name
+
+
+def _fetch(source: Path, target: Path, refspecs: list[str], progress: ProgressCallback | None) -> None:
+    with git_command.start_fetch(target, source, *refspecs, options=("--progress", "--update-shallow")) as process:
+        last_lines = _report_progress(process, progress)
+    if process.returncode:
+        raise git_command.failure_of(b"\n".join(last_lines))
+
+
+def _report_progress(process: subprocess.Popen[bytes], progress: ProgressCallback | None) -> list[bytes]:
+    """Reports each step that git prints; gives the last lines that were no steps."""
+    assert process.stderr is not None  # noqa: S101 - a fetch has one
+    last_lines: list[bytes] = []
+    rest = b""
+    with process.stderr as stream:
+        while block := os.read(stream.fileno(), 65536):
+            *lines, rest = re.split(rb"[\r\n]", rest + block)
+            for line in lines:
+                if step := _PROGRESS_LINE.match(line):
+                    if progress:
+                        progress(step[1].decode().lower(), int(step[2]), int(step[3]))
+                elif line.strip():
+                    last_lines = [*last_lines[-19:], line]
+    process.wait()
+    return [*last_lines, rest]

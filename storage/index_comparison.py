@@ -1,0 +1,90 @@
+"""How the index of a project differs from its repository. It only reads, and both as they are while it does."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from storage.database.engine import Database
+from storage.git import commit_walk
+from storage.git.repositories import Repositories
+from storage.git.repository import Repository
+from storage.tables import branches, commits
+
+BATCH_SIZE = 1_000
+
+
+@dataclass
+class IndexDifference:
+    """Names of branches, and of commits their numbers: `missing` are in the repository only, `unknown` in the index only."""
+
+    missing: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    has_branches: bool = True
+    """Whether the index has any branch."""
+    missing_commits: int = 0
+    unknown_commits: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.moved or self.unknown or self.missing_commits or self.unknown_commits)
+
+    def describe(self) -> list[str]:
+        """Each difference in words."""
+        groups = [
+            (self.missing, "branch", "branches", "not in the index"),
+            (self.moved, "branch", "branches", "somewhere else in the index"),
+            (self.unknown, "branch", "branches", "in the index only"),
+        ]
+        lines = [f"{_format_count(len(names), one, many)} {what}: {_summarize(names)}" for names, one, many, what in groups if names]
+        if self.missing_commits:
+            lines.append(f"{_format_count(self.missing_commits, 'commit', 'commits')} not in the index")
+        if self.unknown_commits:
+            lines.append(f"{_format_count(self.unknown_commits, 'commit', 'commits')} in the index only")
+        return lines
+
+
+async def compare_index(database: Database, repositories: Repositories, project_id: int) -> IndexDifference:
+    """Raises NotARepository, GitFailed."""
+    async with database.read_session() as session:
+        indexed_heads = dict(await session.read(branches.heads(project_id)))
+    repository_heads = await repositories.read(project_id, commit_walk.branch_heads)
+    difference = IndexDifference(
+        missing=sorted(repository_heads.keys() - indexed_heads.keys()),
+        moved=sorted(name for name in repository_heads.keys() & indexed_heads.keys() if repository_heads[name] != indexed_heads[name]),
+        unknown=sorted(indexed_heads.keys() - repository_heads.keys()),
+        has_branches=bool(indexed_heads),
+    )
+    chunks = await repositories.read(project_id, lambda repository: commit_walk.walk_ids(repository, set(repository_heads.values())))
+    try:
+        while chunk := await repositories.read(project_id, lambda _: next(chunks, None)):
+            async with database.read_session() as session:
+                difference.missing_commits += len(chunk) - len(await session.read(commits.existing_oids(project_id, chunk)))
+    finally:
+        chunks.close()
+    async for absent in list_absent_commits(database, repositories, project_id):
+        difference.unknown_commits += len(absent)
+    return difference
+
+
+async def list_absent_commits(database: Database, repositories: Repositories, project_id: int) -> AsyncIterator[list[str]]:
+    """The commits of the index that the repository does not have, in parts."""
+    after = 0
+    while True:
+        async with database.read_session() as session:
+            rows = await session.read(commits.rows_after(project_id, after, BATCH_SIZE))
+        if not rows:
+            return
+        after, oids = rows[-1][0], [oid for _, oid in rows]
+
+        def work(repository: Repository, oids: list[str] = oids) -> list[str]:
+            return commit_walk.absent_ids(repository, oids)
+
+        if absent := await repositories.read(project_id, work):
+            yield absent
+
+
+def _format_count(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular} is" if number == 1 else f"{number} {plural} are"
+
+
+def _summarize(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,184 @@
+"""The object store in a bucket of S3, or of a server that speaks as S3 does.
+
+A long object is sent in parts, which the server puts together at the end. An upload that fails is aborted; one that a kill cut short is
+left to the bucket's own rule for incomplete uploads (AbortIncompleteMultipartUpload), since nobody but the bucket can list them cheaply.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from storage.objects.object_store import KEY_PATTERN, READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, ObjectTooLarge, validate_key
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, GetResult
+
+MIN_PART_BYTES = 5 * 2**20
+"""Bytes, the least that S3 takes; what is sent holds about five parts in the memory."""
+MAX_PARTS = 9000
+"""S3 takes 10,000, so that of very long objects each part is longer."""
+MAX_CONCURRENT_PARTS = 2
+LIST_PAGE_SIZE = 500
+ABORT_SECONDS = 10.0
+CLOSE_SECONDS = 0.2
+
+
+class BucketStore(ObjectStore):
+    """The objects below `s3://BUCKET/PREFIX`, as `PREFIX/KEY`."""
+
+    def __init__(self, url: str, settings: Mapping[str, str]) -> None:
+        """`settings` are obstore's, as `endpoint` and `region`; what they do not say is read from AWS_* in the environment."""
+        config: dict[str, Any] = dict(settings)
+        allows_http = str(config.get("endpoint", "")).startswith("http://")
+        # Whole objects take as long as they take; what stands still is noticed by the connection itself.
+        self._store = S3Store.from_url(
+            url,
+            config=config,  # type: ignore[arg-type]
+            client_options={"allow_http": allows_http, "timeout": timedelta(hours=6), "connect_timeout": timedelta(seconds=5)},
+            retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=30)},
+        )
+
+    async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:
+        path, size, buffered_bytes = validate_key(key), 0, 0
+        part_bytes = max(MIN_PART_BYTES, -(-limit // MAX_PARTS))
+        buffered: list[bytes] = []
+        upload: _MultipartUpload | None = None
+        try:
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > limit:
+                    raise ObjectTooLarge(limit)
+                if upload is not None:
+                    await upload.write(chunk)
+                    continue
+                buffered.append(chunk)
+                buffered_bytes += len(chunk)
+                if buffered_bytes > MIN_PART_BYTES:
+                    upload = _MultipartUpload(self._store, path, part_bytes)
+                    await upload.write(b"".join(buffered))
+                    buffered = []
+            if upload is not None:
+                await upload.finish()
+                return size
+        except BaseException:
+            if upload is not None:
+                await asyncio.shield(asyncio.ensure_future(upload.abort()))
+            raise
+        with _translate_errors():
+            await obstore.put_async(self._store, path, b"".join(buffered), use_multipart=False)
+        return size
+
+    @asynccontextmanager
+    async def open(self, key: str, start: int = 0, size: int | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        path = validate_key(key)
+        if size == 0:
+            # S3 has no empty ranges.
+            yield _no_chunks()
+            return
+        options: GetOptions = {}
+        if size is not None:
+            options["range"] = (start, start + size)
+        elif start:
+            options["range"] = {"offset": start}
+        with _translate_errors():
+            result = await obstore.get_async(self._store, path, options=options)
+        yield _stream_chunks(result)
+
+    async def delete(self, key: str) -> None:
+        with _translate_errors(), contextlib.suppress(FileNotFoundError):
+            await obstore.delete_async(self._store, validate_key(key))
+
+    async def list_older_than(self, seconds: float) -> AsyncIterator[list[str]]:
+        cutoff = datetime.now(UTC) - timedelta(seconds=seconds)
+        with _translate_errors():
+            async for entries in obstore.list(self._store, chunk_size=LIST_PAGE_SIZE):
+                # What obstore names stands below the prefix; what is no key is somebody else's.
+                yield [entry["path"] for entry in entries if KEY_PATTERN.fullmatch(entry["path"]) and entry["last_modified"] < cutoff]
+
+    def sweep(self) -> None:
+        """What is half sent is no object, and other services may be sending to the same bucket."""
+
+    async def close(self) -> None:
+        # obstore's threads let go of Python's objects a moment after their work; one that does at the very end aborts the process.
+        await asyncio.sleep(CLOSE_SECONDS)
+
+
+class _MultipartUpload:
+    """An object that is sent in parts while it comes."""
+
+    def __init__(self, store: S3Store, path: str, part_bytes: int) -> None:
+        self._queue: asyncio.Queue[bytes | _UploadAborted | None] = asyncio.Queue(1)
+        self._upload_task = asyncio.ensure_future(
+            obstore.put_async(store, path, self._chunks(), use_multipart=True, chunk_size=part_bytes, max_concurrency=MAX_CONCURRENT_PARTS)
+        )
+
+    async def write(self, chunk: bytes) -> None:
+        await self._enqueue(chunk)
+
+    async def finish(self) -> None:
+        await self._enqueue(None)
+        with _translate_errors():
+            await asyncio.shield(self._upload_task)
+
+    async def abort(self) -> None:
+        """Takes back the parts that are there, and waits for that: obstore does it where its source fails, not where it is cancelled."""
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._queue.put_nowait(_UploadAborted())
+        await asyncio.wait({self._upload_task}, timeout=ABORT_SECONDS)
+        if self._upload_task.done() and not self._upload_task.cancelled():
+            self._upload_task.exception()
+
+    async def _enqueue(self, item: bytes | None) -> None:
+        putting = asyncio.ensure_future(self._queue.put(item))
+        try:
+            await asyncio.wait({putting, self._upload_task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            putting.cancel()
+        if self._upload_task.done():
+            with _translate_errors():
+                self._upload_task.result()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while (item := await self._queue.get()) is not None:
+            if isinstance(item, _UploadAborted):
+                raise item
+            yield item
+
+
+class _UploadAborted(Exception):
+    """Makes obstore take back what it has sent."""
+
+
+@contextlib.contextmanager
+def _translate_errors() -> Iterator[None]:
+    """What obstore raises, as errors of a store: the caller knows neither S3 nor obstore."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectNotFound(_first_line(error)) from None
+    except (BaseError, OSError) as error:
+        raise ConnectionError(f"the object store cannot answer: {_first_line(error)}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    """Without the pages of detail that obstore adds, which repeat the whole address."""
+    return str(error).partition("\n")[0][:200]
+
+
+async def _stream_chunks(result: "GetResult") -> AsyncIterator[bytes]:
+    with _translate_errors():
+        async for chunk in result.stream(min_chunk_size=READ_CHUNK_BYTES):
+            yield bytes(chunk)
+
+
+async def _no_chunks() -> AsyncIterator[bytes]:
+    return
+    yield b""

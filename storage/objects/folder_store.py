@@ -1,0 +1,132 @@
+"""The object store in a folder: `root/AB/KEY`, where AB are the first two digits of the key.
+
+By hand, since obstore's local store renames without bringing the file to the disk first.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from storage.objects.object_store import KEY_PATTERN, READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, ObjectTooLarge, validate_key
+from storage.objects.uploads import INCOMING_PREFIX, PartialFile, sync_folder
+
+LIST_PAGE_SIZE = 500
+
+
+class FolderStore(ObjectStore):
+    """The objects under `root`, which is made when the first one comes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:
+        target = self._path(key)
+        incoming = PartialFile(self._incoming_path(key), key)
+        rename_task: asyncio.Future[None] | None = None
+        try:
+            async for chunk in chunks:
+                if incoming.size + len(chunk) > limit:
+                    raise ObjectTooLarge(limit)
+                await incoming.write(chunk)
+            await incoming.finish()
+            rename_task = asyncio.ensure_future(asyncio.to_thread(self._publish, key, target))
+            await asyncio.shield(rename_task)
+        except BaseException:
+            await asyncio.shield(asyncio.ensure_future(self._discard(incoming, rename_task, target)))
+            raise
+        return incoming.size
+
+    @asynccontextmanager
+    async def open(self, key: str, start: int = 0, size: int | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        file = await asyncio.to_thread(_open_file, self._path(key))
+        try:
+            yield _read_chunks(file, start, size)
+        finally:
+            await asyncio.to_thread(file.close)
+
+    async def delete(self, key: str) -> None:
+        await asyncio.to_thread(self._path(key).unlink, missing_ok=True)
+
+    async def list_older_than(self, seconds: float) -> AsyncIterator[list[str]]:
+        cutoff = time.time() - seconds
+        for folder in await asyncio.to_thread(self._shard_folders):
+            keys = await asyncio.to_thread(_keys_older_than, folder, cutoff)
+            for start in range(0, len(keys), LIST_PAGE_SIZE):
+                yield keys[start : start + LIST_PAGE_SIZE]
+        await asyncio.to_thread(self._remove_incoming, cutoff)
+
+    def sweep(self) -> None:
+        self._remove_incoming(float("inf"))
+
+    def _remove_incoming(self, cutoff: float) -> None:
+        for entry in _scan(self.root):
+            with contextlib.suppress(FileNotFoundError):
+                if entry.name.startswith(INCOMING_PREFIX) and entry.stat().st_mtime < cutoff:
+                    Path(entry.path).unlink()
+
+    def _shard_folders(self) -> list[Path]:
+        return [Path(entry.path) for entry in _scan(self.root) if len(entry.name) == 2 and entry.is_dir()]
+
+    def _path(self, key: str) -> Path:
+        return self.root / validate_key(key)[:2] / key
+
+    def _incoming_path(self, key: str) -> Path:
+        return self.root / f"{INCOMING_PREFIX}{key}"
+
+    def _publish(self, key: str, target: Path) -> None:
+        """Gives a file that is on the disk its lasting name."""
+        is_new_folder = not target.parent.is_dir()
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._incoming_path(key).rename(target)
+        sync_folder(target.parent)
+        if is_new_folder:
+            sync_folder(self.root)
+
+    async def _discard(self, incoming: PartialFile, rename_task: "asyncio.Future[None] | None", target: Path) -> None:
+        # A caller who goes away cancels the waiting, not the thread that renames.
+        if rename_task is not None:
+            with contextlib.suppress(OSError):
+                await rename_task
+            await asyncio.to_thread(target.unlink, missing_ok=True)
+        await incoming.discard()
+
+
+def _open_file(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise ObjectNotFound(path.name) from None
+
+
+async def _read_chunks(file: BinaryIO, start: int, size: int | None) -> AsyncIterator[bytes]:
+    await asyncio.to_thread(file.seek, start)
+    remaining = size
+    while remaining is None or remaining > 0:
+        chunk = await asyncio.to_thread(file.read, READ_CHUNK_BYTES if remaining is None else min(READ_CHUNK_BYTES, remaining))
+        if not chunk:
+            return
+        if remaining is not None:
+            remaining -= len(chunk)
+        yield chunk
+
+
+def _scan(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+
+
+def _keys_older_than(folder: Path, cutoff: float) -> list[str]:
+    keys = []
+    for entry in _scan(folder):
+        with contextlib.suppress(FileNotFoundError):
+            if KEY_PATTERN.fullmatch(entry.name) and entry.stat().st_mtime < cutoff:
+                keys.append(entry.name)
+    return keys

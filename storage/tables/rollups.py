@@ -1,0 +1,111 @@
+"""What the checks of commits come to, by the rule of graph/rules/builds/rollups.py said in SQL: to filter by it, and to ask it of thousands
+of commits in one statement.
+
+A check is told by the times of its rows: it waits from `created_at`, runs from `started_at` and has ended at `finished_at`; a retry
+keeps the attempt before as a row. So the same rows tell what the checks came to at an earlier moment.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ScalarSelect, Select, Subquery, and_, case, func, literal, null, or_, select, union_all
+from sqlmodel import col
+
+from storage.database.engine import enum_type
+from storage.tables.builds import Build
+from storage.tables.commit_statuses import FINISHED, CheckStatus, CommitStatus
+
+STATUS_TYPE = enum_type(CheckStatus)
+
+
+def rollup_state(
+    project_id: Any, oid: Any, outer: Any, *, moment: Any = None, names: Sequence[str] | None = None, builds: bool = True
+) -> ScalarSelect[Any]:
+    """The word of `RollupState` for the commit that columns of the enclosing statement's `outer` name: now, or at a moment of it. With
+    `names` no other check counts; without `builds` only commit statuses do."""
+    newest = _newest(project_id, oid, (), outer, moment, names, builds)
+    return select(_state(newest)).select_from(newest).correlate(outer).scalar_subquery()
+
+
+def last_finished_at(
+    project_id: Any, oid: Any, outer: Any, *, names: Sequence[str] | None = None, builds: bool = True
+) -> ScalarSelect[Any]:
+    """When the last of those checks ended that count; as `state`."""
+    newest = _newest(project_id, oid, (), outer, None, names, builds)
+    return select(func.max(newest.c.finished_at)).select_from(newest).correlate(outer).scalar_subquery()
+
+
+def _newest(project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: Any, names: Sequence[str] | None, builds: bool) -> Subquery:
+    """The checks that count: of each name and ref the newest, and of these the newest of each name."""
+    build_id = func.coalesce(col(Build.current_id), col(Build.id))
+    build_checks = [_checks(Build, 0, build_id, col(Build.attempt), project_id, oid, keys, outer, moment, names)] if builds else []
+    rows = union_all(
+        *build_checks, _checks(CommitStatus, 1, col(CommitStatus.id), literal(1), project_id, oid, keys, outer, moment, names)
+    ).subquery()
+    own = [rows.c[key.key] for key in keys]
+    latest = func.row_number().over(
+        partition_by=[*own, rows.c.kind, rows.c.name, rows.c.ref], order_by=(rows.c.kept.desc(), rows.c.attempt.desc())
+    )
+    first = select(rows, latest.label("newest_of_ref")).subquery()
+    own = [first.c[key.key] for key in keys]
+    among = func.row_number().over(
+        partition_by=[*own, first.c.name], order_by=(first.c.created_at.desc(), first.c.kind.desc(), first.c.kept.desc())
+    )
+    second = select(first, among.label("newest_of_name")).where(first.c.newest_of_ref == 1).subquery()
+    return select(second).where(second.c.newest_of_name == 1).subquery()
+
+
+def _checks(
+    table: Any,
+    kind: int,
+    build_id: Any,
+    attempt: Any,
+    project_id: Any,
+    oid: Any,
+    keys: Sequence[Any],
+    outer: Any,
+    moment: Any,
+    names: Sequence[str] | None,
+) -> Select[Any]:
+    conditions = [col(table.project_id) == project_id, col(table.sha) == oid]
+    if names is not None:
+        conditions.append(col(table.name).in_(names))
+    status: Any = col(table.status)
+    if moment is not None:
+        conditions.append(col(table.created_at) <= moment)
+        ended = and_(status.in_(FINISHED), or_(col(table.finished_at).is_(None), col(table.finished_at) <= moment))
+        begun = case(
+            (col(table.started_at) <= moment, literal(CheckStatus.RUNNING, STATUS_TYPE)), else_=literal(CheckStatus.PENDING, STATUS_TYPE)
+        )
+        status = case((ended, status), else_=begun)
+    elif table is Build:
+        conditions.append(col(Build.current_id).is_(None))
+    columns = (
+        literal(kind).label("kind"),
+        build_id.label("kept"),
+        attempt.label("attempt"),
+        status.label("status"),
+        col(table.name),
+        col(table.ref),
+        col(table.allow_failure),
+        col(table.created_at),
+        col(table.finished_at),
+    )
+    statement: Select[Any] = select(*keys, *columns).where(*conditions)
+    return statement.correlate(outer) if outer is not None else statement
+
+
+def _state(checks: Subquery) -> Any:
+    def number(*statuses: CheckStatus, also: Any = None) -> Any:
+        chosen = checks.c.status.in_(statuses)
+        return func.count(case((chosen if also is None else and_(chosen, also), 1), else_=null()))
+
+    total = func.count()
+    return case(
+        (total == 0, "none"),
+        (number(CheckStatus.PENDING) == total, "pending"),
+        (number(CheckStatus.PENDING, CheckStatus.RUNNING) > 0, "running"),
+        (number(CheckStatus.FAILED, also=~checks.c.allow_failure) > 0, "failed"),
+        (number(CheckStatus.CANCELED) == total, "canceled"),
+        else_="success",
+    )

@@ -1,0 +1,208 @@
+"""A client of the time, python-gitlab 1.2.0 with its API version 3, against the whole service over HTTP, under both profiles."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import gitlab
+import pytest
+import uvicorn
+
+from forgefront.app import create_app
+from forgefront.config import Config
+from storage import tables
+from tests.make import DataFactory, ssh_key, token_of
+
+Serve = Callable[[str], Awaitable[str]]
+
+
+@pytest.fixture
+async def serve(database_url: str, tmp_path: Path) -> AsyncIterator[Serve]:
+    """Starts the service under a profile, over the data that `make` builds; gives its address."""
+    stack = AsyncExitStack()
+
+    async def start(profile: str) -> str:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        config = Config.load(data=tmp_path, database_url=database_url, external_url=address, v3_profile=profile)
+        app = create_app(config)
+        stack.push_async_callback(app.stop)
+        await app.start()
+        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+
+        async def stop() -> None:
+            server.should_exit = True
+            await serving
+
+        stack.push_async_callback(stop)
+        return address
+
+    async with stack:
+        yield start
+
+
+@pytest.fixture
+async def admin(make: DataFactory) -> tables.User:
+    return await make.admin()
+
+
+@pytest.fixture
+async def project(make: DataFactory, admin: tables.User) -> tables.Project:
+    """A project of the administrator's with three pages of issues, and as many commits."""
+    project = await make.project(owner=admin, history={"commits": 45})
+    for number in range(45):
+        await make.issue(project, title=f"Issue {number}", author=admin)
+    return project
+
+
+def client(address: str, user: tables.User) -> Any:
+    return gitlab.Gitlab(address, private_token=token_of(user), api_version="3")
+
+
+async def run_client(work: Callable[[], Any]) -> Any:
+    """What blocking work gives; its connections are those of a client that is not in this process."""
+    return await asyncio.to_thread(work)
+
+
+@pytest.mark.parametrize("profile", ["document", "gitlab-8.5"])
+async def test_reads_under_either_profile(serve: Serve, admin: tables.User, project: tables.Project, profile: str) -> None:
+    address = await serve(profile)
+
+    def work() -> None:
+        forge = client(address, admin)
+        forge.auth()
+        assert forge.user.username == admin.username
+        issues = forge.project_issues.list(project_id=project.id, all=True)
+        assert [issue.title for issue in issues] == [f"Issue {number}" for number in reversed(range(45))]
+        assert len(forge.project_issues.list(project_id=project.id, page=3, per_page=20)) == 5
+        one = forge.project_issues.get(issues[0].id, project_id=project.id)
+        assert (one.title, one.author.username) == ("Issue 44", admin.username)
+        commits = forge.project_commits.list(project_id=project.id, all=True)
+        # Some of the 45 lie on branches of their own.
+        assert len({commit.id for commit in commits}) == len(commits) > 40
+        assert forge.project_commits.get(commits[0].id, project_id=project.id).title == commits[0].title
+
+    await run_client(work)
+
+
+@pytest.mark.parametrize("profile", ["document", "gitlab-8.5"])
+async def test_posts_commit_statuses_under_either_profile(serve: Serve, admin: tables.User, project: tables.Project, profile: str) -> None:
+    address = await serve(profile)
+
+    def work() -> None:
+        forge = client(address, admin)
+        (head, *_) = forge.project_commits.list(project_id=project.id, per_page=1)
+        of_commit = {"project_id": project.id, "commit_id": head.id}
+        status = forge.project_commit_statuses.create(
+            {"state": "running", "context": "ci/unit", "target_url": "http://ci.example/1"}, **of_commit
+        )
+        assert (status.name, status.status, status.sha, status.author["username"]) == ("ci/unit", "running", head.id, admin.username)
+        again = forge.project_commit_statuses.create({"state": "success", "name": "ci/unit"}, **of_commit)
+        forge.project_commit_statuses.create({"state": "failed", "name": "ci/unit", "ref": "master"}, **of_commit)
+        assert (again.id, again.status, again.target_url) == (status.id, "success", "http://ci.example/1")
+        listed = forge.project_commit_statuses.list(ref_name="master", **of_commit)
+        assert [(each.name, each.status) for each in listed] == [("ci/unit", "failed")]
+        assert forge.project_commits.get(head.id, project_id=project.id).status == "failed"
+
+    await run_client(work)
+
+
+async def test_reports_an_invalid_token(serve: Serve, admin: tables.User) -> None:
+    address = await serve("document")
+
+    def work() -> None:
+        with pytest.raises(gitlab.GitlabAuthenticationError):
+            gitlab.Gitlab(address, private_token="wrong", api_version="3").auth()
+
+    await run_client(work)
+
+
+async def test_writes_under_the_profile_of_its_time(serve: Serve, make: DataFactory, admin: tables.User, project: tables.Project) -> None:
+    address, person = await serve("gitlab-8.5"), await make.user("bob")
+    in_project = {"project_id": project.id}
+
+    def issues_and_what_is_around_them() -> None:
+        forge = client(address, admin)
+        label = forge.project_labels.create({"name": "bug", "color": "#FF0000"}, **in_project)
+        assert [each.name for each in forge.project_labels.list(**in_project)] == [label.name] == ["bug"]
+        milestone = forge.project_milestones.create({"title": "1.0", "due_date": "2016-03-01"}, **in_project)
+        issue = forge.project_issues.create({"title": "New", "labels": ["bug", "more"], "milestone_id": milestone.id}, **in_project)
+        assert (issue.title, issue.labels, issue.milestone.title) == ("New", ["bug", "more"], "1.0")
+        issue.title = "Newer"
+        issue.state_event = "close"
+        issue.save()
+        again = forge.project_issues.get(issue.id, **in_project)
+        assert (again.title, again.state, again.labels) == ("Newer", "closed", ["bug", "more"])
+        note = forge.project_issue_notes.create({"body": "Done"}, issue_id=issue.id, **in_project)
+        assert (note.body, note.author.username) == ("Done", admin.username)
+        milestone.state_event = "close"
+        milestone.save()
+        assert forge.project_milestones.get(milestone.id, **in_project).state == "closed"
+        label.delete()
+        assert [each.name for each in forge.project_labels.list(**in_project)] == ["more"]
+
+    def groups_and_members() -> None:
+        forge = client(address, admin)
+        group = forge.groups.create({"name": "Tools", "path": "tools"})
+        assert [each.path for each in forge.groups.list()] == ["tools"]
+        member = forge.group_members.create({"user_id": person.id, "access_level": 30}, group_id=group.id)
+        assert (member.username, member.access_level) == ("bob", 30)
+        member.access_level = 40
+        member.save()
+        assert forge.group_members.get(person.id, group_id=group.id).access_level == 40
+        group.transfer_project(project.id)
+        (moved,) = forge.group_projects.list(group_id=group.id)
+        assert (moved.path_with_namespace, moved.namespace.path, moved.owner.name) == (f"tools/{project.path}", "tools", "Tools")
+        assert [each.id for each in forge.groups.get("tools").projects.list()] == [project.id]
+        member.delete()
+        assert [each.username for each in forge.group_members.list(group_id=group.id)] == [admin.username]
+        with pytest.raises(gitlab.GitlabCreateError, match="path"):
+            forge.groups.create({"name": "Others", "path": "tools"})
+
+    def administration() -> None:
+        forge = client(address, admin)
+        forge.auth()
+        key = forge.user.keys.create({"title": "mine", "key": ssh_key(1)})
+        assert [each.title for each in forge.user.keys.list()] == [key.title] == ["mine"]
+        key.delete()
+        hook = forge.hooks.create({"url": "https://hooks.example/told"})
+        assert [each.id for each in forge.hooks.list()] == [hook.id]
+        hook.delete()
+        ada = {"email": "ada@example.org", "username": "ada", "name": "Ada", "password": "12345678", "confirm": False}
+        person = forge.users.create(ada)
+        assert (person.username, person.email) == ("ada", "ada@example.org")
+        person.block()
+        person.block()
+        person.unblock()
+        person.delete()
+        settings = forge.settings.get()
+        assert (settings.default_projects_limit, settings.domain_whitelist) == (10, [])
+        settings.default_projects_limit = 5
+        settings.restricted_signup_domains = ["example.org"]
+        settings.default_project_visibility = gitlab.VISIBILITY_INTERNAL
+        settings.gravatar_enabled = False
+        settings.save()
+        saved = forge.settings.get()
+        assert (saved.default_projects_limit, saved.restricted_signup_domains) == (5, ["example.org"])
+        assert (saved.default_project_visibility, saved.avatar_service_enabled) == (1, False)
+
+    await run_client(issues_and_what_is_around_them)
+    await run_client(groups_and_members)
+    await run_client(administration)
+
+
+async def test_cannot_create_issues_under_the_document(serve: Serve, admin: tables.User, project: tables.Project) -> None:
+    """Why there is a profile: the client takes the document's 200 for a failure."""
+    address = await serve("document")
+
+    def work() -> None:
+        forge = client(address, admin)
+        with pytest.raises(gitlab.GitlabCreateError):
+            forge.project_issues.create({"title": "New"}, project_id=project.id)
+        assert forge.project_issues.list(project_id=project.id)[0].title == "New"
+
+    await run_client(work)

@@ -1,0 +1,308 @@
+"""`forgefront check`: every kind of fault is found, named, and comes with what to do."""
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.git.repository import Repository
+from tests.forgefront.support.cli_runner import CommandRunner
+from tests.support.git_history import git, make_history
+
+pytestmark = pytest.mark.usefixtures("apart")
+
+
+@pytest.fixture(scope="session")
+def healthy_folder(folder_with_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a project whose repository has a history, to be copied."""
+    folder = tmp_path_factory.mktemp("whole")
+    shutil.copytree(folder_with_root, folder / "data")
+    source = make_history(folder / "source.git", commits=10).path
+    CommandRunner(folder / "data")("admin", "group", "create", "team")
+    CommandRunner(folder / "data")("admin", "project", "create", "team/tools", "--repository", source)
+    return folder / "data"
+
+
+@pytest.fixture
+def healthy(isolated_environment: None, healthy_folder: Path, tmp_path: Path) -> CommandRunner:
+    shutil.copytree(healthy_folder, tmp_path / "data")
+    return CommandRunner(tmp_path / "data")
+
+
+@contextlib.contextmanager
+def rows(data: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(data / "forgefront.db")) as connection, connection:
+        yield connection
+
+
+def only_problem(cli: CommandRunner, *options: str) -> dict[str, Any]:
+    """The one problem that is found."""
+    result = cli("check", "--json", *options, code=1)
+    report = json.loads(result.stdout)
+    assert report["ok"] is False
+    assert len(report["problems"]) == 1, report
+    found: dict[str, Any] = report["problems"][0]
+    assert found["remedy"]
+    return found
+
+
+class TestHealthyFolder:
+    @pytest.mark.parametrize("options", [(), ("--full",)])
+    def test_nothing_is_wrong(self, healthy: CommandRunner, options: tuple[str, ...]) -> None:
+        assert healthy.json("check", *options)["problems"] == []
+        assert healthy("check", *options).stdout.endswith("all is well\n")
+
+    def test_changes_nothing(self, healthy: CommandRunner) -> None:
+        def state() -> dict[Path, bytes]:
+            return {
+                path: path.read_bytes() for path in healthy.data.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm"))
+            }
+
+        before = state()
+        healthy("check", "--full")
+        assert state() == before
+
+    def test_files_are_for_their_owner_whatever_the_umask_and_the_folder(self, isolated_environment: None, tmp_path: Path) -> None:
+        data = tmp_path / "data"
+        data.mkdir(mode=0o755)
+        before = os.umask(0)
+        try:
+            CommandRunner(data)("admin", "user", "create", "root", "--admin", "--email", "root@example.org", "--no-password")
+        finally:
+            os.umask(before)
+
+        found = {path.relative_to(data).as_posix(): path.stat().st_mode & 0o777 for path in data.rglob("*")}
+        assert found["forgefront.db"] == found["secret.key"] == 0o600
+        assert found["repositories"] == 0o700
+        assert {name: mode for name, mode in found.items() if mode & 0o077} == {}
+
+    def test_notes_are_not_problems(self, healthy: CommandRunner) -> None:
+        with rows(healthy.data) as connection:
+            connection.execute("UPDATE users SET admin = 0")
+        healthy.data.chmod(0o755)
+        notes = healthy.json("check")["notes"]
+        assert any("no active administrator" in note for note in notes)
+        assert any("chmod 700" in note for note in notes)
+
+    def test_beside_the_service(self, healthy: CommandRunner) -> None:
+        with rows(healthy.data) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            assert healthy.json("check")["ok"]
+
+
+class TestFolder:
+    def test_absent(self, tmp_path: Path) -> None:
+        assert only_problem(CommandRunner(tmp_path / "absent"))["problem"] == "it is not there"
+        assert not (tmp_path / "absent").exists()
+
+    def test_missing_repositories_folder(self, healthy: CommandRunner) -> None:
+        shutil.rmtree(healthy.data / "repositories")
+        found = healthy("check", code=1).stdout
+        assert f"WRONG  folder: {healthy.data / 'repositories'}: it is not there" in found
+        assert "WRONG  repositories: team/tools" in found
+        assert "2 problems" in found
+
+    def test_full_disk(self, healthy: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+        usage = shutil._ntuple_diskusage(100, 99, 1)  # type: ignore[attr-defined]
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+        assert only_problem(healthy)["problem"] == "only 0 MB are free on its disk"
+
+
+class TestKey:
+    def test_others_may_read_it(self, healthy: CommandRunner) -> None:
+        (healthy.data / "secret.key").chmod(0o644)
+        found = only_problem(healthy)
+        assert found["problem"] == "others may read it (mode 644)"
+        assert found["remedy"] == f"chmod 600 {healthy.data / 'secret.key'}"
+
+    @pytest.mark.parametrize(("name", "mode"), [("forgefront.db", 0o644), ("repositories", 0o750), ("forgefront.lock", 0o666)])
+    def test_group_and_world_access(self, healthy: CommandRunner, name: str, mode: int) -> None:
+        path = healthy.data / name
+        path.chmod(mode)
+
+        found = only_problem(healthy)
+
+        assert (found["area"], found["subject"], found["problem"]) == ("folder", str(path), f"others may use it (mode {mode:o})")
+        assert found["remedy"].startswith(f"chmod {mode & 0o700:o} {path}")
+        assert path.stat().st_mode & 0o777 == mode
+
+    def test_start_corrects_permissions(self, healthy: CommandRunner) -> None:
+        for name in ("forgefront.db", "secret.key", "repositories"):
+            (healthy.data / name).chmod(0o755)
+
+        # Standard output stays JSON.
+        assert healthy.json("admin", "user", "list")
+
+        assert {name: (healthy.data / name).stat().st_mode & 0o777 for name in ("forgefront.db", "secret.key", "repositories")} == {
+            "forgefront.db": 0o700,
+            "secret.key": 0o700,
+            "repositories": 0o700,
+        }
+        assert healthy.json("check")["problems"] == []
+
+    def test_a_missing_key_is_not_recreated(self, healthy: CommandRunner) -> None:
+        (healthy.data / "secret.key").unlink()
+        assert only_problem(healthy)["area"] == "key"
+        assert not (healthy.data / "secret.key").exists()
+
+    def test_damaged(self, healthy: CommandRunner) -> None:
+        (healthy.data / "secret.key").write_text("short")
+        assert "is not 32 bytes in base64" in only_problem(healthy)["problem"]
+
+    def test_of_another_database(self, healthy: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FORGEFRONT_SECRET_KEY", "A" * 43 + "=")
+        assert only_problem(healthy)["problem"] == "the stored tokens were encrypted with another key"
+
+
+class TestDatabase:
+    def test_absent(self, healthy: CommandRunner) -> None:
+        (healthy.data / "forgefront.db").unlink()
+        assert only_problem(healthy)["problem"] == "it is empty or not there"
+        assert not (healthy.data / "forgefront.db").exists()
+
+    def test_no_database_at_all(self, healthy: CommandRunner) -> None:
+        (healthy.data / "forgefront.db").write_bytes(b"x" * 8192)
+        assert only_problem(healthy)["problem"].startswith("it cannot be read: ")
+
+    @pytest.mark.parametrize("revision", ["0000", "9999"])
+    def test_another_revision(self, healthy: CommandRunner, revision: str) -> None:
+        with rows(healthy.data) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+        assert only_problem(healthy)["problem"].startswith(f"it is at {revision}, this program wants ")
+
+    def test_broken_reference(self, healthy: CommandRunner) -> None:
+        with rows(healthy.data) as connection:
+            connection.execute(
+                "INSERT INTO project_members (project_id, user_id, access_level, created_at, updated_at)"
+                " VALUES (1, 99, 10, '2016-01-01', '2016-01-01')"
+            )
+        assert only_problem(healthy)["problem"] == "project_members.user_id: 1 rows name no row of users"
+
+    def test_broken_pages(self, healthy: CommandRunner) -> None:
+        with rows(healthy.data) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            page = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'ix_tokens_user_id'").fetchone()[0]
+            size = connection.execute("PRAGMA page_size").fetchone()[0]
+        with (healthy.data / "forgefront.db").open("r+b") as file:
+            file.seek((page - 1) * size + 8)
+            file.write(b"\xff" * 32)
+        found = healthy("check", code=1).stdout
+        assert "WRONG  database: " in found
+
+    def test_absent_server(self, healthy: CommandRunner, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int) -> None:
+        monkeypatch.setenv("FORGEFRONT_DATABASE_URL", f"postgresql://u:hunter2@127.0.0.1:{unused_tcp_port}/d")
+        found = only_problem(healthy)
+        assert found["problem"].startswith("it cannot be reached: ")
+        assert "hunter2" not in str(found)
+
+
+class TestRepositories:
+    def test_absent(self, healthy: CommandRunner) -> None:
+        shutil.rmtree(healthy.data / "repositories" / "1.git")
+        assert only_problem(healthy)["problem"] == "it is not there"
+
+    def test_no_repository(self, healthy: CommandRunner) -> None:
+        (healthy.data / "repositories" / "1.git" / "HEAD").unlink()
+        assert only_problem(healthy)["problem"].startswith("it cannot be read: ")
+
+    def test_another_default_branch(self, healthy: CommandRunner) -> None:
+        git(healthy.data / "repositories" / "1.git", "symbolic-ref", "HEAD", "refs/heads/topic")
+        found = only_problem(healthy)
+        assert found["problem"] == "its HEAD is topic, the project's default branch is master"
+        # What it says to do helps.
+        healthy("admin", "project", "change", "team/tools", "--default-branch", "topic")
+        assert healthy.json("check")["ok"]
+
+    def test_missing_object_is_found_by_full(self, healthy: CommandRunner) -> None:
+        repository = healthy.data / "repositories" / "1.git"
+        oid = git(repository, "rev-parse", "master~3^{tree}")
+        packs = [path.read_bytes() for path in (repository / "objects" / "pack").glob("*.pack")]
+        shutil.rmtree(repository / "objects" / "pack")
+        for pack in packs:
+            git(repository, "unpack-objects", "-q", stdin=pack)
+        (repository / "objects" / oid[:2] / oid[2:]).unlink()
+        assert Repository.open(repository).branches()
+        assert healthy.json("check")["ok"]
+        assert only_problem(healthy, "--full")["problem"].startswith("git fsck: ")
+
+    def test_stray_folder(self, healthy: CommandRunner) -> None:
+        (healthy.data / "repositories" / "77.git").mkdir()
+        (healthy.data / "repositories" / ".incoming-x").mkdir()
+        found = only_problem(healthy)
+        assert (found["subject"], found["problem"]) == (str(healthy.data / "repositories" / "77.git"), "no project has it")
+
+
+class TestUploads:
+    SECRET = "0123456789abcdef" * 2
+
+    @pytest.fixture
+    def file(self, healthy: CommandRunner) -> Path:
+        """The file of an upload of the project."""
+        with rows(healthy.data) as connection:
+            connection.execute(
+                "INSERT INTO uploads (project_id, author_id, secret, name, size, created_at) VALUES (1, 1, ?, 'a.png', 3, '2016-01-01')",
+                (self.SECRET,),
+            )
+        (folder := healthy.data / "uploads" / "1").mkdir(parents=True)
+        (file := folder / self.SECRET).write_bytes(b"abc")
+        return file
+
+    def test_nothing_is_wrong(self, healthy: CommandRunner, file: Path) -> None:
+        report = healthy.json("check")
+        assert (report["problems"], "1 uploads" in report["looked_at"]) == ([], True)
+
+    def test_absent(self, healthy: CommandRunner, file: Path) -> None:
+        file.unlink()
+        found = only_problem(healthy)
+        assert found["subject"] == f"team/tools/uploads/{self.SECRET}/a.png ({file})"
+        assert found["problem"] == "it is not there"
+
+    def test_cut_short(self, healthy: CommandRunner, file: Path) -> None:
+        file.write_bytes(b"a")
+        assert only_problem(healthy)["problem"] == "it has 1 bytes instead of 3"
+
+    def test_stray_files_are_reported(self, healthy: CommandRunner, file: Path) -> None:
+        (stray := file.with_name("f" * 32)).touch()
+        file.with_name("e" * 32).touch()
+        (healthy.data / "uploads" / ".incoming-x").touch()
+        report = healthy.json("check")
+        assert report["ok"]
+        (note,) = (note for note in report["notes"] if "no upload has it" in note)
+        assert note.startswith(f"{stray.with_name('e' * 32)} and 1 others: ")
+
+
+class TestIndex:
+    def test_index_differences_are_found_and_repaired(self, healthy: CommandRunner) -> None:
+        repository = healthy.data / "repositories" / "1.git"
+        git(repository, "update-ref", "refs/heads/new", git(repository, "rev-parse", "master"))
+        with rows(healthy.data) as connection:
+            connection.execute("DELETE FROM commits WHERE id = (SELECT MIN(id) FROM commits)")
+            connection.execute("UPDATE branches SET oid = ? WHERE name = 'topic'", ("1" * 40,))
+        report = json.loads(healthy("check", "--json", code=1).stdout)
+        assert [(each["area"], each["subject"], each["problem"]) for each in report["problems"]] == [
+            ("index", "team/tools", "1 branch is not in the index: new"),
+            ("index", "team/tools", "1 branch is somewhere else in the index: topic"),
+            ("index", "team/tools", "1 commit is not in the index"),
+        ]
+        assert "--repair" in report["problems"][0]["remedy"]
+        report = healthy.json("check", "--repair")
+        assert (report["ok"], report["problems"], len(report["repaired"])) == (True, [], 3)
+        assert healthy.json("check")["ok"]
+
+    def test_repair_reports_what_it_repaired(self, healthy: CommandRunner) -> None:
+        with rows(healthy.data) as connection:
+            connection.execute("DELETE FROM branches")
+            connection.execute("UPDATE commits SET oid = ? WHERE id = (SELECT MIN(id) FROM commits)", ("1" * 40,))
+        output = healthy("check", "--repair").stdout
+        assert "mended index: team/tools: 2 branches are not in the index: master, topic\n" in output
+        assert "mended index: team/tools: 1 commit is in the index only\n" in output
+        assert output.endswith("all is well\n")
+
+    def test_repair_does_not_change_a_healthy_index(self, healthy: CommandRunner) -> None:
+        assert healthy.json("check", "--repair")["repaired"] == []

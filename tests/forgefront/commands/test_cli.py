@@ -1,0 +1,336 @@
+"""The commands of administrators: what they change, what they say, and how they end when something is wrong."""
+
+import asyncio
+import contextlib
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from forgefront.backend import Backend
+from forgefront.cli import main
+from forgefront.config import Config
+from graph.operations.execution import OperationResult
+from tests.forgefront.support.cli_runner import PASSWORD, CommandRunner
+from tests.support.git_history import make_history
+
+pytestmark = pytest.mark.usefixtures("apart")
+
+SIGN_IN = "mutation($login: String!, $password: String!) { signIn(input: {login: $login, password: $password}) { user { username } } }"
+
+
+def ask(data: Path, query: str, credential: str | None = None, **variables: Any) -> OperationResult:
+    """What a caller from outside is answered."""
+
+    async def work() -> OperationResult:
+        engine = Backend(Config.load(data=data))
+        await engine.start()
+        try:
+            return await engine.graph.run_document(query, variables, None, credential, request_id="test")
+        finally:
+            await engine.stop()
+
+    return asyncio.run(work())
+
+
+class TestFirstAdministrator:
+    def test_is_made_in_a_folder_that_is_missing(self, tmp_path: Path) -> None:
+        new = CommandRunner(tmp_path / "new")
+        made = new.json("admin", "user", "create", "root", "--email", "root@example.org", "--admin", input=f"{PASSWORD}\n")
+        assert (made["id"], made["admin"], made["confirmed"]) == (1, True, True)
+        signed_in = ask(new.data, SIGN_IN, login="root", password=PASSWORD)
+        assert signed_in.data == {"signIn": {"user": {"username": "root"}}}
+        assert new.data.stat().st_mode & 0o777 == 0o700
+
+    def test_nothing_else_makes_a_folder(self, tmp_path: Path) -> None:
+        result = CommandRunner(tmp_path / "absent")("admin", "user", "list", code=1)
+        assert "there is no data folder" in result.stderr
+        assert not (tmp_path / "absent").exists()
+
+
+class TestPassword:
+    def test_from_a_file(self, cli: CommandRunner, tmp_path: Path) -> None:
+        (tmp_path / "password").write_text(f"{PASSWORD}\nnot this line\n")
+        cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--password-file", tmp_path / "password")
+        assert ask(cli.data, SIGN_IN, login="ann", password=PASSWORD).errors == []
+
+    def test_is_changed(self, cli: CommandRunner) -> None:
+        cli("admin", "user", "change", "root", "--password", input=f"{PASSWORD}\n")
+        assert ask(cli.data, SIGN_IN, login="root", password=PASSWORD).errors == []
+
+    def test_none_is_wrong_usage(self, cli: CommandRunner) -> None:
+        result = cli("admin", "user", "create", "ann", "--email", "ann@example.org", code=2)
+        assert "--no-password" in result.stderr
+        assert "ann" not in cli("admin", "user", "list").stdout
+
+    def test_too_short_is_rejected(self, cli: CommandRunner) -> None:
+        result = cli("admin", "user", "create", "ann", "--email", "ann@example.org", input="short\n", code=1)
+        assert result.stderr == "forgefront: --password: is too short (minimum is 8 characters)\n"
+
+    def test_absent_file(self, cli: CommandRunner, tmp_path: Path) -> None:
+        result = cli("admin", "user", "change", "root", "--password-file", tmp_path / "absent", code=1)
+        assert "the password cannot be read" in result.stderr
+
+    def test_is_never_an_argument(self) -> None:
+        result = CliRunner().invoke(main, ["admin", "user", "create", "a", "--email", "a@b.c", "--password", PASSWORD])
+        assert result.exit_code == 2
+
+
+class TestUsers:
+    def test_administrator_only_fields(self, cli: CommandRunner) -> None:
+        options = {
+            "--two-factor-enabled": None,
+            "--theme-id": 5,
+            "--color-scheme-id": 3,
+            "--extern-uid": "uid=root",
+            "--provider": "ldapmain",
+            "--current-sign-in-at": "2016-01-19T08:40:25Z",
+            "--no-confirmed": None,
+            "--no-can-create-group": None,
+            "--projects-limit": 3,
+            "--bio": "Everything.",
+            "--skype": "s",
+            "--linkedin": "l",
+            "--twitter": "t",
+            "--website-url": "https://example.org",
+            "--name": "The Root",
+            "--email": "new@example.org",
+            "--add-email": "second@example.org",
+            "--new-username": "boss",
+        }
+        arguments = [word for name, value in options.items() for word in ((name,) if value is None else (name, value))]
+        changed = cli.json("admin", "user", "change", "root", *arguments)
+        expected = {
+            "username": "boss",
+            "name": "The Root",
+            "email": "new@example.org",
+            "two_factor_enabled": True,
+            "theme_id": 5,
+            "color_scheme_id": 3,
+            "extern_uid": "uid=root",
+            "provider": "ldapmain",
+            "current_sign_in_at": "2016-01-19T08:40:25.000000Z",
+            "confirmed": False,
+            "can_create_group": False,
+            "projects_limit": 3,
+            "bio": "Everything.",
+            "skype": "s",
+            "linkedin": "l",
+            "twitter": "t",
+            "website_url": "https://example.org",
+            "secondary_emails": ["second@example.org"],
+        }
+        assert {key: changed[key] for key in expected} == expected
+
+    def test_empty_text_clears(self, cli: CommandRunner) -> None:
+        cli("admin", "user", "change", "root", "--bio", "Something.")
+        assert cli.json("admin", "user", "change", "root", "--bio", "")["bio"] is None
+
+    def test_blocked_by_directory(self, cli: CommandRunner) -> None:
+        cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--no-password")
+        changed = cli.json("admin", "user", "change", "ann", "--blocked-by-directory")
+        assert (changed["state"], changed["blocked_by_directory"]) == ("BLOCKED", True)
+        assert cli("admin", "user", "unblock", "ann", code=1).stderr.startswith("forgefront: LDAP blocked users")
+        assert cli.json("admin", "user", "change", "ann", "--no-blocked-by-directory")["state"] == "ACTIVE"
+
+    def test_block_and_unblock(self, cli: CommandRunner) -> None:
+        cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--no-password")
+        assert cli.json("admin", "user", "block", "ann")["state"] == "BLOCKED"
+        assert [user["username"] for user in cli.json("admin", "user", "list", "--active")] == ["root"]
+        assert cli("admin", "token", "show", "ann", code=1).stderr == "forgefront: ann is blocked.\n"
+        assert cli("admin", "user", "list", "--as", "ann", code=1).stderr == "forgefront: ann is blocked.\n"
+        assert cli.json("admin", "user", "unblock", "ann")["state"] == "ACTIVE"
+
+    def test_delete_asks_for_confirmation(self, cli: CommandRunner) -> None:
+        cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--no-password")
+        cli("admin", "user", "delete", "ann", input="n\n", code=1)
+        cli("admin", "user", "show", "ann")
+        cli("admin", "user", "delete", "ann", "--yes")
+        assert cli("admin", "user", "show", "ann", code=1).stderr == "forgefront: User not found.\n"
+
+    def test_list_is_a_table(self, cli: CommandRunner) -> None:
+        lines = cli("admin", "user", "list", "--search", "roo").stdout.splitlines()
+        assert [re.split(r"\s{2,}", line) for line in lines] == [
+            ["id", "username", "name", "email", "state", "admin"],
+            ["1", "root", "root", "root@example.org", "ACTIVE", "yes"],
+        ]
+
+    def test_list_goes_over_pages(self, cli: CommandRunner) -> None:
+        # Rows beside the graph's way, since a hundred commands would take a while.
+        with contextlib.closing(sqlite3.connect(cli.data / "forgefront.db")) as connection, connection:
+            names = [row[1] for row in connection.execute("PRAGMA table_info(users)") if row[1] not in ("id", "username", "email")]
+            copied = ", ".join(names)
+            for number in range(120):
+                connection.execute(
+                    f"INSERT INTO users (username, email, {copied}) SELECT ?, ?, {copied} FROM users WHERE id = 1",
+                    (f"user{number}", f"user{number}@example.org"),
+                )
+        assert len(cli.json("admin", "user", "list")) == 121
+
+    def test_taken_names_the_option(self, cli: CommandRunner) -> None:
+        result = cli("admin", "user", "create", "ann", "--email", "root@example.org", "--no-password", code=1)
+        assert result.stderr == "forgefront: --email: has already been taken\n"
+
+    def test_nothing_to_change(self, cli: CommandRunner) -> None:
+        assert cli("admin", "user", "change", "root", code=2).stderr == "forgefront: nothing to change; see --help\n"
+
+    def test_acting_as_a_user_has_only_their_rights(self, cli: CommandRunner) -> None:
+        cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--no-password")
+        result = cli("admin", "user", "block", "root", "--as", "ann", code=1)
+        assert result.stderr == "forgefront: You are not allowed to do this.\n"
+        assert cli("admin", "user", "list", "--as", "nobody", code=1).stderr == "forgefront: User not found.\n"
+
+
+class TestTokens:
+    VIEWER = "{ viewer { username } }"
+
+    def test_show_prints_one_that_works(self, cli: CommandRunner) -> None:
+        token = cli("admin", "token", "show", "root").stdout.strip()
+        assert ask(cli.data, self.VIEWER, token).data == {"viewer": {"username": "root"}}
+        assert cli.json("admin", "token", "show", "root") == {"username": "root", "token": token}
+
+    def test_create_revokes_the_old_token(self, cli: CommandRunner) -> None:
+        old = cli("admin", "token", "show", "root").stdout.strip()
+        new = cli("admin", "token", "create", "root").stdout.strip()
+        assert ask(cli.data, self.VIEWER, old).data is None
+        assert ask(cli.data, self.VIEWER, new).data == {"viewer": {"username": "root"}}
+
+    def test_no_other_command_prints_a_token(self, cli: CommandRunner) -> None:
+        token = cli("admin", "token", "show", "root").stdout.strip()
+        for command in (("user", "list"), ("user", "show", "root"), ("user", "change", "root", "--bio", "x")):
+            assert token not in cli("admin", *command, "--json").output
+
+
+class TestGroups:
+    def test_lifecycle(self, cli: CommandRunner) -> None:
+        cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--no-password")
+        made = cli.json("admin", "group", "create", "team", "--name", "The Team", "--owner", "ann")
+        assert (made["path"], made["name"]) == ("team", "The Team")
+        assert [member["username"] for member in cli.json("admin", "member", "list", "team")] == ["ann"]
+        changed = cli.json("admin", "group", "change", "team", "--new-path", "crew", "--description", "All hands.")
+        assert (changed["path"], changed["name"], changed["description"]) == ("crew", "The Team", "All hands.")
+        assert [group["path"] for group in cli.json("admin", "group", "list")] == ["crew"]
+        cli("admin", "group", "delete", "crew", "--yes")
+        assert cli("admin", "group", "show", "crew", code=1).stderr == "forgefront: Group not found.\n"
+
+    def test_refused(self, cli: CommandRunner) -> None:
+        assert "--path" in cli("admin", "group", "create", "12", code=1).stderr
+
+
+class TestProjects:
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Path:
+        return make_history(tmp_path / "source.git", commits=10).path
+
+    def test_from_a_repository(self, cli: CommandRunner, source: Path) -> None:
+        cli("admin", "group", "create", "team")
+        result = cli("admin", "project", "create", "team/tools", "--repository", source, "--tag", "a", "--tag", "b", "--json")
+        assert '"default_branch": "master"' in result.stdout
+        assert '"tags": [' in result.stdout
+        # No terminal here: a line for each phase, and nothing of it where scripts read.
+        assert re.search(r"^receiving objects: \d+ of \d+$", result.stderr, re.MULTILINE)
+        assert "receiving" not in result.stdout
+
+    def test_imports_merge_requests(self, cli: CommandRunner, tmp_path: Path) -> None:
+        path = make_history(tmp_path / "merged.git", commits=40, merges_every=4).path
+        cli("admin", "group", "create", "team")
+        cli("admin", "project", "create", "team/merged", "--repository", path)
+        done = cli.json("admin", "project", "import-merge-requests", "team/merged")
+        assert (done["state"], done["error"]) == ("FINISHED", None)
+        assert done["processed"] == done["total"] == done["imported"] + done["skipped"] > 0
+        again = cli("admin", "project", "import-merge-requests", "team/merged")
+        assert again.exit_code == 0
+        assert f"known        {done['imported']}" in again.stdout
+        assert "Project not found" in cli("admin", "project", "import-merge-requests", "team/absent", code=1).stderr
+
+    def test_empty_in_a_personal_space(self, cli: CommandRunner) -> None:
+        made = cli.json("admin", "project", "create", "notes", "--owner", "root", "--visibility", "public")
+        assert (made["path"], made["visibility"], made["default_branch"]) == ("root/notes", "PUBLIC", None)
+
+    def test_change_and_delete(self, cli: CommandRunner, source: Path) -> None:
+        cli("admin", "group", "create", "team")
+        cli("admin", "project", "create", "team/tools", "--repository", source)
+        options = ("--new-path", "kit", "--default-branch", "topic", "--no-issues", "--visibility", "internal", "--archived")
+        changed = cli.json("admin", "project", "change", "team/tools", *options)
+        expected = {"path": "team/kit", "default_branch": "topic", "issues_enabled": False, "visibility": "INTERNAL", "archived": True}
+        assert {key: changed[key] for key in expected} == expected
+        assert [project["path"] for project in cli.json("admin", "project", "list")] == ["team/kit"]
+        cli("admin", "project", "delete", "team/kit", "--yes")
+        assert cli.json("admin", "project", "list") == []
+        assert list((cli.data / "repositories").iterdir()) == []
+
+    def test_moved_to_a_group(self, cli: CommandRunner) -> None:
+        cli("admin", "group", "create", "team")
+        cli("admin", "project", "create", "notes")
+        assert cli.json("admin", "project", "change", "root/notes", "--group", "team")["path"] == "team/notes"
+        assert cli("admin", "project", "change", "team/notes", "--group", "team", "--name", "x", code=2)
+
+    def test_rejects_a_path_that_is_not_a_repository(self, cli: CommandRunner, tmp_path: Path) -> None:
+        (tmp_path / "plain").mkdir()
+        result = cli("admin", "project", "create", "notes", "--repository", tmp_path / "plain", code=1)
+        assert "forgefront: --repository: is not a git repository" in result.stderr
+        cli("admin", "project", "create", "notes", "--repository", tmp_path / "absent", code=2)
+        assert cli.json("admin", "project", "list") == []
+
+
+class TestMembers:
+    @pytest.mark.parametrize("place", ["team", "team/tools"])
+    def test_lifecycle(self, cli: CommandRunner, group_path: str) -> None:
+        cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--no-password")
+        cli("admin", "group", "create", "team")
+        cli("admin", "project", "create", "team/tools")
+        assert cli.json("admin", "member", "create", group_path, "ann")["access_level"] == "DEVELOPER"
+        assert cli("admin", "member", "create", group_path, "ann", code=1).stderr.startswith("forgefront: --user-id: Already exists")
+        assert cli.json("admin", "member", "change", group_path, "ann", "--level", "master")["access_level"] == "MASTER"
+        assert "ann" in [member["username"] for member in cli.json("admin", "member", "list", group_path)]
+        cli("admin", "member", "delete", group_path, "ann")
+        assert "ann" not in [member["username"] for member in cli.json("admin", "member", "list", group_path)]
+
+    def test_unknown_level_is_wrong_usage(self, cli: CommandRunner) -> None:
+        cli("admin", "member", "create", "team", "ann", "--level", "king", code=2)
+
+
+class TestProgram:
+    def test_help_of_every_command(self) -> None:
+        def walk(command: Any, path: list[str]) -> None:
+            result = CliRunner().invoke(main, [*path, "--help"])
+            assert result.exit_code == 0, path
+            assert command.help or command.callback.__doc__, f"{path} has no help"
+            for option in command.params:
+                assert getattr(option, "help", None), f"{path} {option.name} has no help"
+            for name, below in getattr(command, "commands", {}).items():
+                walk(below, [*path, name])
+
+        walk(typer.main.get_command(main), [])
+
+    def test_version(self) -> None:
+        assert re.fullmatch(r"forgefront \d+\.\d+\.\d+\n", CliRunner().invoke(main, ["--version"]).stdout)
+
+    def test_wrong_configuration(self, cli: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FORGEFRONT_PORT", "many")
+        assert cli("admin", "user", "list", code=2).stderr.startswith("forgefront: FORGEFRONT_PORT: ")
+
+    def test_another_key(self, cli: CommandRunner) -> None:
+        (cli.data / "secret.key").write_text("not a key")
+        assert "is not 32 bytes in base64" in cli("admin", "user", "list", code=2).stderr
+
+    def test_absent_database(self, cli: CommandRunner, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int) -> None:
+        monkeypatch.setenv("FORGEFRONT_DATABASE_URL", f"postgresql://u:hunter2@127.0.0.1:{unused_tcp_port}/d")
+        result = cli("admin", "user", "list", code=1)
+        assert "the database cannot be reached" in result.stderr
+        assert "hunter2" not in result.output
+
+    def test_schema(self, tmp_path: Path) -> None:
+        printed = CliRunner().invoke(main, ["schema"]).stdout
+        assert "type Query" in printed
+        (tmp_path / "old.graphql").write_text(printed)
+        assert CliRunner().invoke(main, ["schema", "--against", str(tmp_path / "old.graphql")]).stdout == "no change\n"
+        (tmp_path / "old.graphql").write_text(printed + "\ntype Gone { a: Int }\n")
+        result = CliRunner().invoke(main, ["schema", "--against", str(tmp_path / "old.graphql")])
+        assert (result.exit_code, result.stdout) == (1, "breaking: Gone was removed.\n1 changes, 1 of them breaking\n")
+        (tmp_path / "old.graphql").write_text("type {")
+        assert CliRunner().invoke(main, ["schema", "--against", str(tmp_path / "old.graphql")]).exit_code == 2

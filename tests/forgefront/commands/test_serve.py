@@ -1,0 +1,161 @@
+"""`forgefront serve` as a process: what it prints, how it is stopped, and what a second start keeps."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from forgefront.demo.demo_folder import is_unfinished
+from tests.forgefront.support.cli_runner import CommandRunner
+from tests.support.git_history import git, make_history
+from tests.support.reliability_promises import COUNT_SHARE, promise, scaled_count
+
+KILL_COUNT = scaled_count(20)
+
+
+@contextmanager
+def start_serve(data: Path, *options: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and all that it printed before it waited for requests."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forgefront.cli", "serve", "--data", str(data), "--port", "0", *map(str, options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout is not None
+    output = ""
+    try:
+        for line in process.stdout:
+            output += line
+            if line == "Ctrl-C stops it.\n":
+                break
+        yield process, output
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_an_interrupted_demo_is_restarted_from_scratch(tmp_path: Path, isolated_environment: None) -> None:
+    source = make_history(tmp_path / "source.git", commits=20).path
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "forgefront.cli", "demo", "--data", str(data), "--repository", str(source)]
+    for number in range(KILL_COUNT):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while not (data / "repositories").exists() and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(number % 5 * 0.4 + 0.2)
+            process.kill()
+        if not is_unfinished(data):
+            # It was quicker than the kill.
+            shutil.rmtree(data)
+    CommandRunner(data).json("demo", "--repository", source)
+    assert CommandRunner(data).json("check", "--full")["problems"] == []
+    assert not is_unfinished(data)
+
+
+def run_serve(command: str) -> object:
+    """Does what a printed curl command says; the tests need no curl."""
+    url = re.search(r"http://[^\s\"]+", command)
+    token = re.search(r"PRIVATE-TOKEN: ([^\"]+)\"", command)
+    body = re.search(r"-d '(.*)'$", command)
+    assert url
+    assert token
+    headers = {"PRIVATE-TOKEN": token[1]}
+    if body:
+        response = httpx.post(url[0], headers=headers, json=json.loads(body[1]), timeout=20)
+    else:
+        response = httpx.get(url[0], headers=headers, timeout=20)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_demo_is_served_and_preserved(tmp_path: Path, isolated_environment: None) -> None:
+    source = make_history(tmp_path / "source.git", commits=10).path
+    data = tmp_path / "the data"
+    with start_serve(data, "--demo", "--repository", source) as (process, output):
+        commands = [line.strip() for line in output.splitlines() if line.startswith("  curl ")]
+        assert len(commands) == 3
+        issues, commits, answer = (run_serve(command) for command in commands)
+        assert isinstance(issues, list)
+        assert len(issues) == 3
+        assert isinstance(commits, list)
+        assert len(commits) == 3
+        assert isinstance(answer, dict)
+        assert answer["data"]["project"]["issues"]["totalCount"] > 3
+        tokens = re.findall(r"^  (?:root|dev|reporter|outsider) +(\S{20})  ", output, re.MULTILINE)
+        assert len(set(tokens)) == 4
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    started = time.monotonic()
+    with start_serve(data, "--demo", "--repository", source) as (process, output):
+        assert time.monotonic() - started < 20
+        assert "The data are kept." in output
+        assert not any(token in output for token in tokens)
+        assert re.search(r"\$\(.*admin token show dev --data '.*the data'\)", output)
+        token = CommandRunner(data)("admin", "token", "show", "dev").stdout.strip()
+        assert token in tokens
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+@promise("R3", always=True)
+def test_without_a_demo(tmp_path: Path, isolated_environment: None, figure: Callable[[str], None]) -> None:
+    started = time.monotonic()
+    with start_serve(tmp_path / "data") as (process, output):
+        base = output.split()[3]
+        assert httpx.get(f"{base}/-/readiness", timeout=20).json()["status"] == "ok"
+        seconds = time.monotonic() - started
+        figure(f"an empty folder answers after {seconds:.1f} s")
+        if COUNT_SHARE:
+            assert seconds <= 3
+        assert "curl" not in output
+        # What is printed makes the first administrator, and then it is printed no more.
+        command = re.search(r"^  .*forgefront.* (admin user create NAME --email ADDRESS --admin) --data (.*)$", output, re.MULTILINE)
+        assert command and command[2] == str(tmp_path / "data")
+        assert " demo --data FOLDER" in output
+        words = command[1].replace("NAME", "root").replace("ADDRESS", "root@example.org").split()
+        CommandRunner(tmp_path / "data")(*words, "--no-password")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    with start_serve(tmp_path / "data") as (_, output):
+        assert "admin user create" not in output
+
+
+@pytest.mark.parametrize("commits", ["none", "no git"])
+def test_checkout_without_a_history(commits: str, tmp_path: Path, isolated_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a tarball: it is served all the same, and what to do is said."""
+    (tmp_path / "checkout").mkdir()
+    if commits == "none":
+        git(tmp_path / "checkout", "init", "-q")
+    monkeypatch.setattr("forgefront.commands.demo.CHECKOUT", tmp_path / "checkout")
+    monkeypatch.setattr("forgefront.server.http_server.run", lambda config, on_ready: on_ready(config))
+    result = CommandRunner(tmp_path / "data")("serve", "--demo")
+    assert "the demo's project is empty. To see a history: --repository PATH, with a new --data." in result.stderr
+    assert "Three commands to try" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--port", "99999"), 2, "port: "),
+        (("--external-url", "ftp://x"), 2, "external_url: "),
+        (("--demo", "--repository", "/nonexistent"), 2, "there is no git repository with a commit"),
+        (("--host", "192.0.2.1"), 1, "cannot listen on 192.0.2.1"),
+    ],
+)
+def test_cannot_start(cli: CommandRunner, tmp_path: Path, options: tuple[str, ...], code: int, message: str) -> None:
+    data = CommandRunner(tmp_path / "new") if "--demo" in options else cli
+    assert message in data("serve", *options, code=code).stderr

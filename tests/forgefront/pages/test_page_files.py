@@ -1,0 +1,116 @@
+"""The pages without a browser: which addresses they have, what their files may say, and that what they ask may be asked."""
+
+import re
+
+import httpx
+import pytest
+from graphql import OperationDefinitionNode, parse, validate
+
+from forgefront import pages
+from forgefront.app import App, create_app
+from forgefront.config import Config
+from graph.operations import limits
+from graph.operations.execution import SCHEMA, prepare
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+SHIPPED = sorted(path for folder in (pages.STATIC_FOLDER, pages.OPERATIONS_FOLDER) for path in folder.rglob("*") if path.is_file())
+OPERATIONS = sorted(pages.OPERATIONS_FOLDER.glob("*.graphql"))
+
+OUTSIDE = re.compile(r"""https?:(?://|\\/\\/)[\w.-]+|(?:src|href|url|import|from)\s*[=(]?\s*["'`(]//""")
+NAMESPACES = {"http://www.w3.org"}
+"""What looks like an address and is the name of a format."""
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    return create_app(Config.load(data=tmp_path_factory.mktemp("pages"), external_url="https://forge.example.com/git"))
+
+
+@pytest.fixture
+def http(app: App) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://forge")
+
+
+PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/tools/issues/3 /demo/tools/builds/9
+/demo/tools/merge_requests/1 /demo/tools/commit/0123456789abcdef /demo/tools/milestones/2 /demo/tools/snippets/4
+/groups/demo /u/dev /-/sign_in"""
+NO_PAGES = """/demo /nope/tools/x /demo/tools.git /demo/tools.git/info/refs /demo/tools/info/refs /demo/tools/issues/x /api/v3/nope
+/graphql/x /-/nope /ci/api /users/x /-/pages/../files.py /-/pages/%2e%2e/files.py /%00 /demo/to%0als"""
+
+
+class TestAddresses:
+    async def test_a_browser_is_shown_the_page(self, http: httpx.AsyncClient) -> None:
+        for path in PAGES.split():
+            response = await http.get(path, headers={"Accept": BROWSER})
+            assert response.status_code == 200, path
+            assert response.headers["content-type"] == "text/html; charset=utf-8"
+            assert response.headers["vary"] == "accept"
+            assert 'src="/git/-/pages/main.js"' in response.text
+
+    async def test_the_policy(self, http: httpx.AsyncClient) -> None:
+        for path in ("/", "/-/pages/main.js", "/-/pages/operations/wall.graphql"):
+            response = await http.get(path, headers={"Accept": BROWSER})
+            assert response.headers["content-security-policy"] == (
+                "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
+                "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+            )
+
+    @pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/html;q=0.9", "text/html;q=0", "text/html;q=x"])
+    async def test_api_clients_get_the_api_response(self, accept: str, http: httpx.AsyncClient) -> None:
+        index = await http.get("/", headers={"Accept": accept})
+        assert index.json()["name"] == "Forgefront"
+        assert index.headers["vary"] == "Accept"
+        assert (await http.get("/demo/tools", headers={"Accept": accept})).json() == {"message": "404 Not Found"}
+
+    async def test_nothing_else_is_a_page(self, http: httpx.AsyncClient) -> None:
+        for path in NO_PAGES.split():
+            response = await http.get(path, headers={"Accept": BROWSER})
+            assert "text/html" not in response.headers.get("content-type", ""), path
+            assert response.status_code >= 301
+
+    async def test_nothing_is_posted_to_a_page(self, http: httpx.AsyncClient) -> None:
+        assert (await http.post("/", headers={"Accept": BROWSER})).status_code == 405
+        assert (await http.post("/demo/tools", headers={"Accept": BROWSER})).status_code == 404
+
+
+class TestFiles:
+    def test_no_outside_address(self) -> None:
+        for path in SHIPPED:
+            assert set(OUTSIDE.findall(path.read_text())) <= NAMESPACES, path.name
+
+    async def test_every_file_is_served_and_named_rightly(self, http: httpx.AsyncClient) -> None:
+        for path in SHIPPED:
+            name = path.relative_to(pages.STATIC_FOLDER if path.is_relative_to(pages.STATIC_FOLDER) else pages.OPERATIONS_FOLDER.parent)
+            response = await http.get(f"/-/pages/{name.as_posix()}")
+            assert response.status_code == 200, name
+            for imported in re.findall(r"""(?:from|import) "(\.[^"]+)";""", response.text):
+                assert (path.parent / imported).resolve().is_file(), f"{name} imports {imported}"
+
+    def test_nothing_is_written_as_html(self) -> None:
+        for path in SHIPPED:
+            if path.suffix == ".js":
+                assert not re.search(
+                    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|\.style\s*=", path.read_text()
+                )
+            elif path.suffix == ".html":
+                assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", path.read_text())
+
+
+class TestOperations:
+    def test_are_valid_and_within_the_limits(self) -> None:
+        for path in OPERATIONS:
+            text = path.read_text()
+            document = limits.parse(text)
+            assert validate(SCHEMA, document) == [], path.name
+            for operation in document.definitions:
+                if isinstance(operation, OperationDefinitionNode):
+                    assert operation.name is not None
+                    prepare(text, operation.name.value)
+                    assert limits.check(document, SCHEMA, operation.name.value) == []
+
+    def test_every_operation_is_used(self) -> None:
+        scripts = "".join(path.read_text() for path in SHIPPED if path.suffix == ".js")
+        for path in OPERATIONS:
+            for operation in parse(path.read_text()).definitions:
+                if isinstance(operation, OperationDefinitionNode) and operation.name is not None:
+                    assert f'"{operation.name.value}"' in scripts, f"nobody asks {operation.name.value} of {path.name}"

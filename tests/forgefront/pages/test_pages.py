@@ -1,0 +1,327 @@
+"""The pages in a real browser, over the whole service: what people see, how they move, and that what changes is seen at once."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from graph.live.broadcaster import StreamEnd
+from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
+from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(CHROMIUM is None, reason="NOT RUN: chromium (apt install chromium)"),
+]
+
+LONG = "A title that is longer than a telephone is wide, and has_a_word_in_it_that_cannot_be_broken_anywhere_at_all"
+HOSTILE = "<img src=x onerror=alert(1)> & <script>alert(2)</script>"
+PROJECTS = (
+    DemoProject("web/design", "", (DemoCommit("Focus rings are seen", "priya", 400, "style+ unit+"),)),
+    DemoProject("web/checkout", "", (DemoCommit("The basket survives", "tomas", 4, "compile+ unit*"),)),
+    DemoProject(
+        "web/storefront",
+        "The shop.",
+        (DemoCommit(LONG, "mei", 18, "compile+ browser-"), DemoCommit(HOSTILE, "ada", 90, "compile+")),
+        (DemoMergeRequest("Show delivery dates", "priya", 10, "delivery", "compile+"),),
+        (("Prices are off", "jonas"),),
+    ),
+    DemoProject("empty/handbook", "Nothing yet."),
+)
+
+
+@dataclass
+class PagesSite:
+    """One service and one browser for the whole file."""
+
+    forge: DemoServer
+    page: BrowserPage
+
+    async def visit(self, path: str, username: str | None = "ada", **stored: str) -> None:
+        """Opens a page in a tab that knows nothing but who is signed in."""
+        await self.page.open(f"{self.forge.address}/-/health")
+        await self.page.wait_for("location.pathname === '/-/health' && document.body")
+        await self.page.evaluate("sessionStorage.clear(), localStorage.clear()")
+        if username is not None:
+            stored["forgefront.session"] = json.dumps({"token": self.forge.tokens[username], "until": None})
+        for name, value in stored.items():
+            await self.page.evaluate(f"sessionStorage.setItem({json.dumps(name)}, {json.dumps(value)})")
+        await self.page.open(self.forge.address + path)
+        await self.page.wait_for("document.querySelector('main').childElementCount && !document.querySelector('main[aria-busy]')")
+
+    async def settings(self, **values: str | None) -> None:
+        text = "mutation ($input: UpdateSettingsInput!) { updateSettings(input: $input) { userErrors { message } } }"
+        assert await self.run(text, input=values) == {"updateSettings": {"userErrors": []}}
+
+    async def run(self, text: str, username: str = "ada", **variables: object) -> object:
+        """The data of an operation, run as somebody."""
+        outcome = await self.forge.app.graph.run_document(text, variables, None, self.forge.tokens[username], request_id="test")
+        assert outcome.errors == []
+        return outcome.data
+
+    async def wait_for_state(self, path: str, state: str) -> None:
+        """Waits until a tile has a state."""
+        await self.page.wait_for(f"document.querySelector('[data-path=\"{path}\"]').dataset.state === '{state}'")
+
+    async def tiles(self) -> list[list[str]]:
+        """The tiles in their order: name, state, word."""
+        expression = "[t.querySelector('h2').innerText, t.dataset.state, t.querySelector('.badge').innerText]"
+        found: list[list[str]] = await self.page.evaluate(f"[...document.querySelectorAll('.tile')].map(t => {expression})")
+        return found
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PagesSite]:
+    folder = tmp_path_factory.mktemp("pages")
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+        yield PagesSite(forge, page)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(shared: PagesSite) -> AsyncIterator[PagesSite]:
+    """What the browser complains of, as of a breach of the content security policy, fails the test in which it happens."""
+    shared.page.errors.clear()
+    shared.page.requests.clear()
+    await shared.page.set_viewport(1280, 800)
+    await shared.page.set_color_scheme("light")
+    yield shared
+    assert shared.page.errors == []
+    assert {url for url in shared.page.requests if not url.startswith((shared.forge.address, "data:"))} == set()
+
+
+class TestSignIn:
+    async def test_sign_in_by_token_redirects_to_the_requested_page(self, site: PagesSite) -> None:
+        page = site.page
+        await site.settings(signInText="Ask [the office](https://office.example.org/keys) first.\n\n<b>Not</b> bold.")
+        await site.visit("/web/storefront", None)
+        await page.wait_for_text("<b>Not</b> bold.")
+        assert await page.evaluate("document.querySelector('.prose a').href") == "https://office.example.org/keys"
+
+        await page.type("no-such-token")
+        await page.press("Enter")
+        await page.wait_for_text("Nobody has this token.")
+        # The browser itself reports each answer of 401 on its console.
+        assert all("401" in error for error in page.errors)
+        page.errors.clear()
+        await page.type(site.forge.tokens["ada"])
+        await page.press("Enter")
+
+        await page.wait_for_text("The shop.")
+        assert await page.evaluate("document.title") == "Web / storefront · Forgefront"
+        assert await page.evaluate("localStorage.length + document.cookie.length") == 0
+
+    async def test_sign_in_by_password_with_a_kept_session(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/-/sign_in", None)
+        await page.click(".switch")
+        await page.type("mei")
+        await page.press("Tab")
+        await page.type("mei signs in")
+        await page.click("[name=stay]")
+        await page.click(".primary")
+        await page.wait_for("document.querySelectorAll('.tile').length === 4")
+        assert await page.evaluate("location.pathname") == "/"
+        assert site.forge.tokens["mei"] in await page.evaluate("localStorage.getItem('forgefront.session')")
+
+    async def test_sign_out(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/")
+        await site.settings(afterSignOutPath="/-/health?bye")
+        await page.click("#sign-out")
+        await page.wait_for("location.search === '?bye'")
+        assert await page.evaluate("sessionStorage.length") == 0
+        await site.settings(afterSignOutPath=None)
+
+    async def test_the_front_page_redirects_anonymous_visitors(self, site: PagesSite) -> None:
+        await site.settings(homePageUrl=f"{site.forge.address}/-/health?home")
+        await site.page.open(f"{site.forge.address}/-/health")
+        await site.page.evaluate("sessionStorage.clear(), localStorage.clear()")
+        await site.page.open(site.forge.address)
+        await site.page.wait_for("location.search === '?home'")
+        await site.settings(homePageUrl=None)
+
+
+class TestWall:
+    async def test_shows_author_age_and_failures_worst_first(self, site: PagesSite) -> None:
+        await site.visit("/")
+        await site.page.wait_for("document.querySelector('.tile')")
+        assert await site.tiles() == [
+            ["storefront", "FAILED", "failed"],
+            ["checkout", "RUNNING", "running"],
+            ["design", "SUCCESS", "passed"],
+            ["handbook", "NONE", "no builds"],
+        ]
+        first = await site.page.evaluate(
+            "document.querySelector('.tile').innerText.split('\\n').map(t => t.replace(/\\s+/g, ' ').trim()).filter(Boolean)"
+        )
+        assert first == [
+            "storefront",
+            "Web · main",
+            "failed",
+            f"{LONG[:80]}…",
+            "MT",
+            "Mei Tanaka",
+            "18 minutes ago",
+            "browser",
+            "6 min 55 s",
+        ]
+
+    async def test_a_finished_build_updates_its_tile(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/")
+        await page.wait_for("document.querySelector('#live[data-state=live]')")
+        await page.evaluate(
+            "document.querySelector('[data-path=\"web/checkout\"] a').focus(), window.kept = document.querySelector('.tile')"
+        )
+        await site.forge.set_status_by_name("web/checkout", "unit", "FAILED")
+        await site.wait_for_state("web/checkout", "FAILED")
+        assert [name for name, *_ in await site.tiles()] == ["storefront", "checkout", "design", "handbook"], "tiles keep their places"
+        assert await page.evaluate("document.activeElement.textContent") == "checkout"
+        assert await page.evaluate("document.querySelector('.tile') === window.kept"), "only the tile concerned is made anew"
+        await page.wait_for("document.getElementById('said').textContent === 'checkout: failed.'")
+
+    async def test_events_during_a_disconnect_appear_after_reconnecting(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/")
+        for name, status in (("contract", "RUNNING"), ("package", "FAILED")):
+            await page.wait_for("document.querySelector('#live[data-state=live]')")
+            for follower in list(site.forge.app.graph.services.broadcaster._subscribers):
+                follower.end(StreamEnd.SLOW_CONSUMER)
+            await site.forge.set_status_by_name("web/design", name, status)
+            await site.wait_for_state("web/design", "RUNNING")
+        await site.forge.set_status_by_name("web/design", "contract", "SUCCESS")
+        await site.wait_for_state("web/design", "FAILED")
+
+    async def test_external_statuses_appear(self, site: PagesSite) -> None:
+        await site.visit("/")
+        await site.page.wait_for("document.querySelector('#live[data-state=live]')")
+        project, tip = site.forge.tips["web/checkout"]
+        for state in ("SUCCESS", "FAILED"):
+            text = "mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) { userErrors { message } } }"
+            input = {"projectPath": project, "sha": tip, "ref": "main", "name": "unit", "state": state}
+            await site.run(text, input=input)
+            await site.wait_for_state("web/checkout", state)
+
+    async def test_a_revoked_token_redirects_to_sign_in(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/", "guest")
+        await page.wait_for("document.querySelector('#live[data-state=live]')")
+        text = "mutation { resetPrivateToken(input: {}) { userErrors { message } } }"
+        await site.run(text, "guest")
+        site.forge.tokens["guest"] = await site.forge.token("guest")
+        await page.wait_for_text("You are no longer signed in")
+        assert all("401" in error for error in page.errors)
+        page.errors.clear()
+
+    async def test_keyboard_navigation(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/")
+        await page.wait_for("document.querySelector('.tile')")
+        await page.press("?")
+        await page.wait_for("document.querySelector('dialog[open]')")
+        await page.press("Escape")
+        await page.wait_for("!document.querySelector('dialog[open]')")
+        await page.press("/")
+        await page.type("e")
+        await page.press("Escape", "j", "j", "k", "ArrowRight")
+        assert await page.evaluate("document.activeElement === document.querySelectorAll('.tile:not([hidden]) h2 a')[1]")
+        await page.press("/")
+        await page.type("design")
+        await page.wait_for("[...document.querySelectorAll('.tile')].filter(t => !t.hidden).length === 1")
+        await page.press("ArrowDown", "Enter")
+        await page.wait_for("location.pathname === '/web/design' && document.activeElement.tagName === 'H1'")
+        await page.press("u")
+        await page.wait_for("location.pathname === '/groups/web' && document.querySelectorAll('.tile').length === 3")
+        await page.evaluate("history.back()")
+        await page.wait_for("document.querySelector('.tabs')")
+
+    async def test_shows_an_empty_state(self, site: PagesSite) -> None:
+        await site.visit("/", "guest")
+        await site.page.wait_for_text("No projects yet")
+
+
+class TestProjects:
+    async def test_join_commits_builds_and_merge_requests(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/web/storefront")
+        await page.wait_for_text("Show delivery dates")
+        shown = await page.evaluate("document.querySelector('.rows').innerText")
+        assert HOSTILE in shown
+        assert "Mei Tanaka" in shown
+        assert await page.evaluate("document.querySelectorAll('.row .dots a').length") == 3
+        await page.click(".tabs a[href$=builds]")
+        await page.wait_for("location.pathname.endsWith('/builds') && document.querySelectorAll('.row').length === 4")
+        await page.click(".chips a[href*=failed]")
+        await page.wait_for("location.search === '?status=failed' && document.querySelectorAll('.row').length === 1")
+        await page.click(".tabs a[href$=issues]")
+        await page.wait_for("location.pathname.endsWith('/issues') && document.querySelectorAll('.row').length === 1")
+        await page.click(".row a[href$='/issues/1']")
+        await page.wait_for_text("Prices are off")
+        assert await page.evaluate("location.pathname") == "/web/storefront/issues/1"
+
+    async def test_an_issue_is_answered_and_closed(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/web/storefront/issues/1", "mei")
+        await page.evaluate("document.querySelector('textarea').focus()")
+        await page.type(f"Seen too. {HOSTILE}")
+        await page.click(".actions button")
+        await page.wait_for_text("Status changed to closed")
+        await page.wait_for_text(f"Seen too. {HOSTILE}")
+
+    async def test_hidden_objects_are_not_found(self, site: PagesSite) -> None:
+        for path in ("/web/storefront", "/web/nothing", "/web/storefront/issues/1", "/groups/nobody", "/u/nobody"):
+            await site.visit(path, "guest")
+            await site.page.wait_for_text("Not found")
+        assert await site.page.evaluate("document.title") == "Not found · Forgefront"
+
+
+class TestAppearance:
+    async def test_fit_a_telephone_and_can_be_read_in_both_schemes(self, site: PagesSite) -> None:
+        page = site.page
+        await page.set_viewport(360, 640, mobile=True)
+        for path in VISITED_PATHS.split():
+            await page.set_color_scheme("light")
+            await site.visit(path)
+            assert await page.evaluate("document.documentElement.scrollWidth") == 360, path
+            for scheme, bright in (("light", "> 600"), ("dark", "< 150")):
+                await page.set_color_scheme(scheme)
+                await page.wait_for(f"{BRIGHTNESS} {bright}")
+                assert await page.evaluate(CONTRAST) == [], (path, scheme)
+
+    async def test_follows_the_system_until_a_scheme_is_chosen(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/")
+        await page.wait_for(f"{BRIGHTNESS} > 600")
+        await page.set_color_scheme("dark")
+        await page.wait_for(f"{BRIGHTNESS} < 150")
+        await page.click("#theme")
+        await page.wait_for(f"{BRIGHTNESS} > 600", "light is chosen")
+        await page.open(site.forge.address)
+        await page.wait_for(f"document.querySelector('.tile') && {BRIGHTNESS} > 600", "light stays chosen")
+
+
+VISITED_PATHS = """/ /web/storefront /web/storefront/builds /web/storefront/issues/1 /web/storefront/merge_requests/1 /web/storefront/builds/4
+/-/sign_in"""
+BRIGHTNESS = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
+CONTRAST = """[...document.querySelectorAll('body *')].filter(each => each.checkVisibility() && !each.closest('.unseen, .skip')
+    && [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim())).flatMap(each => {
+  const sheet = window.sheet ??= Object.assign(document.createElement('canvas'), {width: 1, height: 1});
+  const canvas = sheet.getContext('2d', {willReadFrequently: true});
+  const layers = [];
+  for (let at = each; at; at = at.parentElement) {
+    layers.push(getComputedStyle(at).backgroundColor);
+  }
+  const luminance = (colours) => {
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map(v => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const below = ['white', ...layers.toReversed()];
+  const [a, b] = [luminance(below), luminance([...below, getComputedStyle(each).color])].sort();
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  return ratio < 4.5 ? [`${each.className} ${each.textContent.slice(0, 30)} ${ratio.toFixed(2)}`] : [];
+})"""
+"""The texts whose contrast is under 4.5 to 1 (WCAG 2.2, 1.4.3): colours are laid over each other from the root inward."""

@@ -1,0 +1,63 @@
+"""The door to static files: what it serves, what it says of it, and that nothing else is reached."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from forgefront.pages import static_folder
+from forgefront.pages.static_folder import StaticFolder
+
+POLICY = "default-src 'none'"
+
+
+@pytest.fixture
+def http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> httpx.AsyncClient:
+    monkeypatch.setattr(static_folder, "KEPT_BYTES", 1000)
+    monkeypatch.setattr(static_folder, "BLOCK", 700)
+    served = tmp_path / "served"
+    (served / "deep").mkdir(parents=True)
+    (served / "index.html").write_text('<script src="$base/-/x/main.js"></script>')
+    (served / "deep" / "main.js").write_text("export const it = `${1}`;")
+    (served / "large.txt").write_bytes(b"0123456789" * 200)
+    (served / "left.pyc").write_bytes(b"")
+    (tmp_path / "secret.txt").write_text("secret")
+    app = StaticFolder(served, base_path="/-/x/", policy=POLICY, values={"base": '/"git'})
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://forge")
+
+
+class TestFiles:
+    async def test_serves_by_name_with_type_and_policy(self, http: httpx.AsyncClient) -> None:
+        response = await http.get("/-/x/deep/main.js")
+        assert response.text == "export const it = `${1}`;"
+        assert response.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert response.headers["content-security-policy"] == POLICY
+        assert response.headers["cache-control"] == "no-cache"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["x-frame-options"] == "DENY"
+        assert response.headers["referrer-policy"] == "no-referrer"
+
+    async def test_the_folder_is_its_index_with_values_escaped(self, http: httpx.AsyncClient) -> None:
+        assert (await http.get("/-/x/")).text == '<script src="/&quot;git/-/x/main.js"></script>'
+
+    async def test_a_large_file_is_streamed(self, http: httpx.AsyncClient) -> None:
+        assert (await http.get("/-/x/large.txt")).content == b"0123456789" * 200
+
+    async def test_a_matching_etag_is_304(self, http: httpx.AsyncClient) -> None:
+        tag = (await http.get("/-/x/large.txt")).headers["etag"]
+        for header in (tag, f'"other", W/{tag}', "*"):
+            again = await http.get("/-/x/large.txt", headers={"If-None-Match": header})
+            assert (again.status_code, again.content) == (304, b"")
+        assert (await http.get("/-/x/large.txt", headers={"If-None-Match": '"other"'})).status_code == 200
+
+    async def test_head_and_other_methods(self, http: httpx.AsyncClient) -> None:
+        head = await http.head("/-/x/large.txt")
+        assert (head.status_code, head.headers["content-length"], head.content) == (200, "2000", b"")
+        refused = await http.post("/-/x/large.txt")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+
+    @pytest.mark.parametrize(
+        "name", ["../secret.txt", "%2e%2e/secret.txt", "..%2fsecret.txt", "/etc/passwd", "deep", "left.pyc", "no.js", "%00"]
+    )
+    async def test_no_other_file_is_served(self, name: str, http: httpx.AsyncClient) -> None:
+        assert (await http.get(f"/-/x/{name}")).status_code == 404

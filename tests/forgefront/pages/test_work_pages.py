@@ -1,0 +1,211 @@
+"""A merge request, a build, a commit, GraphiQL and the reference in a real browser, over the whole service."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+
+from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
+from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(CHROMIUM is None, reason="NOT RUN: chromium (apt install chromium)"),
+]
+
+PATH = "web/storefront"
+PROJECTS = (
+    DemoProject(
+        PATH,
+        "The shop.",
+        (DemoCommit("Prices are shown with tax", "mei", 18, "compile+ browser* unit-"),),
+        (
+            DemoMergeRequest("Show delivery dates", "priya", 10, "delivery", "compile+"),
+            DemoMergeRequest("A wish list", "jonas", 9, "wishes", "unit-"),
+        ),
+    ),
+)
+BUILDS = """query ($path: String!) {
+  project(path: $path) { builds(filter: {ref: ["main"]}) { nodes { databaseId name sha trace { totalBytes } } } }
+}"""
+CLOSE_WINDOW_SECONDS = """mutation ($path: String!) {
+  updateMergeRequest(input: {projectPath: $path, iid: 2, stateEvent: CLOSE}) { userErrors { message } }
+}"""
+
+
+class WorkPagesSite:
+    """One service and one browser for the whole file."""
+
+    def __init__(self, forge: DemoServer, page: BrowserPage) -> None:
+        self.forge = forge
+        self.page = page
+
+    async def ask(self, text: str, **variables: Any) -> Any:
+        outcome = await self.forge.app.graph.run_document(text, variables, None, self.forge.tokens["ada"], request_id="test")
+        assert outcome.errors == []
+        return outcome.data
+
+    async def builds(self) -> dict[str, Any]:
+        """Those of the commit that was pushed to the main branch, by name."""
+        return {build["name"]: build for build in (await self.ask(BUILDS, path=PATH))["project"]["builds"]["nodes"]}
+
+    async def merge_request_id(self) -> int:
+        found = await self.ask("query ($path: String!) { project(path: $path) { mergeRequest(iid: 1) { databaseId } } }", path=PATH)
+        return int(found["project"]["mergeRequest"]["databaseId"])
+
+    async def visit(self, path: str, username: str = "ada") -> None:
+        await self.page.open(f"{self.forge.address}/-/health")
+        await self.page.wait_for("location.pathname === '/-/health' && document.body")
+        session = json.dumps({"token": self.forge.tokens[username], "until": None})
+        await self.page.evaluate(f"sessionStorage.setItem('forgefront.session', {json.dumps(session)})")
+        await self.page.open(self.forge.address + path)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkPagesSite]:
+    folder = tmp_path_factory.mktemp("work")
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+        yield WorkPagesSite(forge, page)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(shared: WorkPagesSite) -> AsyncIterator[WorkPagesSite]:
+    """What the browser complains of fails the test in which it happens, as does a request to anybody else."""
+    shared.page.errors.clear()
+    shared.page.requests.clear()
+    await shared.page.set_viewport(1280, 800)
+    yield shared
+    assert shared.page.errors == []
+    assert {url for url in shared.page.requests if not url.startswith((shared.forge.address, "data:"))} == set()
+
+
+class TestMergeRequest:
+    async def test_comments_and_merge(self, site: WorkPagesSite) -> None:
+        page = site.page
+        await site.visit(f"/{PATH}/merge_requests/1")
+        await page.wait_for_text("It can be merged.")
+        await page.wait_for("[...document.querySelectorAll('.line.added .text')].some(line => line.innerText === '+Show delivery dates')")
+        await page.wait_for("document.querySelector('#comment')")
+        await page.evaluate("document.querySelector('#comment').focus()")
+        await page.type("Good <b>work</b>")
+        await page.click(".stack .primary")
+        await page.wait_for_text("Good <b>work</b>")
+        await page.click(".verdict .primary")
+        await page.wait_for("document.querySelector('.verdict .badge')?.innerText === 'merged'")
+
+    async def test_shows_merge_blockers_and_updates_live(self, site: WorkPagesSite) -> None:
+        page = site.page
+        await site.visit(f"/{PATH}/merge_requests/2", "tomas")
+        await page.wait_for_text("Builds of its newest commit failed.")
+        await page.wait_for("document.querySelector('#live[data-state=live]')")
+        await site.ask(CLOSE_WINDOW_SECONDS, path=PATH)
+        await page.wait_for("document.querySelector('.verdict .badge')?.innerText === 'closed'")
+        assert await page.evaluate("document.getElementById('said').textContent") == "The merge request is closed."
+
+
+class TestBuild:
+    async def test_shows_the_trace_as_it_grows(self, site: WorkPagesSite) -> None:
+        page = site.page
+        build = (await site.builds())["browser"]
+        await site.visit(f"/{PATH}/builds/{build['databaseId']}")
+        await page.wait_for_text("17 of 40 done")
+        await page.wait_for("document.querySelector('#live[data-state=live]')")
+        text = "".join(f"\x1b[32mline {number}\x1b[0m\n" for number in range(300))
+        await site.forge.run_as(
+            "ada", "AppendBuildTrace", projectPath=PATH, databaseId=build["databaseId"], text=text, offset=build["trace"]["totalBytes"]
+        )
+        await page.wait_for(
+            "document.querySelector('.output .ink-green:last-of-type') && document.querySelector('.output').innerText.includes('line 299')"
+        )
+        assert await page.evaluate(
+            "(b => b.scrollTop > 0 && b.scrollHeight - b.scrollTop - b.clientHeight < 2)(document.querySelector('.output'))"
+        )
+        await site.forge.set_build_status(PATH, build["databaseId"], "SUCCESS")
+        await page.wait_for("document.querySelector('.facts .badge').innerText === 'passed'")
+
+    async def test_retry_preserves_the_earlier_attempt(self, site: WorkPagesSite) -> None:
+        page = site.page
+        build = (await site.builds())["unit"]
+        await site.visit(f"/{PATH}/builds/{build['databaseId']}")
+        await page.wait_for_text("1 failed, 127 passed")
+        await page.click(".head-line button")
+        await page.wait_for("document.querySelector('.facts .badge').innerText === 'waiting'")
+        await page.click(".attempts summary")
+        await page.wait_for("document.querySelector('.attempts .output').innerText.includes('1 failed, 127 passed')")
+
+
+class TestCommit:
+    async def test_shows_builds_and_diff_and_accepts_comments(self, site: WorkPagesSite) -> None:
+        page = site.page
+        oid = (await site.builds())["compile"]["sha"]
+        await site.visit(f"/{PATH}/commit/{oid[:10]}")
+        await page.wait_for_text(oid)
+        await page.wait_for("document.querySelector('.line')")
+        await page.wait_for("document.querySelector('#comment')")
+        await page.evaluate("document.querySelector('#comment').focus()")
+        await page.type("Seen.")
+        await page.click(".stack .primary")
+        await page.wait_for("document.querySelector('.note')?.innerText.includes('Seen.')")
+
+
+async def test_all_of_them_fit_a_telephone(site: WorkPagesSite) -> None:
+    await site.page.set_viewport(360, 640, mobile=True)
+    build = (await site.builds())["browser"]
+    # A word that is longer than the screen is wide, as whole ids of commits are.
+    mutation = "mutation ($input: CreateNoteInput!) { createNote(input: $input) { userErrors { code } } }"
+    values = {"projectPath": PATH, "mergeRequestDatabaseId": await site.merge_request_id(), "body": f"See {'5a74c29c' * 8}."}
+    assert (await site.ask(mutation, input=values))["createNote"]["userErrors"] == []
+    for path, last in (
+        ("merge_requests/1", ".note .prose"),
+        (f"builds/{build['databaseId']}", ".output-line"),
+        (f"commit/{build['sha']}", ".line"),
+    ):
+        await site.visit(f"/{PATH}/{path}")
+        await site.page.wait_for(f"document.querySelector({last!r})")
+        assert await site.page.evaluate("document.documentElement.scrollWidth") == 360, path
+
+
+async def test_graphiql_runs_an_example_without_the_internet(site: WorkPagesSite) -> None:
+    page = site.page
+    await site.visit("/-/graphiql")
+    await page.wait_for("document.querySelectorAll('.examples li').length === 13")
+    await page.wait_for("document.querySelector('.monaco-editor .view-lines')?.innerText")
+    await page.evaluate("[...document.querySelectorAll('.examples button')].find(each => each.innerText === 'Commit page').click()")
+    await page.wait_for(
+        "document.querySelector('.graphiql-tab.graphiql-tab-active, [aria-selected=true]')?.innerText.includes('D10_CommitPage')"
+    )
+    await page.click(".graphiql-execute-button")
+    await page.wait_for("document.querySelector('.result-window').innerText.includes('authoredAt')")
+    # What introspection told.
+    await page.click("[aria-label='Show Documentation Explorer']")
+    await page.wait_for("document.querySelector('.graphiql-doc-explorer')?.innerText.includes('Subscription')")
+
+
+async def test_reference_is_filtered(site: WorkPagesSite) -> None:
+    page = site.page
+    await site.visit("/-/reference")
+    await page.wait_for("document.querySelector('#filter:not([hidden])')")
+    await page.press("/")
+    await page.type("closeissue")
+    await page.press("Enter")
+    await page.wait_for("location.hash === '#Mutation.closeIssue'")
+    shown = await page.evaluate(
+        "[...document.querySelectorAll('nav li')].filter(each => each.checkVisibility()).map(each => each.innerText)"
+    )
+    assert shown == ["closeIssue", "CloseIssuePayload"]
+
+
+async def test_a_snippet_opens_at_its_web_url_and_is_commented(site: WorkPagesSite) -> None:
+    write = """mutation ($path: String!) { createSnippet(input: {projectPath: $path, title: "Taxes", fileName: "taxes.py",
+      content: "rate = <b>24</b>", visibility: INTERNAL}) { snippet { webUrl } userErrors { message } } }"""
+    url = (await site.ask(write, path=PATH))["createSnippet"]["snippet"]["webUrl"]
+
+    await site.visit(urlsplit(url).path)
+    await site.page.wait_for("document.querySelector('h1')?.innerText === 'Taxes'")
+    assert await site.page.evaluate("document.querySelector('pre').innerText") == "rate = <b>24</b>"
+    await site.page.evaluate("document.querySelector('textarea').value = 'As of May.'")
+    await site.page.evaluate("document.querySelector('form button.primary').click()")
+    await site.page.wait_for("document.querySelector('.notes')?.innerText.includes('As of May.')")

@@ -1,0 +1,468 @@
+"""`forgefront runner` against a running service: builds of a pushed repository, and what its parts do by themselves."""
+
+import asyncio
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from graphql import build_schema, parse, validate
+
+from forgefront.runner import archive, shell
+from forgefront.runner.build_execution import BuildExecution, BuildOutcome
+from forgefront.runner.forge_client import OPERATIONS_FILE, BuildRevoked, ClaimedBuild, ForgeClient, ServiceUnreachable
+from forgefront.runner.trace_buffer import MASK, MAX_BUFFERED_CHARACTERS, MAX_CHARACTERS_PER_CALL, TraceBuffer
+from graph.schema import print_schema
+from tests.forgefront.support.cli_runner import CommandRunner
+from tests.support.server_process import ServerProcess, run_server
+
+REPOSITORY = Path(__file__).parents[2]
+JOBS = """
+stages: [build, test, deploy]
+passes:
+  stage: build
+  tags: [passes]
+  script:
+    - echo "building $CI_BUILD_NAME"
+    - |
+      if true; then
+        echo two lines
+      fi
+    - mkdir -p pkg && echo made > pkg/file.txt && ln -s /etc/passwd pkg/link
+    - echo "token $CI_BUILD_TOKEN in $CI_BUILD_REPO"
+    - git log --oneline | head -1
+    - env | grep -c RUNNER_SECRET || true
+    - echo '42% covered'
+  after_script: [echo goodbye]
+  artifacts: {paths: [pkg/, "no*.such"], name: packages}
+fails:
+  stage: build
+  tags: [fails]
+  script: [echo before, exit 3, echo never]
+  artifacts: {paths: [README], when: on_failure}
+sleeps:
+  stage: build
+  tags: [sleeps]
+  script: ["echo sleeping; sleep 300 & sleep 300"]
+prints:
+  stage: build
+  tags: [prints]
+  script:
+    - head -c 3000000 /dev/urandom
+    - head -c 3000000 /dev/zero | tr '\\0' x
+    - printf 'the end\\n\\000'
+"""
+
+
+@dataclass
+class RunnerSite:
+    """A running service with the project `ann/tool`, of whose pushed commit builds wait."""
+
+    server: ServerProcess
+    folder: Path
+    token: str
+
+    def ask(self, query: str, token: str | None = None, **variables: Any) -> Any:
+        body = {"query": query, "variables": variables}
+        answer = httpx.post(f"{self.server.url}/graphql", json=body, headers={"PRIVATE-TOKEN": token or self.token}, timeout=30).json()
+        assert "errors" not in answer, answer
+        ((_, value),) = answer["data"].items()
+        return value
+
+    def runner(self, *tags: str) -> str:
+        """The token of a new runner for the project."""
+        query = "mutation ($input: CreateRunnerInput!) { createRunner(input: $input) { token userErrors { message } } }"
+        values = {"projectPath": "ann/tool", "description": "r", "tags": list(tags), "runUntagged": False}
+        payload = self.ask(query, input=values)
+        assert payload["userErrors"] == []
+        return str(payload["token"])
+
+    def start(self, token: str, *options: str, url: str = "") -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "forgefront.cli", "runner", "--url", url or self.server.url, "--json", *options]
+        environment = {**os.environ, "FORGEFRONT_RUNNER_TOKEN": token, "RUNNER_SECRET": "hidden"}
+        return subprocess.Popen(
+            [*command, "--builds-dir", str(self.folder / "builds")],
+            cwd=REPOSITORY,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, token: str, *options: str) -> tuple[int, dict[str, Any], str]:
+        """Runs one build; the exit code, what was printed of the build, and the log."""
+        process = self.start(token, "--once", *options)
+        out, errors = process.communicate(timeout=60)
+        assert out, errors
+        return process.returncode, json.loads(out), errors
+
+    def build(self, name: str) -> Any:
+        query = """
+            query ($name: [String!]) { project(path: "ann/tool") { builds(filter: {name: $name}) { nodes {
+              databaseId name status coverage trace(last: 1000) { lines totalBytes } artifact { filename downloadUrl }
+              runner { name platform }
+            } } } }
+        """
+        (found,) = self.ask(query, name=[name])["builds"]["nodes"]
+        return found
+
+    def wait_for_status(self, name: str, **wanted: Any) -> Any:
+        """The build, once it is so."""
+        deadline = time.monotonic() + 20
+        while True:
+            found = self.build(name)
+            if all(found[key] == value for key, value in wanted.items()):
+                return found
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerSite]:
+    folder = tmp_path_factory.mktemp("runner")
+    data = folder / "data"
+    cli = CommandRunner(data)
+    cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--admin", "--no-password")
+    token = cli("admin", "token", "show", "ann").stdout.strip()
+    with run_server(data, f"sqlite:///{data}/forgefront.db") as server:
+        site = RunnerSite(server, folder, token)
+        site.ask('mutation { createProject(input: {name: "tool"}) { project { id } userErrors { message } } }')
+        work = folder / "work"
+        work.mkdir()
+        (work / ".gitlab-ci.yml").write_text(JOBS)
+        (work / "README").write_text("read me\n")
+        who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
+        host = server.url.removeprefix("http://")
+        for arguments in (
+            ["init", "-q", "-b", "master"],
+            ["add", "."],
+            [*who, "commit", "-q", "-m", "First"],
+            ["push", "-q", f"http://ann:{token}@{host}/ann/tool.git", "master"],
+        ):
+            subprocess.run(["git", *arguments], cwd=work, check=True, capture_output=True)
+        yield site
+
+
+class TestBuilds:
+    def test_passes_and_leaves_its_artifact(self, site: RunnerSite) -> None:
+        token = site.runner("passes")
+
+        code, output, log = site.run(token)
+
+        build = site.build("passes")
+        assert (code, output) == (0, {"build": build["databaseId"], "name": "passes", "ended": "passed"}), log
+        assert build["status"] == "SUCCESS"
+        assert build["runner"] == {"name": "forgefront", "platform": "linux"}
+        text = "\n".join(build["trace"]["lines"])
+        for expected in ('$ echo "building $CI_BUILD_NAME"\nbuilding passes\n', "\ntwo lines\n", " First\n", "\n$ echo goodbye\ngoodbye\n"):
+            assert expected in text, text
+        assert "$ if true; then\n  echo two lines\nfi\n" in text
+        assert f"token {MASK} in {MASK}" in text
+        assert "RUNNER_SECRET || true\n0\n" in text
+        assert "fb-" not in text and token not in text and token not in log and "fb-" not in log
+        assert "no*.such: there are no such files" in text
+        assert build["artifact"]["filename"] == "packages.zip"
+        stored = httpx.get(build["artifact"]["downloadUrl"], headers={"PRIVATE-TOKEN": site.token})
+        with zipfile.ZipFile(io.BytesIO(stored.content)) as file:
+            assert {name: file.read(name) for name in file.namelist()} == {"pkg/file.txt": b"made\n"}
+        assert list((site.folder / "builds").iterdir()) == []
+
+    def test_fails_with_the_exit_code_of_its_script(self, site: RunnerSite) -> None:
+        code, output, _ = site.run(site.runner("fails"))
+
+        build = site.build("fails")
+        assert (code, output["ended"], build["status"]) == (1, "failed", "FAILED")
+        lines = build["trace"]["lines"]
+        assert "ERROR: Build failed: exit code 3" in lines
+        assert "before" in lines and "never" not in lines
+        assert build["artifact"]["filename"] == "artifacts.zip"
+
+    def test_prints_without_end(self, site: RunnerSite) -> None:
+        code, _, log = site.run(site.runner("prints"))
+
+        build = site.build("prints")
+        assert code == 0, log
+        assert build["trace"]["totalBytes"] > 5_000_000
+        assert build["trace"]["lines"][-1] == "\N{REPLACEMENT CHARACTER}"
+
+    def test_is_requeued_on_shutdown_and_ends_when_canceled(self, site: RunnerSite) -> None:
+        token = site.runner("sleeps")
+        process = site.start(token, "--grace", "0.2")
+        site.wait_for_status("sleeps", status="RUNNING")
+        process.send_signal(signal.SIGTERM)
+        out, errors = process.communicate(timeout=20)
+        assert json.loads(out)["ended"] == "given back", errors
+        build = site.wait_for_status("sleeps", status="PENDING")
+        assert build["trace"]["lines"] == ["The runner gave the build back; it was started again."]
+
+        process = site.start(token, "--once")
+        site.wait_for_status("sleeps", status="RUNNING")
+        site.ask(
+            "mutation ($input: BuildInput!) { cancelBuild(input: $input) { userErrors { code } } }",
+            input={"projectPath": "ann/tool", "databaseId": build["databaseId"]},
+        )
+        out, errors = process.communicate(timeout=20)
+        assert json.loads(out)["ended"] == "gone", errors
+        assert "The build was canceled." in errors
+        assert site.build("sleeps")["status"] == "CANCELED"
+        assert not is_running("sleep 300")
+
+    def test_a_wrong_token_is_reported(self, site: RunnerSite) -> None:
+        process = site.start("fr-" + "x" * 20, "--once")
+
+        _, errors = process.communicate(timeout=20)
+
+        assert process.returncode == 1
+        assert "does not know this token" in errors
+
+
+def entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+def is_running(command: str) -> list[str]:
+    """The processes that were started so and have not ended."""
+    command_line = "\0".join(command.split()).encode() + b"\0"
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cmdline").read_bytes() == command_line:
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+class FakeService:
+    """Stands for the service, and keeps what it is told."""
+
+    def __init__(self, *, is_gone: bool = False) -> None:
+        self.text = ""
+        self.statuses: list[str] = []
+        self.is_gone = is_gone
+
+    async def append(self, job: ClaimedBuild, text: str, offset: int, *, tries_for: float) -> None:
+        if self.is_gone:
+            raise BuildRevoked("The build was canceled.")
+        assert offset == len(self.text.encode())
+        self.text += text
+
+    async def report(self, job: ClaimedBuild, status: str, *, tries_for: float) -> None:
+        self.statuses.append(status)
+
+
+class WorkWithoutCheckout(BuildExecution):
+    """Has no code to fetch."""
+
+    async def _fetch(self, code: Path, place: Path) -> None:
+        pass
+
+
+def make_work(service: FakeService, folder: Path, *script: str, **changes: Any) -> BuildExecution:
+    job_fields: dict[str, Any] = {"timeout_seconds": 60, "artifacts": None, "after_script": (), **changes}
+    job = ClaimedBuild(
+        build_id=1,
+        token="fb-1-" + "x" * 20,
+        name="job",
+        ref="master",
+        sha="a" * 40,
+        repository_url="http://localhost/a/b.git",
+        script=script,
+        variables={},
+        secrets=frozenset(),
+        lease_seconds=60,
+        trace_offset=0,
+        trace_limit=2**20,
+        **job_fields,
+    )
+    return WorkWithoutCheckout(service, job, folder, "fr-" + "x" * 20)  # type: ignore[arg-type]
+
+
+class TestWork:
+    async def test_ends_at_its_timeout(self, tmp_path: Path) -> None:
+        received = FakeService()
+
+        ended = await make_work(received, tmp_path, "echo began", "sleep 86420", timeout_seconds=1).run()
+
+        assert ended is BuildOutcome.FAILED
+        assert received.statuses == ["FAILED"]
+        assert received.text.endswith("$ sleep 86420\nERROR: The build took longer than 1 s, which is all that it has.\n")
+        assert not is_running("sleep 86420")
+
+    async def test_ends_without_a_report_when_the_build_is_lost(self, tmp_path: Path) -> None:
+        received = FakeService(is_gone=True)
+
+        assert await make_work(received, tmp_path, "sleep 86421").run() is BuildOutcome.REVOKED
+        assert received.statuses == []
+        assert not is_running("sleep 86421")
+
+    async def test_removes_its_folder_whatever_the_script_did(self, tmp_path: Path) -> None:
+        ended = await make_work(FakeService(), tmp_path, "mkdir -p a/b && touch a/b/c && chmod 0 a/b && chmod 500 a").run()
+
+        assert ended is BuildOutcome.PASSED
+        assert entries(tmp_path) == []
+
+    async def test_after_script_runs_after_a_failure(self, tmp_path: Path) -> None:
+        received = FakeService()
+
+        assert await make_work(received, tmp_path, "false", after_script=("echo after", "exit 9")).run() is BuildOutcome.FAILED
+        assert "\nafter\n" in received.text
+        assert "WARNING: What comes after the script ended with 9" in received.text
+
+
+class TestOperations:
+    def test_are_those_of_the_schema(self) -> None:
+        assert validate(build_schema(print_schema()), parse(OPERATIONS_FILE.read_text())) == []
+
+
+class TestService:
+    async def test_requests_are_retried_while_the_service_is_unavailable(self) -> None:
+        body = b'{"data":{"appendBuildTrace":{"build":{"status":"RUNNING"},"userErrors":[]}}}'
+        answers = [
+            b"",
+            b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body),
+        ]
+        requests = []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while (line := await reader.readline()) and answers:
+                requests.append(line)
+                length = 0
+                while (line := await reader.readline()).strip():
+                    name, _, value = line.decode().partition(":")
+                    length = int(value) if name.lower() == "content-length" else length
+                await reader.readexactly(length)
+                output = answers.pop(0)
+                writer.write(output)
+                if not output:
+                    break
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        service = ForgeClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "fr-" + "x" * 20, min_retry_seconds=0.01)
+        try:
+            await service.append_trace(make_work(FakeService(), Path()).job, "text", 0, retry_seconds=5)
+            assert len(requests) == 3
+            server.close()
+            with pytest.raises(ServiceUnreachable):
+                await service.append_trace(make_work(FakeService(), Path()).job, "text", 0, retry_seconds=0.05)
+        finally:
+            server.close()
+            await service.close()
+
+
+class TestTrace:
+    async def test_takes_secrets_out_wherever_they_are_cut(self) -> None:
+        trace = TraceBuffer(["fb-1-secretsecret"], limit=10**6)
+        seen = ""
+        for piece in ("a fb-1-", "secretsecret b fb-", "1-other c fb-1-secretsecret"):
+            await trace.write(piece.encode())
+            text = trace.next_chunk()
+            trace.mark_sent(text)
+            seen += text
+            assert "fb-1-s" not in seen
+        trace.finish()
+        seen += trace.next_chunk()
+
+        assert seen == f"a {MASK} b fb-1-other c {MASK}"
+
+    async def test_is_text_whatever_is_printed(self) -> None:
+        trace = TraceBuffer([], limit=10**6)
+        for piece in (b"\xc3", b"\xbc\0\xff", b"\xe2\x82"):
+            await trace.write(piece)
+        trace.finish()
+        text = trace.next_chunk()
+        trace.mark_sent(text)
+
+        assert text == "ü\ufffd\ufffd\ufffd"
+        assert trace.offset == len(text.encode())
+
+    async def test_is_bounded(self) -> None:
+        trace = TraceBuffer([], limit=10**9)
+        await trace.write(b"x" * (MAX_BUFFERED_CHARACTERS + 1))
+        waiting = asyncio.create_task(trace.write(b"y"))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        while not waiting.done():
+            text = trace.next_chunk()
+            assert 0 < len(text) <= MAX_CHARACTERS_PER_CALL
+            trace.mark_sent(text)
+            await asyncio.sleep(0)
+
+    async def test_drops_what_the_service_rejects(self) -> None:
+        trace = TraceBuffer([], limit=10)
+        await trace.write(b"x" * 11)
+        trace.mark_sent(trace.next_chunk())
+        await trace.write(b"y" * (MAX_BUFFERED_CHARACTERS + 1))
+        await trace.write(b"z")
+
+        assert trace.next_chunk() == ""
+
+
+class TestScripts:
+    def test_commands_are_split_as_by_the_shell(self) -> None:
+        text = "one\nfor each in 1 2; do\n  two\ndone\ncat <<END\nthree\n\nEND\nfour \\\n  five\n'a\nb'"
+
+        assert shell.split_statements(text) == [
+            "one",
+            "for each in 1 2; do\n  two\ndone",
+            "cat <<END\nthree\n\nEND",
+            "four \\\n  five",
+            "'a\nb'",
+        ]
+
+    def test_an_unparsable_script_is_shown_unsplit(self) -> None:
+        assert shell.split_statements("if\none\ntwo") == ["if\none\ntwo"]
+
+    async def test_the_environment_is_the_builds_alone(self, tmp_path: Path) -> None:
+        values = shell.build_environment({"A": "1", "bad=": "2", "B": "x\0"}, tmp_path, tmp_path)
+
+        assert set(values) == {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "SHELL", "A"}
+
+    async def test_stopping_kills_the_process_group(self, tmp_path: Path) -> None:
+        trace, stop = TraceBuffer([], limit=10**6), asyncio.Event()
+        command = "trap 'echo asked; exit 7' TERM; sleep 97531 & echo began; wait"
+        running = asyncio.create_task(shell.run_command(["bash", "-c", command], tmp_path, {"PATH": os.environ["PATH"]}, trace, stop))
+        await trace.has_data.wait()
+        stop.set()
+
+        assert await running == 7
+        assert trace.next_chunk() == "began\nasked\n"
+        assert not is_running("sleep 97531")
+
+
+class TestArchive:
+    def test_contains_files_matching_the_patterns(self, tmp_path: Path) -> None:
+        root, outside = tmp_path / "root", tmp_path / "outside"
+        for name in ("root/a.log", "root/logs/b.log", "root/logs/deep/c.log", "root/.git/config", "root/other", "outside/secret"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(name)
+        (root / "link").symlink_to(outside)
+        (root / "logs" / "file").symlink_to(outside / "secret")
+        (root / "round").symlink_to(root)
+        os.mkfifo(root / "pipe")
+
+        def packed(*patterns: str, more: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
+            count, missing = archive.write_archive(root, patterns, more, tmp_path / "zip")
+            with zipfile.ZipFile(tmp_path / "zip") as file:
+                assert len(file.namelist()) == count
+                return file.namelist(), missing
+
+        assert packed("*.log") == (["a.log"], [])
+        assert packed("**/*.log") == (["a.log", "logs/b.log", "logs/deep/c.log"], [])
+        assert packed("logs/", "none") == (["logs/b.log", "logs/deep/c.log"], ["none"])
+        assert packed("link/secret", "link", "round/a.log", "logs/file", "pipe", ".git", ".git/config")[0] == []
+        assert packed("../outside/secret", str(outside / "secret"), "", "/")[0] == []
+        assert packed(".") == (["a.log", "logs/b.log", "logs/deep/c.log", "other"], [])
+        assert packed(more=("other", "../outside/secret", ".git/config"))[0] == ["other"]

@@ -1,0 +1,137 @@
+"""Where values come from, and what a wrong one is told."""
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from forgefront.config import Config, ConfigError
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("FORGEFRONT_"):
+            monkeypatch.delenv(name)
+
+
+def config_errors(**given: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        Config.load(**given)
+    return str(caught.value)
+
+
+class TestSources:
+    def test_defaults(self, tmp_path: Path) -> None:
+        config = Config.load(data=tmp_path)
+        assert config.database_url == f"sqlite:///{tmp_path}/forgefront.db"
+        assert config.repositories == tmp_path / "repositories"
+        assert config.base_url == "http://127.0.0.1:8080"
+        assert (config.v3_profile, config.workers, config.log_format, config.metrics) == ("document", 1, "json", True)
+
+    def test_arguments_override_environment_overrides_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "forgefront.toml").write_text('port = 1\nhost = "10.0.0.1"\nlog_level = "debug"\n')
+        monkeypatch.setenv("FORGEFRONT_PORT", "2")
+        monkeypatch.setenv("FORGEFRONT_HOST", "10.0.0.2")
+        config = Config.load(data=tmp_path, port=3, host=None)
+        assert (config.port, config.host, config.log_level) == (3, "10.0.0.2", "debug")
+
+    def test_data_folder_from_environment_has_the_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "forgefront.toml").write_text("port = 7\n")
+        monkeypatch.setenv("FORGEFRONT_DATA", str(tmp_path))
+        assert Config.load().port == 7
+
+    def test_named_file_may_choose_the_data_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (file := tmp_path / "here.toml").write_text(f'data = "{tmp_path}/elsewhere"\nhooks_allow_local = true\n')
+        monkeypatch.setenv("FORGEFRONT_CONFIG", str(file))
+        config = Config.load()
+        assert config.data == tmp_path / "elsewhere"
+        assert config.hooks_allow_local is True
+
+    def test_empty_variable_counts_as_unset(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FORGEFRONT_PORT", "")
+        assert Config.load().port == 8080
+
+    def test_lists_are_written_with_commas(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FORGEFRONT_TRUSTED_PROXIES", "10.0.0.0/8, ::1")
+        assert Config.load().trusted_proxies == ("10.0.0.0/8", "::1")
+
+    def test_is_picklable(self, tmp_path: Path) -> None:
+        config = Config.load(data=tmp_path, secret_key="k" * 43 + "=")
+        assert pickle.loads(pickle.dumps(config)) == config
+
+
+class TestInvalidSettings:
+    def test_unknown_key_in_the_file_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "forgefront.toml").write_text('prot = 80\nextrenal_url = "http://x"\nzzz = 1\n')
+        text = config_errors(data=tmp_path)
+        assert "unknown key prot; is it port?" in text
+        assert "unknown key extrenal_url; is it external_url?" in text
+        assert "unknown key zzz" in text
+        assert str(tmp_path / "forgefront.toml") in text
+
+    def test_broken_file(self, tmp_path: Path) -> None:
+        (tmp_path / "forgefront.toml").write_text("port = = 3\n")
+        assert str(tmp_path / "forgefront.toml") in config_errors(data=tmp_path)
+
+    def test_missing_named_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FORGEFRONT_CONFIG", str(tmp_path / "absent.toml"))
+        assert "FORGEFRONT_CONFIG: there is no file" in config_errors()
+
+    def test_a_file_cannot_move_the_folder_it_lies_in(self, tmp_path: Path) -> None:
+        (tmp_path / "forgefront.toml").write_text('data = "/elsewhere"\n')
+        assert "data cannot stand" in config_errors(data=tmp_path)
+
+    def test_error_names_the_source_of_the_value(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "forgefront.toml").write_text('log_format = "xml"\n')
+        monkeypatch.setenv("FORGEFRONT_PORT", "many")
+        text = config_errors(data=tmp_path, v3_profile="gitlab-9")
+        assert f"{tmp_path}/forgefront.toml: log_format: input should be 'json' or 'text'" in text
+        assert "FORGEFRONT_PORT: input should be a valid integer" in text
+        assert "v3_profile: input should be 'document' or 'gitlab-8.5'" in text
+
+    @pytest.mark.parametrize(
+        "url",
+        ["mysql://u:hunter2@h/d", "nonsense hunter2", "sqlite://", "sqlite:///:memory:", "postgresql://u:hunter2@h:port/d"],
+    )
+    def test_wrong_database_never_shows_its_password(self, url: str) -> None:
+        text = config_errors(database_url=url)
+        assert text.startswith("database_url: must ")
+        assert "hunter2" not in text
+
+    @pytest.mark.parametrize(
+        "url", ["forge.example.com", "ftp://x", "http://", "http://u:p@x", "http://x/?a=1", "http://x/#a", "http://x/a,b"]
+    )
+    def test_external_url_must_be_plain(self, url: str) -> None:
+        assert config_errors(external_url=url).startswith("external_url: must ")
+
+    @pytest.mark.parametrize("template", ["ftp://x/{id}", "https://x/{mail}", "https://x/{", "https://x/{0}", "https://x/{id.real.x}"])
+    def test_avatar_template(self, template: str) -> None:
+        assert config_errors(avatar_url_template=template).startswith("avatar_url_template: m")
+
+    def test_several_processes_need_postgresql(self) -> None:
+        assert "workers: 2 processes need PostgreSQL" in config_errors(workers=2)
+        assert Config.load(workers=2, database_url="postgresql://h/d").workers == 2
+
+    @pytest.mark.parametrize("key", ["short-hunter2", "hunter2" * 8, ""])
+    def test_unusable_key(self, key: str) -> None:
+        text = config_errors(secret_key=key)
+        assert text == "secret_key: must be 32 bytes in base64, as `openssl rand -base64 32` prints them"
+
+
+class TestRepr:
+    def test_secrets_are_not_in_the_repr(self) -> None:
+        config = Config.load(database_url="postgresql://u:hunter2@h/d", secret_key="hunter2hunter2" * 3 + "a=")
+        assert "hunter2" not in repr(config) + str(config)
+
+    @pytest.mark.parametrize(
+        ("given", "url"),
+        [
+            ({"host": "0.0.0.0", "port": 80}, "http://localhost:80"),
+            ({"host": "::1"}, "http://[::1]:8080"),
+            ({"external_url": "https://forge.example.com/git/"}, "https://forge.example.com/git"),
+        ],
+    )
+    def test_base_url(self, settings: dict[str, object], url: str) -> None:
+        assert Config.load(**settings).base_url == url

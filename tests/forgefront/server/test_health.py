@@ -1,0 +1,147 @@
+"""What supervisors and load balancers are told."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import text
+from starlette.types import ASGIApp
+
+from forgefront.server import health
+from forgefront.server.health import NotReadyError, ReadinessEndpoint, create_database_check, create_folder_check
+from storage.database.engine import Database
+
+
+def client(app: ASGIApp) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://forge")
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(f"sqlite:///{tmp_path}/forge.db")
+    async with database.engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE alembic_version (version_num TEXT)"))
+    yield database
+    await database.close()
+
+
+async def succeed() -> None:
+    return
+
+
+class TestLiveness:
+    async def test_answers(self) -> None:
+        response = await client(health.answer_liveness).get("/-/health")
+        assert (response.status_code, response.json()) == (200, {"status": "ok"})
+        assert response.headers["Cache-Control"] == "no-store"
+
+    async def test_only_get_and_head_are_allowed(self) -> None:
+        response = await client(health.answer_liveness).delete("/-/health")
+        assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")
+
+
+class TestReadiness:
+    async def test_ready(self, database: Database, tmp_path: Path) -> None:
+        app = ReadinessEndpoint({"database": create_database_check(database), "repositories": create_folder_check(tmp_path)})
+        response = await client(app).get("/-/readiness")
+        assert response.status_code == 200
+        assert response.json() == {"status": "ok", "checks": {"database": {"status": "ok"}, "repositories": {"status": "ok"}}}
+        assert [name for name in os.listdir(tmp_path) if name.startswith(".readiness")] == []  # noqa: PTH208
+
+    async def test_missing_data_folder(self, database: Database, tmp_path: Path) -> None:
+        app = ReadinessEndpoint(
+            {"database": create_database_check(database), "repositories": create_folder_check(tmp_path / "secret-name")}
+        )
+        response = await client(app).get("/-/readiness")
+        assert response.status_code == 503
+        assert response.headers["Retry-After"] == "2"
+        assert response.json() == {
+            "status": "unavailable",
+            "checks": {
+                "database": {"status": "ok"},
+                "repositories": {"status": "unavailable", "problem": "the folder cannot be written: No such file or directory"},
+            },
+        }
+        assert "secret-name" not in response.text
+
+    async def test_database_without_its_tables(self, tmp_path: Path) -> None:
+        database = Database(f"sqlite:///{tmp_path}/empty.db")
+        result = await ReadinessEndpoint({"database": create_database_check(database)}).result()
+        await database.close()
+        assert result["checks"]["database"] == {"status": "unavailable", "problem": "it answers with an error"}
+
+    async def test_database_is_down(self, unused_tcp_port: int) -> None:
+        database = Database(f"postgresql://u:hunter2@127.0.0.1:{unused_tcp_port}/d")
+        response = await client(ReadinessEndpoint({"database": create_database_check(database)})).get("/-/readiness")
+        await database.close()
+        assert response.status_code == 503
+        assert response.json()["checks"]["database"]["problem"] == "it cannot be reached"
+
+    async def test_database_that_never_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(health, "WAIT_SECONDS", 0.2)
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        database = Database(f"postgresql://u:hunter2@127.0.0.1:{port}/d")
+        started = time.monotonic()
+        result = await ReadinessEndpoint({"database": create_database_check(database)}).result()
+        assert time.monotonic() - started < 1
+        assert result["checks"]["database"]["problem"] == "no answer within 0.2 s"
+        await database.close()
+        server.close()
+        await server.wait_closed()
+
+    async def test_an_uncancellable_check_does_not_delay_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(health, "WAIT_SECONDS", 0.1)
+        release = asyncio.Event()
+
+        async def stubborn() -> None:
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        started = time.monotonic()
+        result = await ReadinessEndpoint({"stubborn": stubborn, "fine": succeed}).result()
+        assert time.monotonic() - started < 1
+        assert result["checks"]["fine"] == {"status": "ok"}
+        assert result["status"] == "unavailable"
+        release.set()
+        await asyncio.sleep(0.01)
+
+    async def test_concurrent_requests_share_one_check(self) -> None:
+        checks = 0
+
+        async def check() -> None:
+            nonlocal checks
+            checks += 1
+            await asyncio.sleep(0.05)
+            raise NotReadyError("closed for today")
+
+        readiness = ReadinessEndpoint({"shop": check})
+        results = await asyncio.gather(*(readiness.result() for _ in range(50)))
+        results.append(await readiness.result())
+        assert checks == 1
+        assert all(result["checks"]["shop"]["problem"] == "closed for today" for result in results)
+
+    async def test_checks_again_after_the_cache_expires(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
+        broken = True
+
+        async def check() -> None:
+            if broken:
+                raise NotReadyError("no")
+
+        readiness = ReadinessEndpoint({"it": check})
+        assert (await readiness.result())["status"] == "unavailable"
+        broken = False
+        assert (await readiness.result())["status"] == "ok"

@@ -1,0 +1,315 @@
+"""The request id, the access line and the metrics of requests, around small apps."""
+
+import asyncio
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+from prometheus_client import parser as plain_metrics
+from prometheus_client.openmetrics import parser as open_metrics
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from forgefront import logs
+from forgefront.server.metrics import Metrics
+from forgefront.server.middleware import RequestMiddleware
+from forgefront.server.request_metrics import MAX_SERIES
+from graph.jobs.backlog import Backlog
+from storage.database.engine import is_unavailable
+
+OPEN = "application/openmetrics-text"
+SECRET = "hunter2-AbCdEf_012345"
+
+
+@pytest.fixture
+def written() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    logs.configure("json", "info", stream)
+    yield stream
+    structlog.reset_defaults()
+
+
+async def plain(scope: Scope, receive: Receive, send: Send) -> None:
+    scope["state"]["route"] = "/things/:id"
+    scope["state"]["user_id"] = 7
+    await PlainTextResponse("fine")(scope, receive, send)
+
+
+def failing(error: Exception) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise error
+
+    return app
+
+
+def client(app: ASGIApp, metrics: Metrics | None = None) -> httpx.AsyncClient:
+    attended = RequestMiddleware(app, metrics or Metrics(), is_unavailable)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(attended), base_url="http://forge")
+
+
+class TestRequestId:
+    async def test_a_valid_request_id_is_accepted(self, written: io.StringIO) -> None:
+        response = await client(plain).get("/things/1", headers={"X-Request-Id": "a-b_c.9"})
+        assert response.headers["X-Request-Id"] == "a-b_c.9"
+        assert json.loads(written.getvalue())["request_id"] == "a-b_c.9"
+
+    @pytest.mark.parametrize("sent", ["", " ", "a b", "x" * 65, "-a", "a/b", 'a"b', "é"])
+    async def test_an_invalid_request_id_is_replaced(self, sent: str, written: io.StringIO) -> None:
+        response = await client(plain).get("/", headers={"X-Request-Id": sent.encode()})
+        assert re.fullmatch("[0-9a-f]{24}", response.headers["X-Request-Id"])
+
+    async def test_each_request_has_its_own(self, written: io.StringIO) -> None:
+        async with client(plain) as http:
+            assert len({(await http.get("/")).headers["X-Request-Id"] for _ in range(20)}) == 20
+
+    async def test_the_app_sees_it(self, written: io.StringIO) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            assert scope["state"]["request_id"] == logs.REQUEST_ID.get()
+            await PlainTextResponse(scope["state"]["request_id"])(scope, receive, send)
+
+        response = await client(app).get("/")
+        assert response.text == response.headers["X-Request-Id"]
+
+
+class TestAccessLine:
+    async def test_fields(self, written: io.StringIO) -> None:
+        await client(plain).get("/things/a%2Fb%0A?private_token=x")
+        line = json.loads(written.getvalue())
+        assert line.pop("time") and line.pop("request_id") and line.pop("duration_ms") >= 0
+        assert line == {
+            "event": "request",
+            "level": "info",
+            "logger": "access",
+            "method": "GET",
+            "path": "/things/a%2Fb%0A",
+            "status": 200,
+            "user_id": 7,
+        }
+
+    @pytest.mark.parametrize("app", [plain, failing(ValueError(f"password={SECRET}")), failing(OSError(f"token: {SECRET}"))])
+    async def test_no_credential(self, app: ASGIApp, written: io.StringIO) -> None:
+        await client(app).post(
+            f"/x/token={SECRET}?private_token={SECRET}",
+            headers={"PRIVATE-TOKEN": SECRET, "Authorization": f"Bearer {SECRET}"},
+            data={"private_token": SECRET, "password": SECRET},
+        )
+        assert written.getvalue()
+        assert SECRET not in written.getvalue()
+
+    async def test_a_secret_path_is_logged_by_its_template(self, written: io.StringIO) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["state"] |= {"route": "/-/artifacts/:ticket", "secret_path": True}
+            await PlainTextResponse("")(scope, receive, send)
+
+        await client(app).put(f"/-/artifacts/{SECRET}")
+        assert json.loads(written.getvalue())["path"] == "/-/artifacts/:ticket"
+
+
+class TestFailures:
+    async def test_unknown_failure(self, written: io.StringIO) -> None:
+        response = await client(failing(ValueError("details"))).get("/", headers={"X-Request-Id": "r1"})
+        assert (response.status_code, response.json()) == (500, {"message": "500 Internal Server Error"})
+        failure, access = map(json.loads, written.getvalue().splitlines())
+        assert failure["request_id"] == access["request_id"] == response.headers["X-Request-Id"] == "r1"
+        assert "ValueError: details" in failure["exception"]
+        assert access["status"] == 500
+
+    @pytest.mark.parametrize("error", [ConnectionRefusedError("no"), TimeoutError()])
+    async def test_absent_database(self, error: Exception, written: io.StringIO) -> None:
+        response = await client(failing(error)).get("/")
+        assert (response.status_code, response.json()) == (503, {"message": "503 Service Unavailable"})
+        assert 1 <= int(response.headers["Retry-After"]) <= 5
+        assert "Traceback" not in written.getvalue()
+
+    async def test_client_disconnect(self, written: io.StringIO) -> None:
+        metrics = Metrics()
+        with pytest.raises(AssertionError):  # httpx misses its answer
+            await client(failing(ClientDisconnect()), metrics).get("/")
+        assert json.loads(written.getvalue())["status"] == 499
+
+    async def test_failure_in_the_middle(self, written: io.StringIO) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            raise ValueError("late")
+
+        with pytest.raises(AssertionError):
+            await client(app).get("/")
+        assert "late" in written.getvalue()
+
+    async def test_nosniff_once(self, written: io.StringIO) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await PlainTextResponse("x", headers={"X-Content-Type-Options": "nosniff"})(scope, receive, send)
+
+        for wrapped in (app, plain, failing(ValueError())):
+            response = await client(wrapped).get("/")
+            assert response.headers.get_list("X-Content-Type-Options") == ["nosniff"]
+
+
+def samples(text: str, name: str) -> dict[str, float]:
+    found = re.findall(rf"^{name}({{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
+    return {labels: float(value) for labels, value in found}
+
+
+class TestMetrics:
+    async def test_counts_by_template(self, written: io.StringIO) -> None:
+        metrics = Metrics()
+        async with client(plain, metrics) as http:
+            for number in range(5):
+                await http.get(f"/things/{number}")
+            await http.request("BREW", "/things/1")
+        text = metrics.render().decode()
+        assert samples(text, "forgefront_http_requests_total") == {
+            '{method="GET",route="/things/:id",status="200"}': 5,
+            '{method="OTHER",route="/things/:id",status="200"}': 1,
+        }
+        assert samples(text, "forgefront_http_request_duration_seconds_count")['{method="GET",route="/things/:id"}'] == 5
+        assert samples(text, "forgefront_http_requests_in_flight") == {'{kind="http"}': 0, '{kind="websocket"}': 0}
+        assert list(samples(text, "forgefront_build_info").values()) == [1]
+        assert samples(text, "process_open_fds")
+
+    async def test_in_flight(self, written: io.StringIO) -> None:
+        metrics = Metrics()
+        seen: list[dict[str, float]] = []
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            seen.append(samples(metrics.render().decode(), "forgefront_http_requests_in_flight"))
+            raise ValueError
+
+        await client(app, metrics).get("/")
+        assert seen[0]['{kind="http"}'] == 1
+        assert samples(metrics.render().decode(), "forgefront_http_requests_in_flight")['{kind="http"}'] == 0
+
+    def test_series_are_bounded(self) -> None:
+        metrics = Metrics()
+        for number in range(MAX_SERIES + 100):
+            metrics.count("GET", f"/{number}", 200, 0.1)
+        requests = samples(metrics.render().decode(), "forgefront_http_requests_total")
+        assert len(requests) == MAX_SERIES + 1
+        assert requests['{method="GET",route="other",status="200"}'] == 100
+
+    async def test_its_page(self, written: io.StringIO) -> None:
+        async with client(Metrics()) as http:
+            response = await http.get("/-/metrics")
+            assert response.headers["Content-Type"].startswith("text/plain; version=")
+            assert "forgefront_build_info" in response.text
+            refused = await http.post("/-/metrics")
+            assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD")
+
+    @pytest.mark.parametrize(
+        ("accept", "kind"),
+        [
+            (
+                "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+                "application/openmetrics-text; version=1.0.0",
+            ),
+            (OPEN, f"{OPEN}; version=1.0.0"),
+            (f"{OPEN}; version=abc", "text/plain; version=0.0.4"),
+            (f"{OPEN}; version=1.0.0 x", "text/plain; version=0.0.4"),
+            ("text/plain", "text/plain; version=0.0.4"),
+            ("*/*", "text/plain; version=0.0.4"),
+        ],
+    )
+    async def test_open_metrics_by_content_negotiation(self, accept: str, kind: str, written: io.StringIO) -> None:
+        async def two() -> Backlog:
+            return Backlog(2, 1, 0.5)
+
+        metrics = Metrics(two)
+        metrics.count("GET", "/x", 200, 0.01)
+        async with client(metrics, metrics) as http:
+            response = await http.get("/-/metrics", headers={"Accept": accept})
+        assert response.headers["Content-Type"].startswith(kind)
+        assert response.headers["Vary"] == "Accept"
+        parse = (
+            open_metrics.text_string_to_metric_families if kind.startswith("application") else plain_metrics.text_string_to_metric_families
+        )
+        found = {sample.name: sample.value for family in parse(response.text) for sample in family.samples}
+        assert found["forgefront_http_requests_total"] == 1
+        assert (found["forgefront_builds_waiting"], found["forgefront_hook_deliveries_waiting"]) == (2, 1)
+        assert found["forgefront_hook_deliveries_oldest_seconds"] == 0.5
+        assert response.text.endswith("# EOF\n") is kind.startswith("application")
+
+    async def test_a_database_that_is_away_takes_only_its_own_gauges(self, written: io.StringIO) -> None:
+        async def away() -> Backlog:
+            raise ConnectionRefusedError
+
+        metrics = Metrics(away)
+        async with client(metrics, metrics) as http:
+            response = await http.get("/-/metrics")
+        assert response.status_code == 200
+        assert "forgefront_build_info" in response.text
+        assert "waiting" not in response.text
+
+    async def test_concurrent_scrapes_share_one_backlog_query(self, written: io.StringIO) -> None:
+        reads = 0
+
+        async def read() -> Backlog:
+            nonlocal reads
+            reads += 1
+            await asyncio.sleep(0)
+            return Backlog(reads, 0, 0.0)
+
+        metrics = Metrics(read)
+        async with client(metrics, metrics) as http:
+            await asyncio.gather(*(http.get("/-/metrics") for _ in range(5)))
+        assert reads == 1
+
+    def test_several_processes_are_summed(self, tmp_path: Path) -> None:
+        code = """
+import asyncio
+import sys
+from forgefront.server.metrics import Metrics
+from graph.jobs.backlog import Backlog
+async def read():
+    return Backlog(3, 2, 1.5)
+metrics = Metrics(read)
+metrics.count("GET", "/x", 200, 0.01)
+metrics.running.inc()
+scraped = {}
+async def send(message):
+    scraped.update(message)
+async def scrape():
+    scope = {"type": "http", "method": "GET", "path": "/-/metrics", "headers": [(b"accept", sys.argv[1].encode())]}
+    await metrics(scope, None, send)
+asyncio.run(scrape())
+print(scraped["body"].decode())
+"""
+        run = [sys.executable, "-c", code, "*/*"]
+        environment = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+        subprocess.run(run, env=environment, check=True, capture_output=True)
+        text = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stdout
+        assert samples(text, "forgefront_http_requests_total") == {'{method="GET",route="/x",status="200"}': 2}
+        assert list(samples(text, "forgefront_build_info").values()) == [1]
+        # Read from the database by whichever is asked, so not summed.
+        assert samples(text, "forgefront_builds_waiting") == {"": 3}
+        run[-1] = "application/openmetrics-text"
+        text = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stdout.rstrip("\n") + "\n"
+        found = {sample.name: sample.value for family in open_metrics.text_string_to_metric_families(text) for sample in family.samples}
+        assert (found["forgefront_http_requests_total"], found["forgefront_builds_waiting"]) == (3, 3)
+
+
+class TestWebSocket:
+    async def test_accepted_and_closed(self, written: io.StringIO) -> None:
+        sent: list[dict[str, Any]] = []
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "websocket.accept"})
+            await send({"type": "websocket.close", "code": 1000})
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        receive: Callable[[], Awaitable[Any]] = lambda: None  # type: ignore[assignment, return-value] # noqa: E731
+        scope = {"type": "websocket", "path": "/graphql", "raw_path": b"/graphql", "headers": [(b"x-request-id", b"ws1")]}
+        await RequestMiddleware(app, Metrics(), is_unavailable)(scope, receive, send)
+        assert (b"x-request-id", b"ws1") in sent[0]["headers"]
+        line = json.loads(written.getvalue())
+        assert (line["event"], line["status"], line["request_id"]) == ("websocket", 101, "ws1")

@@ -1,0 +1,365 @@
+"""A real server on a loopback port: slow clients, bad headers, and what a stop does to the requests that run."""
+
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from forgefront.config import Config, ConfigError
+from forgefront.server import http_server
+from tests.forgefront.support.app_server import AppServer, run_app_server
+
+SECRET = "hunter2-AbCdEf_012345"
+
+
+@pytest.fixture(scope="module")
+def short_timeout_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
+    """A server with short times, for every test that leaves it running."""
+    folder = tmp_path_factory.mktemp("impatient")
+    times = {"FORGEFRONT_HEADER_TIMEOUT": "1", "FORGEFRONT_BODY_TIMEOUT": "1", "FORGEFRONT_KEEP_ALIVE_TIMEOUT": "1"}
+    with run_app_server(folder, **times) as found:
+        yield found
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """What comes until the server closes."""
+    received = b""
+    while data := connection.recv(65536):
+        received += data
+    return received
+
+
+def read_response(connection: socket.socket) -> bytes:
+    """The answer that comes next, whose body is a JSON object without others inside."""
+    received = b""
+    while not received.endswith(b"}"):
+        data = connection.recv(65536)
+        assert data, received
+        received += data
+    return received
+
+
+class TestResponses:
+    def test_request_id_is_returned(self, short_timeout_server: AppServer) -> None:
+        response = httpx.get(f"http://127.0.0.1:{short_timeout_server.port}/", headers={"X-Request-Id": "mine-1"})
+        assert response.headers["X-Request-Id"] == "mine-1"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert "server" not in response.headers
+
+    def test_the_port_found_is_in_the_external_url(self, short_timeout_server: AppServer) -> None:
+        answer = httpx.get(f"http://127.0.0.1:{short_timeout_server.port}/", headers={"Host": "evil.example"}).json()
+        assert answer["url"] == f"http://127.0.0.1:{short_timeout_server.port}"
+
+    def test_forwarded_for_is_not_believed(self, short_timeout_server: AppServer) -> None:
+        answer = httpx.get(f"http://127.0.0.1:{short_timeout_server.port}/", headers={"X-Forwarded-For": "10.9.8.7"}).json()
+        assert answer["client"] == "127.0.0.1"
+
+    def test_headers_are_not_doubled(self, short_timeout_server: AppServer) -> None:
+        response = httpx.get(f"http://127.0.0.1:{short_timeout_server.port}/doubled")
+        assert response.headers.get_list("X-Content-Type-Options") == ["nosniff"]
+        assert len(response.headers.get_list("X-Request-Id")) == 1
+
+    def test_no_credential_in_the_log(self, short_timeout_server: AppServer) -> None:
+        base = f"http://127.0.0.1:{short_timeout_server.port}"
+        for path in ("/body", "/fail", "/nowhere"):
+            httpx.post(
+                f"{base}{path}?private_token={SECRET}&a=1",
+                headers={"PRIVATE-TOKEN": SECRET, "Authorization": f"Bearer {SECRET}", "X-Request-Id": "secrets"},
+                data={"private_token": SECRET, "password": SECRET},
+            )
+        time.sleep(0.1)
+        assert SECRET not in short_timeout_server.log.read_text()
+        mine = [line for line in short_timeout_server.lines() if line.get("request_id") == "secrets"]
+        assert [(line["path"], line["status"]) for line in mine if line["event"] == "request"] == [
+            ("/body", 200),
+            ("/fail", 500),
+            ("/nowhere", 200),
+        ]
+        assert any("ValueError" in line.get("exception", "") for line in mine)
+
+
+class TestSlowClients:
+    @pytest.mark.parametrize(
+        "sent", [b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", b"G", b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1234"]
+    )
+    def test_half_a_request_is_answered_with_408_and_closed(self, sent: bytes, short_timeout_server: AppServer) -> None:
+        started = time.monotonic()
+        with short_timeout_server.connect() as connection:
+            connection.sendall(sent)
+            answer = read_all(connection)
+        assert 0.9 < time.monotonic() - started < 5
+        assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert answer.endswith(b'\r\n\r\n{"message":"408 Request Timeout"}')
+
+    def test_a_header_cannot_be_dripped(self, short_timeout_server: AppServer) -> None:
+        started = time.monotonic()
+        with short_timeout_server.connect() as connection, pytest.raises((BrokenPipeError, ConnectionResetError)):
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+            while time.monotonic() - started < 8:
+                connection.sendall(b"a: b\r\n")
+                time.sleep(0.1)
+        assert time.monotonic() - started < 6
+
+    @pytest.mark.parametrize("sent", [b"", b"\r\n"])
+    def test_a_silent_connection_is_closed(self, sent: bytes, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            connection.sendall(sent)
+            assert read_all(connection) == b""
+
+    def test_an_idle_connection_is_closed_after_the_keep_alive_timeout(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            for _ in range(2):
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert read_response(connection).startswith(b"HTTP/1.1 200")
+                time.sleep(0.3)
+            # uvicorn's own timer ends with the first byte that comes.
+            connection.sendall(b"\r\n")
+            assert read_all(connection) == b""
+
+    def test_an_unread_body_closes_the_connection(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            connection.sendall(b"POST /ignore HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx")
+            assert read_all(connection).startswith(b"HTTP/1.1 413")
+
+    def test_slow_but_moving_body_is_served(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            connection.sendall(b"POST /body HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 8\r\n\r\n")
+            for _ in range(8):
+                time.sleep(0.3)
+                connection.sendall(b"x")
+            assert read_all(connection).endswith(b'{"length":8}')
+
+    def test_slow_answer_is_not_a_slow_client(self, short_timeout_server: AppServer) -> None:
+        assert httpx.get(f"http://127.0.0.1:{short_timeout_server.port}/sleep?seconds=2.5").text == "slept"
+
+    def test_a_client_that_does_not_read_is_disconnected(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\nX-Request-Id: unread\r\n\r\n")
+            deadline = time.monotonic() + 8
+            while not any(line.get("request_id") == "unread" for line in short_timeout_server.lines()):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+    def test_many_half_open_requests_do_not_delay_others(self, short_timeout_server: AppServer) -> None:
+        slow = [short_timeout_server.connect() for _ in range(200)]
+        try:
+            for connection in slow:
+                connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\n")
+            with httpx.Client(base_url=f"http://127.0.0.1:{short_timeout_server.port}") as http:
+                started = time.monotonic()
+                assert all(http.get("/").status_code == 200 for _ in range(50))
+                assert time.monotonic() - started < 2.5
+        finally:
+            for connection in slow:
+                connection.close()
+
+
+class TestBadRequests:
+    @pytest.mark.parametrize(
+        ("sent", "status"),
+        [
+            (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+            (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 70_000 + b"\r\n\r\n", 431),
+            (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 2_000_000, 431),
+            (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 200 + b"\r\n", 431),
+            (b"nonsense\r\n\r\n", 400),
+            (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+            (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
+            (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: nonsense\r\n\r\n0\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400),
+            (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ],
+    )
+    def test_refused_in_json_and_closed(self, sent: bytes, status: int, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            threading.Thread(target=_send, args=(connection, sent)).start()
+            answer = read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+        assert re.search(rb'\r\n\r\n\{"message":"%d [A-Za-z -]+"\}$' % status, answer)
+        assert answer.count(b"HTTP/1.1") == 1
+
+    @pytest.mark.parametrize("first", [20, 40_000, 65_536, 69_000])
+    def test_a_large_header_is_rejected_in_whatever_pieces_it_comes(self, short_timeout_server: AppServer, first: int) -> None:
+        sent = b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 70_000 + b"\r\n\r\n"
+        with short_timeout_server.connect() as connection:
+            connection.sendall(sent[:first])
+            time.sleep(0.05)
+            threading.Thread(target=_send, args=(connection, sent[first:])).start()
+            assert read_all(connection).startswith(b"HTTP/1.1 431 ")
+
+    def test_large_bodies_with_a_header_behind_them_are_no_large_header(self, short_timeout_server: AppServer) -> None:
+        post = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 150000\r\n\r\n" + b"x" * 150_000
+        with short_timeout_server.connect() as connection:
+            connection.sendall(post + post + b"GET / HTTP/1.1\r\nHost: x\r\nConnection: ")
+            time.sleep(0.2)
+            connection.sendall(b"close\r\n\r\n")
+            answer = read_all(connection)
+        assert answer.count(b"HTTP/1.1 200") == 3
+
+    def test_garbage_after_a_request_does_not_affect_its_response(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            connection.sendall(b"GET /sleep?seconds=0.3 HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n")
+            answer = read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b"slept")
+
+
+def _send(connection: socket.socket, data: bytes) -> None:
+    try:
+        connection.sendall(data)
+    except OSError:
+        return
+
+
+class TestShutdown:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_running_request_ends_and_new_ones_are_rejected(self, number: int, tmp_path: Path) -> None:
+        with run_app_server(tmp_path) as found:
+            answers: list[httpx.Response] = []
+            address = f"http://127.0.0.1:{found.port}/sleep?seconds=1.5"
+            thread = threading.Thread(target=lambda: answers.append(httpx.get(address)))
+            thread.start()
+            time.sleep(0.5)
+            found.process.send_signal(number)
+            time.sleep(0.3)
+            with pytest.raises(httpx.ConnectError):
+                httpx.get(f"http://127.0.0.1:{found.port}/")
+            thread.join()
+            assert found.process.wait(5) == 0
+            assert answers[0].text == "slept"
+            assert answers[0].headers["Connection"] == "close"
+
+    def test_busy_keep_alive_clients_are_not_cut(self, tmp_path: Path) -> None:
+        with run_app_server(tmp_path) as found:
+            cut: list[Exception] = []
+            answered = [0]
+
+            def work() -> None:
+                with httpx.Client(base_url=f"http://127.0.0.1:{found.port}") as http:
+                    while True:
+                        try:
+                            assert http.get("/").status_code == 200
+                            answered[0] += 1
+                        except httpx.ConnectError:
+                            return
+                        except Exception as error:
+                            cut.append(error)
+                            return
+
+            threads = [threading.Thread(target=work) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.7)
+            assert found.stop() == 0
+            for thread in threads:
+                thread.join()
+            assert answered[0] > 50
+            assert cut == []
+
+    def test_request_that_takes_too_long_is_cut(self, tmp_path: Path) -> None:
+        with run_app_server(tmp_path, FORGEFRONT_STOP_TIMEOUT="1") as found, found.connect() as connection:
+            connection.sendall(b"GET /sleep?seconds=60 HTTP/1.1\r\nHost: x\r\n\r\n")
+            time.sleep(0.3)
+            started = time.monotonic()
+            assert found.stop() == 0
+            assert time.monotonic() - started < 4
+
+    def test_a_hanging_thread_does_not_block_exit(self, tmp_path: Path) -> None:
+        with run_app_server(tmp_path, FORGEFRONT_STOP_TIMEOUT="1") as found, found.connect() as connection:
+            connection.sendall(b"GET /hang HTTP/1.1\r\nHost: x\r\n\r\n")
+            time.sleep(0.3)
+            started = time.monotonic()
+            assert found.stop() == 1
+            assert time.monotonic() - started < 1 + http_server.CLOSING_SECONDS + 1
+            assert "ended by force" in found.log.read_text()
+
+    def test_idle_connections_do_not_delay_it(self, tmp_path: Path) -> None:
+        with run_app_server(tmp_path) as found, found.connect() as connection, found.connect() as half:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            half.sendall(b"GET / HTTP/1.1\r\n")
+            assert read_response(connection)
+            started = time.monotonic()
+            assert found.stop() == 0
+            assert time.monotonic() - started < 3
+
+
+class TestStartup:
+    def test_app_that_cannot_start(self, tmp_path: Path) -> None:
+        with run_app_server(tmp_path, SERVING_FAILS="1") as found:
+            assert found.process.wait(10) == 3
+            assert any(line["event"] == "as asked" for line in found.lines())
+
+    def test_port_in_use(self) -> None:
+        with http_server.create_listener("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="Address already in use"):
+            http_server.run(Config.load(port=taken.getsockname()[1]), build=lambda config: pytest.fail("built"))
+
+    def test_host_that_is_not_here(self) -> None:
+        with pytest.raises(ConfigError, match=r"cannot listen on 203\.0\.113\.1 port 0"):
+            http_server.create_listener("203.0.113.1", 0)
+
+
+class TestWorkers:
+    @pytest.fixture
+    def pair(self, tmp_path: Path) -> Iterator[AppServer]:
+        # The app of these tests opens no database.
+        with run_app_server(tmp_path, FORGEFRONT_WORKERS="2", FORGEFRONT_DATABASE_URL="postgresql://127.0.0.1/none") as found:
+            yield found
+
+    def processes(self, found: AppServer, count: int) -> set[int]:
+        seen: set[int] = set()
+        deadline = time.monotonic() + 10
+        while len(seen) < count and time.monotonic() < deadline:
+            seen.add(httpx.get(f"http://127.0.0.1:{found.port}/").json()["process"])
+        return seen
+
+    def test_both_answer_and_their_metrics_are_summed_and_they_stop(self, pair: AppServer) -> None:
+        first = self.processes(pair, 2)
+        assert len(first) == 2
+        assert pair.process.pid not in first
+        for _ in range(10):
+            httpx.get(f"http://127.0.0.1:{pair.port}/body")
+        text = httpx.get(f"http://127.0.0.1:{pair.port}/metrics").text
+        assert 'forgefront_http_requests_total{method="GET",route="/body",status="200"} 10.0' in text
+        assert pair.stop() == 0
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"http://127.0.0.1:{pair.port}/")
+        assert not any(is_running(process) for process in first)
+
+    def test_one_that_dies_is_replaced(self, pair: AppServer) -> None:
+        first = self.processes(pair, 2)
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.get(f"http://127.0.0.1:{pair.port}/exit")
+        time.sleep(0.2)
+        assert httpx.get(f"http://127.0.0.1:{pair.port}/").status_code == 200
+        deadline = time.monotonic() + 10
+        while not self.processes(pair, 2) - first and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert len(self.processes(pair, 2) - first) == 1
+        assert pair.stop() == 0
+
+    def test_they_do_not_outlive_their_parent(self, pair: AppServer) -> None:
+        first = self.processes(pair, 2)
+        pair.process.kill()
+        deadline = time.monotonic() + 10
+        while any(is_running(process) for process in first):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def test_failing_start_ends_all(self, tmp_path: Path) -> None:
+        environment = {"FORGEFRONT_WORKERS": "2", "FORGEFRONT_DATABASE_URL": "postgresql://127.0.0.1/none", "SERVING_FAILS": "1"}
+        with run_app_server(tmp_path, **environment) as found:
+            assert found.process.wait(15) == 3
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

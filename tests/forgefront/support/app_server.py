@@ -1,0 +1,135 @@
+"""A server in a process of its own, with an app made for the tests: the program is this file, run with `python -m`."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from forgefront.config import Config
+from forgefront.server import http_server
+from forgefront.server.metrics import Metrics
+from forgefront.server.middleware import RequestMiddleware
+from storage.database.engine import is_unavailable
+
+
+def build_app(config: Config) -> ASGIApp:
+    """An app with the ways to be slow that the tests need."""
+    metrics = Metrics()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            if os.environ.get("SERVING_FAILS"):
+                await send({"type": "lifespan.startup.failed", "message": "as asked"})
+                return
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        request = Request(scope, receive)
+        path = request.url.path
+        scope["state"]["route"] = path
+        response: Response
+        if path == "/sleep":
+            await asyncio.sleep(float(request.query_params["seconds"]))
+            response = PlainTextResponse("slept")
+        elif path == "/hang":
+            await asyncio.to_thread(time.sleep, 60)
+            response = PlainTextResponse("never")
+        elif path == "/body":
+            response = JSONResponse({"length": len(await request.body())})
+        elif path == "/ignore":
+            response = PlainTextResponse("did not read", 413)
+        elif path == "/large":
+            response = StreamingResponse(b"x" * 65536 for _ in range(1000))
+        elif path == "/doubled":
+            own = {"X-Request-Id": scope["state"]["request_id"], "X-Content-Type-Options": "nosniff"}
+            response = PlainTextResponse("x", headers=own)
+        elif path == "/fail":
+            raise ValueError(f"failed with private_token={request.query_params.get('private_token')}")
+        elif path == "/exit":
+            os._exit(7)
+        elif path == "/metrics":
+            await metrics(scope, receive, send)
+            return
+        else:
+            response = JSONResponse({"process": os.getpid(), "url": config.base_url, "client": scope["client"][0]})
+        await response(scope, receive, send)
+
+    with_middleware = RequestMiddleware(app, metrics, is_unavailable)
+
+    async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
+        await (app if scope["type"] == "lifespan" else with_middleware)(scope, receive, send)
+
+    return asgi
+
+
+@dataclass
+class AppServer:
+    """The server's process, its port, and the file that its log goes to."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+
+@contextmanager
+def run_app_server(folder: Path, **environment: str) -> Iterator[AppServer]:
+    """A server that has said that it is ready."""
+    log = folder / "log"
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")},
+        "FORGEFRONT_DATA": str(folder),
+        "FORGEFRONT_PORT": "0",
+        **environment,
+    }
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forgefront.support.app_server"],
+            cwd=Path(__file__).parents[2],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+    assert process.stdout is not None
+    try:
+        port_line = process.stdout.readline()
+        yield AppServer(process, int(port_line or 0), log)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def main() -> None:
+    http_server.run(Config.load(), build=build_app, on_ready=lambda config: print(config.port, flush=True))
+
+
+if __name__ == "__main__":
+    # By its name as a module, so that worker processes can find `build`.
+    from tests.forgefront.support import app_server
+
+    app_server.main()

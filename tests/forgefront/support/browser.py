@@ -1,0 +1,162 @@
+"""Drives a real headless Chromium over the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/)."""
+
+import asyncio
+import base64
+import itertools
+import json
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+
+CHROMIUM = shutil.which("chromium")
+CHROMIUM_FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
+    " --disable-sync --disable-extensions --disable-dev-shm-usage --hide-scrollbars --force-color-profile=srgb --lang=en"
+    " --remote-debugging-port=0 --remote-allow-origins=*"
+)
+STARTUP_SECONDS = 60.0
+WAIT_SECONDS = 20.0
+"""Seconds after which what should come to be seen is given up."""
+KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowDown": (40, ""), "ArrowRight": (39, ""), "ArrowLeft": (37, "")}
+
+
+class ConditionNotMet(AssertionError):
+    """Something did not come to be."""
+
+
+@dataclass
+class BrowserPage:
+    """One tab. `complaints` are errors of the console, uncaught exceptions and breaches of the content security policy."""
+
+    _socket: ClientConnection
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    _numbers: Any = field(default_factory=lambda: itertools.count(1))
+    _pending: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
+
+    async def send(self, method: str, **parameters: Any) -> Any:
+        number = next(self._numbers)
+        self._pending[number] = asyncio.get_running_loop().create_future()
+        await self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        return await asyncio.wait_for(self._pending[number], WAIT_SECONDS)
+
+    async def read_messages(self) -> None:
+        async for text in self._socket:
+            message = json.loads(text)
+            if "id" in message:
+                waiting = self._pending.pop(message["id"])
+                if "error" in message:
+                    waiting.set_exception(RuntimeError(message["error"]["message"]))
+                elif not waiting.done():
+                    waiting.set_result(message["result"])
+            else:
+                self._handle_event(message["method"], message["params"])
+
+    def _handle_event(self, method: str, params: dict[str, Any]) -> None:
+        if method == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif method == "Runtime.exceptionThrown":
+            self.errors.append(json.dumps(params["exceptionDetails"])[:500])
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+            self.errors.append(" ".join(str(each.get("value", each.get("description"))) for each in params["args"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            self.errors.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+        elif method == "Audits.issueAdded" and "contentSecurityPolicyIssueDetails" in params["issue"]["details"]:
+            self.errors.append(json.dumps(params["issue"]["details"]))
+
+    async def open(self, address: str) -> None:
+        await self.send("Page.navigate", url=address)
+
+    async def evaluate(self, script: str) -> Any:
+        """The value of an expression, in which `await` may stand."""
+        found = await self.send("Runtime.evaluate", expression=f"(async () => ({script}))()", awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in found:
+            raise RuntimeError(found["exceptionDetails"].get("exception", {}).get("description", "failed"))
+        return found["result"].get("value")
+
+    async def wait_for(self, script: str, what: str | None = None) -> None:
+        """Waits until an expression is true."""
+        end = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < end:
+            # While a page is left, there is nothing to evaluate in.
+            with suppress(RuntimeError):
+                if await self.evaluate(f"!!({script})"):
+                    return
+            await asyncio.sleep(0.03)
+        shown = await self.evaluate("document.body.innerText")
+        raise ConditionNotMet(f"{what or script}: the page shows {shown!r}, and complained of {self.errors}")
+
+    async def wait_for_text(self, text: str) -> None:
+        await self.wait_for(f"document.querySelector('main').innerText.includes({json.dumps(text)})", f"there is no {text!r}")
+
+    async def click(self, selector: str) -> None:
+        await self.wait_for(f"document.querySelector({json.dumps(selector)})", f"there is no {selector}")
+        await self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+
+    async def type(self, text: str) -> None:
+        """Into what has the focus."""
+        await self.send("Input.insertText", text=text)
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            code, text = KEYS.get(key, (ord(key[0].upper()), key))
+            event = {"key": key, "windowsVirtualKeyCode": code, **({"text": text} if text else {})}
+            await self.send("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", **event)
+            await self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+    async def set_viewport(self, width: int, height: int, *, scale: float = 1, mobile: bool = False) -> None:
+        await self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
+
+    async def set_color_scheme(self, name: str) -> None:
+        """`dark` or `light`, as the system would say."""
+        features = [{"name": "prefers-color-scheme", "value": name}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+        await self.send("Emulation.setEmulatedMedia", features=features)
+
+    async def screenshot(self) -> bytes:
+        """What is seen, as PNG."""
+        return base64.b64decode((await self.send("Page.captureScreenshot", format="png"))["data"])
+
+
+@asynccontextmanager
+async def open_chromium(profile: Path) -> AsyncIterator[BrowserPage]:
+    """A browser with one tab, whose settings and storage are in `profile`."""
+    process = await asyncio.create_subprocess_exec(
+        str(CHROMIUM),
+        *CHROMIUM_FLAGS.split(),
+        f"--user-data-dir={profile}",
+        "about:blank",
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with connect(await _devtools_url(profile, process), max_size=None, compression=None) as socket:
+            page = BrowserPage(socket)
+            listening = asyncio.create_task(page.read_messages())
+            for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
+                await page.send(f"{domain}.enable")
+            yield page
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _devtools_url(profile: Path, process: asyncio.subprocess.Process) -> str:
+    """Where the first tab listens: the browser writes its port into its profile."""
+    end = time.monotonic() + STARTUP_SECONDS
+    while time.monotonic() < end and process.returncode is None:
+        with suppress(FileNotFoundError, IndexError, httpx.HTTPError, StopIteration):
+            port = (profile / "DevToolsActivePort").read_text().split("\n")[0]
+            async with httpx.AsyncClient() as http:
+                tabs = (await http.get(f"http://127.0.0.1:{port}/json/list")).json()
+            return next(str(tab["webSocketDebuggerUrl"]) for tab in tabs if tab["type"] == "page")
+        await asyncio.sleep(0.05)
+    raise ConditionNotMet("chromium did not start")

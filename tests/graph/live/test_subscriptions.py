@@ -1,0 +1,528 @@
+"""Subscriptions: what is told, to whom, in which order, and what ends a stream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, update
+from sqlmodel import col
+
+from graph.context import Context, Services
+from graph.errors import Code
+from graph.live import broadcaster as living
+from graph.live.broadcaster import ChangeBroadcaster
+from graph.live.change_log import CommittedLogReader
+from graph.live.subscriptions import SubscriptionStream
+from graph.operations.execution import Graph, prepare
+from graph.operations.results import OperationResult
+from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules.builds import builds
+from storage import tables
+from storage.database.engine import Database
+from storage.tables import AccessLevel, ChangeKind, CheckStatus, Visibility
+from tests.make import DataFactory, token_of
+from tests.support.api_clients import Ask
+from tests.support.statements import StatementRecorder
+from tests.support.streams import end_code, next_event, open_stream, rejection_code, subscribed
+
+SHA = "f" * 40
+CHANGED = "subscription($projects: [String!], $refs: [String!], $after: String) { "
+CHANGED += "buildChanged(projects: $projects, refs: $refs, afterSeq: $after) { seq from to build { databaseId status project { path } } } }"
+
+Change = Callable[[tables.Build, CheckStatus], Awaitable[None]]
+
+
+@pytest.fixture
+async def owner(make: DataFactory) -> tables.User:
+    return await make.user("olga")
+
+
+@pytest.fixture
+async def project(make: DataFactory, owner: tables.User) -> tables.Project:
+    return await make.project(owner=owner, builds_enabled=True)
+
+
+@pytest.fixture
+def change(services: Services, owner: tables.User) -> Change:
+    """Brings a build to another status, in a transaction of its own."""
+
+    async def change(build: tables.Build, to: CheckStatus) -> None:
+        async with session_for(services.database, writing=True) as session:
+            context = Context(services, session, owner, "test")
+            assert await builds.change_status(context, build, to) is not None
+            await session.flush()
+            await commit_and_notify(context)
+
+    return change
+
+
+@pytest.fixture
+async def reader(services: Services) -> AsyncIterator[None]:
+    """The process reads the events, as the service does."""
+    task = asyncio.create_task(services.broadcaster.run(services.database))
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+class TestEvents:
+    @pytest.mark.usefixtures("reader")
+    async def test_changes_are_sent_in_order(
+        self, graph: Graph, make: DataFactory, owner: tables.User, project: tables.Project, change: Change
+    ) -> None:
+        build = await make.build(project, SHA)
+        async with subscribed(graph, owner, CHANGED) as stream:
+            await change(build, CheckStatus.RUNNING)
+            first = await next_event(stream)
+            await change(build, CheckStatus.FAILED)
+            second = await next_event(stream)
+        assert (first["from"], first["to"], first["build"]["status"]) == ("PENDING", "RUNNING", "RUNNING")
+        assert first["build"]["project"]["path"] == project.path
+        assert (second["from"], second["to"]) == ("RUNNING", "FAILED")
+        assert int(first["seq"]) < int(second["seq"])
+
+    @pytest.mark.usefixtures("reader")
+    async def test_a_new_build_has_no_previous_status(self, graph: Graph, ask: Ask, owner: tables.User, make: DataFactory) -> None:
+        project = await make.project(owner=owner, history={}, builds_enabled=True)
+        async with subscribed(graph, owner, CHANGED, projects=[str(project.id)]) as stream:
+            create = "mutation($i: CreateBuildInput!) { createBuild(input: $i) { build { databaseId } userErrors { code message field } } }"
+            sent = {"projectPath": str(project.id), "sha": "master", "name": "lint", "status": "PENDING"}
+            made = await ask.data(create, owner, i=sent)
+            event = await next_event(stream)
+        assert (event["from"], event["to"]) == (None, "PENDING")
+        assert event["build"]["databaseId"] == made["createBuild"]["build"]["databaseId"]
+
+    async def test_earlier_changes_are_not_sent(
+        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, project: tables.Project, change: Change
+    ) -> None:
+        await change(await make.build(project, SHA), CheckStatus.RUNNING)
+        async with subscribed(graph, owner, CHANGED) as stream:
+            await services.broadcaster.catch_up(services.database)
+            assert await stream.next(0.05) is None
+            assert not stream.is_ended
+
+    async def test_only_filtered_builds_are_sent(
+        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, project: tables.Project, change: Change
+    ) -> None:
+        other = await make.project(owner=owner, builds_enabled=True)
+        group = await make.fetch(tables.Namespace, project.namespace_id)
+        assert group is not None
+        expected = await make.build(project, SHA, ref="release")
+        async with subscribed(graph, owner, CHANGED, projects=[f"{group.path}/{project.path}"], refs=["release", "next"]) as stream:
+            for build in (await make.build(other, SHA, ref="release"), await make.build(project, SHA), expected):
+                await change(build, CheckStatus.RUNNING)
+            await services.broadcaster.catch_up(services.database)
+            assert (await next_event(stream))["build"]["databaseId"] == expected.id
+            assert await stream.next(0.05) is None
+
+    async def test_equal_streams_share_the_answer(
+        self,
+        graph: Graph,
+        services: Services,
+        make: DataFactory,
+        owner: tables.User,
+        project: tables.Project,
+        change: Change,
+        statements: StatementRecorder,
+    ) -> None:
+        build = await make.build(project, SHA)
+        streams = [await open_stream(graph, owner, CHANGED, after=None if number else "0") for number in range(20)]
+        await change(build, CheckStatus.RUNNING)
+        await services.broadcaster.catch_up(services.database)
+        assert all(isinstance(stream, SubscriptionStream) for stream in streams)
+        with statements.record() as sent:
+            found = await asyncio.gather(*(next_event(stream) for stream in streams if isinstance(stream, SubscriptionStream)))
+        assert len({event["seq"] for event in found}) == 1
+        assert len(sent) <= 8
+        for stream in streams:
+            assert isinstance(stream, SubscriptionStream)
+            stream.close()
+        assert services.broadcaster.open_streams == 0
+
+
+class TestResuming:
+    async def test_no_event_is_missed_or_repeated(
+        self,
+        graph: Graph,
+        services: Services,
+        make: DataFactory,
+        owner: tables.User,
+        project: tables.Project,
+        change: Change,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr("graph.live.subscriptions.PAGE", 3)
+        made = [await make.build(project, SHA) for _ in range(8)]
+        for build in made:
+            await change(build, CheckStatus.RUNNING)
+        seen: list[int] = []
+        last = "0"
+        for _ in range(3):
+            async with subscribed(graph, owner, CHANGED, after=last) as stream:
+                for _ in range(2):
+                    event = await next_event(stream)
+                    seen.append(event["build"]["databaseId"])
+                    last = event["seq"]
+        async with subscribed(graph, owner, CHANGED, after=last) as stream:
+            seen += [(await next_event(stream))["build"]["databaseId"] for _ in range(2)]
+            later = await make.build(project, SHA)
+            await change(later, CheckStatus.RUNNING)
+            assert await stream.next(0.02) is None
+            await services.broadcaster.catch_up(services.database)
+            seen.append((await next_event(stream))["build"]["databaseId"])
+            assert await stream.next(0.02) is None
+        assert seen == [*(build.id for build in made), later.id]
+
+    @pytest.mark.usefixtures("reader")
+    async def test_while_others_write(
+        self, graph: Graph, make: DataFactory, owner: tables.User, project: tables.Project, change: Change, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is read of the past meets what comes now without a seam."""
+        monkeypatch.setattr("graph.live.subscriptions.PAGE", 2)
+        made = [await make.build(project, SHA) for _ in range(30)]
+        for build in made[:10]:
+            await change(build, CheckStatus.RUNNING)
+
+        async def write(part: list[tables.Build]) -> None:
+            for build in part:
+                await change(build, CheckStatus.RUNNING)
+
+        writing = asyncio.gather(write(made[10:20]), write(made[20:]))
+        async with subscribed(graph, owner, CHANGED, after="0") as stream:
+            seen = [await next_event(stream) for _ in made]
+            assert await stream.next(0.02) is None
+        await writing
+        assert sorted(event["build"]["databaseId"] for event in seen) == sorted(build.id for build in made)
+        numbers = [int(event["seq"]) for event in seen]
+        assert numbers == sorted(set(numbers))
+
+    @pytest.mark.parametrize("after", ["", "-1", "1.5", "x", "99999999999", "2147483648", "é"])
+    async def test_rejects_an_invalid_sequence_number(self, graph: Graph, owner: tables.User, after: str) -> None:
+        assert await rejection_code(graph, owner, CHANGED, after=after) == Code.BAD_REQUEST
+
+
+class TestEventOrder:
+    """A number that is given first may be seen last: it is waited for."""
+
+    @pytest.fixture
+    def rows(self, make: DataFactory, project: tables.Project) -> Any:
+        async def row(build: tables.Build) -> dict[str, Any]:
+            common = {"kind": ChangeKind.BUILD, "became": CheckStatus.RUNNING, "ref": build.ref, "created_at": build.created_at}
+            return {**common, "project_id": project.id, "build_id": build.id}
+
+        return row
+
+    @pytest.fixture(autouse=True)
+    def postgresql_only(self, dialect: str) -> None:
+        if dialect == "sqlite":
+            pytest.skip("one writes at a time")
+
+    async def test_a_smaller_number_committed_later_is_delivered(
+        self, database: Database, make: DataFactory, project: tables.Project, rows: Any
+    ) -> None:
+        build = await make.build(project, SHA)
+        reader = CommittedLogReader()
+        reader.start_at(await reader.read_newest_seq(database))
+        async with database.write_session() as early, database.write_session() as late:
+            await early.execute(insert(tables.Change), [await rows(build)])
+            await late.execute(insert(tables.Change), [await rows(build)])
+            await late.commit()
+            for _ in range(3):
+                assert (await reader.read(database))[0] == []
+            assert reader.watermark == 0
+            # One that begins now cannot have the missing number, so nobody waits for it.
+            async with database.write_session() as unrelated:
+                await unrelated.execute(insert(tables.Change), [await rows(build)])
+                await early.commit()
+                found, _ = await reader.read(database)
+                assert [event.seq for event in found] == [1, 2]
+                await unrelated.commit()
+        assert [event.seq for event in (await reader.read(database))[0]] == [3]
+
+    async def test_a_rolled_back_number_is_skipped(self, database: Database, make: DataFactory, project: tables.Project, rows: Any) -> None:
+        build = await make.build(project, SHA)
+        reader = CommittedLogReader()
+        reader.start_at(await reader.read_newest_seq(database))
+        async with database.write_session() as early, database.write_session() as late:
+            await early.execute(insert(tables.Change), [await rows(build)])
+            await late.execute(insert(tables.Change), [await rows(build)])
+            await late.commit()
+            assert await reader.read(database) == ([], 0.0)
+            assert (await reader.read(database))[0] == []
+            await early.rollback()
+        assert [event.seq for event in (await reader.read(database))[0]] == [2]
+
+    async def test_a_new_stream_waits_for_open_transactions(
+        self, graph: Graph, database: Database, make: DataFactory, owner: tables.User, project: tables.Project, rows: Any
+    ) -> None:
+        """The past that is read at once must be all there, up to the number that it is read to."""
+        build = await make.build(project, SHA)
+        async with database.write_session() as early, database.write_session() as late:
+            await early.execute(insert(tables.Change), [await rows(build)])
+            await late.execute(insert(tables.Change), [await rows(build)])
+            await late.commit()
+            opening = asyncio.create_task(open_stream(graph, owner, CHANGED, after="0"))
+            await asyncio.sleep(0.1)
+            assert not opening.done()
+            await early.commit()
+        stream = await opening
+        assert isinstance(stream, SubscriptionStream)
+        assert [(await next_event(stream))["seq"] for _ in range(2)] == ["1", "2"]
+        stream.close()
+
+
+class TestNotifications:
+    async def test_another_process_is_notified(
+        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, change: Change
+    ) -> None:
+        """Another process is another `Live` over the same database; where there are no notices it looks by itself."""
+        other = ChangeBroadcaster()
+        project = await make.project(owner=owner, builds_enabled=True)
+        build = await make.build(project, SHA)
+        tasks = [asyncio.create_task(each.run(services.database)) for each in (services.broadcaster, other)]
+        async with subscribed(Graph(replace(services, live=other)), owner, CHANGED) as stream:
+            await asyncio.sleep(0.2)
+            started = asyncio.get_running_loop().time()
+            await change(build, CheckStatus.RUNNING)
+            assert (await next_event(stream))["to"] == "RUNNING"
+            passed = asyncio.get_running_loop().time() - started
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert passed < (0.7 if services.database.dialect == "postgresql" else 2)
+
+
+class TestPermissions:
+    async def test_hidden_changes_are_not_sent(
+        self, graph: Graph, services: Services, make: DataFactory, project: tables.Project, change: Change
+    ) -> None:
+        stranger = await make.user()
+        public = await make.project(visibility=Visibility.PUBLIC, builds_enabled=True)
+        async with subscribed(graph, stranger, CHANGED) as stream:
+            await change(await make.build(project, SHA), CheckStatus.RUNNING)
+            seen = await make.build(public, SHA)
+            await change(seen, CheckStatus.RUNNING)
+            await services.broadcaster.catch_up(services.database)
+            assert (await next_event(stream))["build"]["databaseId"] == seen.id
+            assert await stream.next(0.02) is None
+
+    async def test_nothing_after_a_membership_ended(
+        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, change: Change
+    ) -> None:
+        member = await make.user()
+        project = await make.project(owner=owner, members=[(member, AccessLevel.REPORTER)], builds_enabled=True)
+        build = await make.build(project, SHA)
+        async with subscribed(graph, member, CHANGED, projects=[str(project.id)]) as stream:
+            await change(build, CheckStatus.RUNNING)
+            await services.broadcaster.catch_up(services.database)
+            await next_event(stream)
+            async with services.database.write_session() as session:
+                await session.execute(delete(tables.ProjectMember).where(col(tables.ProjectMember.user_id) == member.id))
+                await session.commit()
+            await change(build, CheckStatus.SUCCESS)
+            await services.broadcaster.catch_up(services.database)
+            assert await stream.next(0.02) is None
+
+    @pytest.mark.parametrize("how", ["blocked", "token"])
+    async def test_a_revoked_viewer_is_disconnected(
+        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, how: str
+    ) -> None:
+        stays = await make.user()
+        async with subscribed(graph, owner, CHANGED) as stream, subscribed(graph, stays, CHANGED) as other:
+            async with services.database.write_session() as session:
+                if how == "blocked":
+                    await session.execute(update(tables.User).where(col(tables.User.id) == owner.id).values(state=tables.UserState.BLOCKED))
+                else:
+                    await session.execute(delete(tables.Token).where(col(tables.Token.user_id) == owner.id))
+                await session.commit()
+            await services.broadcaster.end_invalid_streams(services.database)
+            assert await end_code(stream) == Code.UNAUTHENTICATED
+            assert await other.next(0.02) is None
+            assert not other.is_ended
+            assert services.broadcaster.open_streams == 1
+
+    async def test_revocation_is_checked_periodically(
+        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(living, "CHECK_SECONDS", 0.05)
+        monkeypatch.setattr(living, "POLL_SECONDS", 0.05)
+        task = asyncio.create_task(services.broadcaster.run(services.database))
+        async with subscribed(graph, owner, CHANGED) as stream:
+            owner.state = tables.UserState.BLOCKED
+            async with services.database.write_session() as session:
+                await session.execute(update(tables.User).where(col(tables.User.id) == owner.id).values(state=tables.UserState.BLOCKED))
+                await session.commit()
+            assert await end_code(stream, 3) == Code.UNAUTHENTICATED
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def test_a_blocked_user_gets_no_event_before_the_check_either(
+        self, graph: Graph, services: Services, make: DataFactory, project: tables.Project, change: Change
+    ) -> None:
+        member = await make.user(admin=True)
+        build = await make.build(project, SHA)
+        async with subscribed(graph, member, CHANGED) as stream:
+            async with services.database.write_session() as session:
+                await session.execute(update(tables.User).where(col(tables.User.id) == member.id).values(state=tables.UserState.BLOCKED))
+                await session.commit()
+            await change(build, CheckStatus.RUNNING)
+            await services.broadcaster.catch_up(services.database)
+            assert await end_code(stream) == Code.UNAUTHENTICATED
+
+    async def test_rejects_invalid_subscriptions(
+        self, graph: Graph, make: DataFactory, owner: tables.User, project: tables.Project
+    ) -> None:
+        stranger, blocked = await make.user(), await make.user(state=tables.UserState.BLOCKED)
+        reporterless = await make.user()
+        quiet = await make.project(owner=owner, members=[(reporterless, AccessLevel.GUEST)], builds_enabled=True)
+        assert await rejection_code(graph, None, CHANGED) == Code.UNAUTHENTICATED
+        assert await rejection_code(graph, blocked, CHANGED) == Code.UNAUTHENTICATED
+        assert await rejection_code(graph, stranger, CHANGED, projects=[str(project.id)]) == Code.NOT_FOUND
+        assert await rejection_code(graph, stranger, CHANGED, projects=["no/where"]) == Code.NOT_FOUND
+        assert await rejection_code(graph, reporterless, CHANGED, projects=[str(quiet.id)]) == Code.FORBIDDEN
+        assert await rejection_code(graph, owner, CHANGED, projects=["1"] * 51) == Code.LIMIT_EXCEEDED
+        assert await rejection_code(graph, owner, CHANGED, refs=["a\0b"]) == Code.BAD_REQUEST
+        assert await rejection_code(graph, owner, "{ viewer { username } }") == Code.BAD_REQUEST
+        assert await rejection_code(graph, owner, "subscription { nothing }") == Code.BAD_REQUEST
+        nodes = "project { builds(first: 100) { nodes { attempts(first: 100) { nodes { user { id } } } } } }"
+        expensive = f"subscription {{ buildChanged {{ build {{ {nodes} }} }} }}"
+        assert await rejection_code(graph, owner, expensive) == Code.LIMIT_EXCEEDED
+        assert await rejection_code(graph, owner, CHANGED, refs=3) == Code.BAD_REQUEST
+
+
+class TestLimits:
+    async def test_a_slow_client_is_disconnected_and_resumes(
+        self,
+        graph: Graph,
+        services: Services,
+        make: DataFactory,
+        owner: tables.User,
+        project: tables.Project,
+        change: Change,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(living, "QUEUE", 3)
+        monkeypatch.setattr(living, "SLOW_SECONDS", 0.0)
+        made = [await make.build(project, SHA) for _ in range(6)]
+        async with subscribed(graph, owner, CHANGED) as slow:
+            await change(made[0], CheckStatus.RUNNING)
+            await services.broadcaster.catch_up(services.database)
+            last = (await next_event(slow))["seq"]
+            for build in made[1:]:
+                await change(build, CheckStatus.RUNNING)
+            await services.broadcaster.catch_up(services.database)
+            found = await slow.next(1)
+            assert found is not None
+            assert found.outcome.errors[0].code is Code.LIMIT_EXCEEDED
+            assert "afterSeq" in found.outcome.errors[0].message
+            assert slow.is_ended
+        async with subscribed(graph, owner, CHANGED, after=last) as again:
+            assert [(await next_event(again))["build"]["databaseId"] for _ in made[1:]] == [build.id for build in made[1:]]
+
+    async def test_a_full_queue_falls_back_to_the_log(
+        self,
+        graph: Graph,
+        services: Services,
+        make: DataFactory,
+        owner: tables.User,
+        project: tables.Project,
+        change: Change,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A reader that keeps up is not cut off for a push that brings many changes."""
+        monkeypatch.setattr(living, "QUEUE", 3)
+        made = [await make.build(project, SHA) for _ in range(12)]
+        async with subscribed(graph, owner, CHANGED) as stream:
+            before = stream.position
+            for build in made[:8]:
+                await change(build, CheckStatus.RUNNING)
+            await services.broadcaster.catch_up(services.database)
+            assert stream.position == before
+            seen = [(await next_event(stream))["build"]["databaseId"] for _ in range(2)]
+            # Also while it reads there.
+            for build in made[8:]:
+                await change(build, CheckStatus.RUNNING)
+                await services.broadcaster.catch_up(services.database)
+            seen += [(await next_event(stream))["build"]["databaseId"] for _ in range(10)]
+            assert seen == [build.id for build in made]
+            assert await stream.next(0.05) is None
+            assert stream.position == services.broadcaster.watermark
+
+    async def test_the_number_of_streams_is_limited(self, services: Services, owner: tables.User) -> None:
+        counts: list[int] = []
+        few = replace(services, live=ChangeBroadcaster(max_streams=2))
+        few.broadcaster.on_count_change = counts.append
+        graph = Graph(few)
+        async with subscribed(graph, owner, CHANGED), subscribed(graph, owner, CHANGED):
+            assert await rejection_code(graph, owner, CHANGED) == Code.UNAVAILABLE
+        async with subscribed(graph, owner, CHANGED):
+            pass
+        assert counts == [1, 2, 1, 0, 1, 0]
+
+    async def test_one_user_takes_no_more_than_a_share(self, services: Services, make: DataFactory, owner: tables.User) -> None:
+        other = await make.user()
+        graph = Graph(replace(services, live=ChangeBroadcaster(max_streams=10, max_streams_per_viewer=2)))
+        async with subscribed(graph, owner, CHANGED), subscribed(graph, owner, CHANGED):
+            refused = await open_stream(graph, owner, CHANGED)
+            assert isinstance(refused, OperationResult)
+            (problem,) = refused.errors
+            assert (problem.code, problem.retry_after) == (Code.LIMIT_EXCEEDED, 5)
+            assert problem.message.startswith("You have 2 streams and WebSockets open, the limit for one user.")
+            async with subscribed(graph, other, CHANGED):
+                pass
+        async with subscribed(graph, owner, CHANGED):
+            pass
+
+    async def test_a_stream_is_interrupted_while_the_database_is_away(
+        self,
+        graph: Graph,
+        services: Services,
+        make: DataFactory,
+        owner: tables.User,
+        project: tables.Project,
+        change: Change,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The event is not told as an error, after which clients would not go on: the stream ends so that they resume before it."""
+        build = await make.build(project, SHA)
+        async with subscribed(graph, owner, CHANGED) as stream:
+            before = stream.position
+            await change(build, CheckStatus.RUNNING)
+            await services.broadcaster.catch_up(services.database)
+
+            async def away(*_: object) -> None:
+                raise ConnectionRefusedError
+
+            with monkeypatch.context() as patched:
+                patched.setattr("graph.live.fanout.viewer_of", away)
+                assert await end_code(stream) is None
+            assert stream.is_interrupted
+        async with subscribed(graph, owner, CHANGED, after=str(before)) as again:
+            assert (await next_event(again))["build"]["databaseId"] == build.id
+
+    async def test_the_position_precedes_queued_events(
+        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, project: tables.Project, change: Change
+    ) -> None:
+        async with subscribed(graph, owner, CHANGED) as stream:
+            first = stream.position
+            await change(await make.build(project, SHA), CheckStatus.RUNNING)
+            await services.broadcaster.catch_up(services.database)
+            assert stream.position == first
+            seq = int((await next_event(stream))["seq"])
+            assert stream.position == seq
+
+    async def test_a_stop_ends_streams_and_lets_none_in(self, graph: Graph, services: Services, owner: tables.User) -> None:
+        async with subscribed(graph, owner, CHANGED) as stream:
+            services.broadcaster.close()
+            assert await end_code(stream) is None
+            assert stream.is_interrupted
+        assert await rejection_code(graph, owner, CHANGED) == Code.UNAVAILABLE
+
+    async def test_never_as_a_query(self, ask: Ask, graph: Graph, owner: tables.User) -> None:
+        outcome = await ask(CHANGED, owner)
+        assert outcome.is_subscription
+        assert outcome.data is None
+        prepared = prepare("subscription A { buildChanged { seq } }", "A")
+        assert (await graph.run(prepared, {}, token_of(owner), request_id="test")).data is None

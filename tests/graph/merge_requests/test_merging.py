@@ -1,0 +1,519 @@
+"""Accepting merge requests: what it does and forbids, and that no interruption leaves half of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from sqlmodel import col
+
+from graph.context import Context
+from graph.errors import Conflict, Forbidden, NotAllowed, NotMergeable, Unavailable
+from graph.jobs import maintenance
+from graph.rules import states
+from graph.rules.merge_requests import merging
+from graph.rules.merge_requests.merging import MergeOptions
+from storage import tables
+from storage.database.engine import now
+from storage.git.repository import RefMoved, Repository
+from storage.tables import AccessLevel, MergeRequestState, MergeStatus
+from tests.make import DataFactory
+from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest
+
+pytestmark = pytest.mark.usefixtures("people")
+
+
+@pytest.fixture
+async def people(make: DataFactory) -> dict[str, tables.User]:
+    return {"reporter": await make.user(), "developer": await make.user(), "master": await make.user(), "outsider": await make.user()}
+
+
+@pytest.fixture
+async def merges(make: DataFactory, people: dict[str, tables.User]) -> MergeRequestFactory:
+    levels = {"reporter": AccessLevel.REPORTER, "developer": AccessLevel.DEVELOPER, "master": AccessLevel.MASTER}
+    members = [(people[name], level) for name, level in levels.items()]
+    project = await make.project(history={"commits": 4}, members=members)
+    return MergeRequestFactory(make, project, people["reporter"])
+
+
+async def accept(merges: MergeRequestFactory, proposal: OpenMergeRequest, user: tables.User, **wish: Any) -> tables.MergeRequest:
+    async with merges.acting(user) as context:
+        return await merging.accept_now(context, proposal.row, MergeOptions(**wish))
+
+
+async def notes_of(merges: MergeRequestFactory, proposal: OpenMergeRequest) -> list[str]:
+    """What the service wrote under it, but for the mention by the merge commit itself."""
+    statement = select(col(tables.Note.body)).where(col(tables.Note.merge_request_id) == proposal.row.id, col(tables.Note.source).is_(None))
+    async with merges.services.database.read_session() as session:
+        return list((await session.execute(statement.order_by(col(tables.Note.id)))).scalars())
+
+
+async def backdate_intents(merges: MergeRequestFactory, seconds: float = merging.REPAIR_SECONDS + 1) -> None:
+    async with merges.services.database.write_session() as session:
+        await session.execute(update(tables.MergeIntent).values(created_at=now() - timedelta(seconds=seconds)))
+        await session.commit()
+
+
+async def assert_not_merged(merges: MergeRequestFactory, proposal: OpenMergeRequest, before: str | None) -> None:
+    """Nothing of the merge is to be seen, now or later."""
+    assert await merges.tip() == before
+    assert (await merges.reload(proposal)).state is MergeRequestState.OPENED
+    assert await merges.make.count(tables.MergeIntent) == 0
+    assert await notes_of(merges, proposal) == []
+
+
+async def assert_merged(merges: MergeRequestFactory, proposal: OpenMergeRequest) -> tables.MergeRequest:
+    """The row and the repository say the same: it is merged, and told once."""
+    row = await merges.reload(proposal)
+    assert row.state is MergeRequestState.MERGED
+    assert row.merge_commit_oid is not None and await merges.contains(row.merge_commit_oid)
+    assert await merges.contains(proposal.head)
+    assert await merges.make.count(tables.MergeIntent) == 0
+    assert await notes_of(merges, proposal) == ["Status changed to merged"]
+    return row
+
+
+class TestAccept:
+    async def test_creates_a_merge_commit_and_updates_the_row(self, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        before = await merges.tip()
+        proposal = await merges.proposal("feature", title="A title", description="Why.\n")
+        row = await accept(merges, proposal, people["developer"])
+        stored = await assert_merged(merges, proposal)
+        assert row.merge_commit_oid == stored.merge_commit_oid == await merges.tip()
+        assert (stored.merge_user_id, stored.head_oid) == (people["developer"].id, proposal.head)
+        assert stored.merged_at is not None and stored.merge_status is MergeStatus.CAN_BE_MERGED
+
+        def look(repository: Repository) -> Any:
+            return repository.commit(row.merge_commit_oid or "")
+
+        made = await merges.services.repositories.read(merges.project.id, look)
+        assert made.parents == (before, proposal.head)
+        assert made.message == f"Merge branch 'feature' into 'master'\n\nA title\n\nWhy.\n\nSee merge request !{row.iid}\n"
+        assert (made.author_name, made.author_email) == (people["developer"].name, people["developer"].email)
+        assert made.committer_name == people["developer"].name
+        project = await merges.make.fetch(tables.Project, merges.project.id)
+        assert project is not None and project.last_activity_at > merges.project.last_activity_at
+
+    async def test_accepts_the_given_message(self, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        proposal = await merges.proposal("feature")
+        row = await accept(merges, proposal, people["developer"], message="As I say")
+        commit = await merges.services.repositories.read(merges.project.id, lambda found: found.commit(row.merge_commit_oid or ""))
+        assert commit.message == "As I say\n"
+
+    async def test_an_empty_message_is_none(self, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        proposal = await merges.proposal("feature")
+        row = await accept(merges, proposal, people["developer"], message=" \n")
+        commit = await merges.services.repositories.read(merges.project.id, lambda found: found.commit(row.merge_commit_oid or ""))
+        assert commit.title == "Merge branch 'feature' into 'master'"
+
+    async def test_rejects_a_changed_head(self, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        proposal = await merges.proposal("feature")
+        head = await merges.commit("feature", {"more": "more"})
+        with pytest.raises(Conflict):
+            await accept(merges, proposal, people["developer"], sha=proposal.head)
+        await accept(merges, proposal, people["developer"], sha=head.upper())
+        assert await merges.contains(head)
+
+    async def test_fetches_commits_of_a_fork(self, make: DataFactory, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        fork = MergeRequestFactory(
+            make, await make.project(source=merges.services.repositories.path_of(merges.project.id)), people["reporter"]
+        )
+        head = await fork.commit("theirs")
+        row = await make.merge_request(merges.project, author=people["reporter"], source_branch="theirs", source_project_id=fork.project.id)
+        await accept(merges, OpenMergeRequest(row, head), people["developer"])
+        stored = await assert_merged(merges, OpenMergeRequest(row, head))
+        assert (stored.commit_count, stored.files) == (1, 1)
+
+
+class TestRejections:
+    @pytest.mark.parametrize("name", ["outsider", "reporter"])
+    async def test_requires_permission_to_push_to_the_target(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], name: str
+    ) -> None:
+        before, proposal = await merges.tip(), await merges.proposal("feature", state=MergeRequestState.OPENED)
+        with pytest.raises(Forbidden):
+            await accept(merges, proposal, people[name])
+        await assert_not_merged(merges, proposal, before)
+
+    @pytest.mark.parametrize(("developers", "allowed"), [(False, ["master"]), (True, ["master", "developer"])])
+    async def test_a_protected_target(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], developers: bool, allowed: list[str]
+    ) -> None:
+        await merges.make.save(tables.ProtectedBranch(project_id=merges.project.id, name="master", developers_can_push=developers))
+        for name in ("developer", "master"):
+            proposal = await merges.proposal(f"of-{name}")
+            if name in allowed:
+                await accept(merges, proposal, people[name])
+            else:
+                with pytest.raises(Forbidden):
+                    await accept(merges, proposal, people[name])
+
+    @pytest.mark.parametrize(
+        "columns",
+        [
+            {"state": MergeRequestState.CLOSED},
+            {"state": MergeRequestState.MERGED},
+            {"title": "WIP: not yet"},
+            {"title": "[wip] not yet"},
+            {"title": "Wip not yet"},
+        ],
+    )
+    async def test_unmergeable_states(self, merges: MergeRequestFactory, people: dict[str, tables.User], columns: dict[str, Any]) -> None:
+        before, proposal = await merges.tip(), await merges.proposal("feature", **columns)
+        with pytest.raises(NotAllowed):
+            await accept(merges, proposal, people["master"])
+        assert await merges.tip() == before
+
+    async def test_branches_that_git_cannot_join(self, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        proposals = {
+            "conflict": await merges.proposal("conflict", {"same": "one\n"}),
+            "no target": await merges.proposal("feature", target_branch="gone"),
+            "no source": await merges.proposal("doomed"),
+        }
+        await merges.commit("master", {"same": "other\n"})
+        await merges.services.repositories.read(
+            merges.project.id, lambda found: found.move_ref("refs/heads/doomed", None, proposals["no source"].head)
+        )
+        proposals["nothing new"] = await merges.proposal("behind")
+        await merges.services.repositories.read(
+            merges.project.id,
+            lambda found: found.move_ref("refs/heads/behind", found.find_ref("refs/heads/master"), proposals["nothing new"].head),
+        )
+        before = await merges.tip()
+        for proposal in proposals.values():
+            with pytest.raises(NotMergeable):
+                await accept(merges, proposal, people["master"])
+            await assert_not_merged(merges, proposal, before)
+
+    async def test_an_archived_project(self, make: DataFactory, people: dict[str, tables.User]) -> None:
+        project = await make.project(history={"commits": 4}, archived=True, members=[(people["master"], AccessLevel.MASTER)])
+        merges = MergeRequestFactory(make, project, people["reporter"])
+        with pytest.raises(Forbidden):
+            await accept(merges, await merges.proposal("feature"), people["master"])
+
+    async def test_merging_twice(self, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        proposal = await merges.proposal("feature")
+        await accept(merges, proposal, people["master"])
+        with pytest.raises(NotAllowed):
+            await accept(merges, proposal, people["master"])
+
+    def test_titles_of_work_in_progress(self) -> None:
+        assert all(states.is_work_in_progress(title) for title in ("WIP: a", "wip a", "[WIP] a", "WIP] a", "[WIP: a"))
+        assert not any(states.is_work_in_progress(title) for title in ("WIPE", "a WIP: b", "", "[W", "Fix [WIP]"))
+
+
+class TestSourceBranch:
+    async def test_is_deleted_when_requested(self, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        proposal = await merges.proposal("feature")
+        await accept(merges, proposal, people["developer"], remove_source_branch=True)
+        assert await merges.tip("feature") is None
+        await assert_merged(merges, proposal)
+
+    async def test_is_preserved_by_default(self, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        proposal = await merges.proposal("feature")
+        await accept(merges, proposal, people["developer"])
+        assert await merges.tip("feature") == proposal.head
+
+    async def test_a_protected_or_default_branch_is_preserved(self, merges: MergeRequestFactory, people: dict[str, tables.User]) -> None:
+        await merges.make.save(tables.ProtectedBranch(project_id=merges.project.id, name="kept"))
+        stored, default = await merges.proposal("kept"), await merges.proposal("master", target_branch="topic")
+        for proposal in (stored, default):
+            await accept(merges, proposal, people["master"], remove_source_branch=True)
+            assert await merges.tip(proposal.row.source_branch) is not None
+
+    async def test_a_fork_branch_is_preserved_without_push_permission(
+        self, make: DataFactory, merges: MergeRequestFactory, people: dict[str, tables.User]
+    ) -> None:
+        fork = await make.project(source=merges.services.repositories.path_of(merges.project.id))
+        proposal = await merges.proposal("feature", source_project_id=fork.id)
+        await make.services.repositories.read(fork.id, lambda found: copy_commit(found, merges, proposal.head))
+        await accept(merges, proposal, people["master"], remove_source_branch=True)
+        tip = await make.services.repositories.read(fork.id, lambda found: found.find_ref("refs/heads/feature"))
+        assert tip == proposal.head
+        await assert_merged(merges, proposal)
+
+
+def copy_commit(repository: Repository, merges: MergeRequestFactory, oid: str) -> None:
+    from storage.git.subprocesses import git_command
+
+    source = merges.services.repositories.path_of(merges.project.id)
+    git_command.run(repository.path, "fetch", "--quiet", str(source), "+refs/heads/feature:refs/heads/feature")
+
+
+class SimulatedCrash(BaseException):
+    """The process ends here."""
+
+
+Broken = Callable[..., Awaitable[Any]]
+
+
+def break_after(monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool) -> None:
+    """Ends the process before or after one of the steps of `merging`."""
+    whole: Broken = getattr(merging, name)
+
+    async def broken(*arguments: Any) -> Any:
+        if after:
+            await whole(*arguments)
+        raise SimulatedCrash
+
+    monkeypatch.setattr(merging, name, broken)
+
+
+class TestCrashes:
+    """Between each pair of steps; `repair` is what the next process does."""
+
+    @pytest.mark.parametrize(("name", "after"), [("_intend", False), ("_intend", True), ("_swap", False)])
+    async def test_before_the_swap_nothing_was_merged(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, name: str, after: bool
+    ) -> None:
+        before, proposal = await merges.tip(), await merges.proposal("feature")
+        with monkeypatch.context() as patch:
+            break_after(patch, name, after=after)
+            with pytest.raises(SimulatedCrash):
+                await accept(merges, proposal, people["developer"])
+        assert await merges.make.count(tables.MergeIntent) == (1 if name == "_swap" else 0)
+        await merging.repair(merges.services)
+        assert await merges.make.count(tables.MergeIntent) == (1 if name == "_swap" else 0)  # too young
+        await backdate_intents(merges)
+        await merging.repair(merges.services)
+        await assert_not_merged(merges, proposal, before)
+        await accept(merges, proposal, people["developer"])
+        await assert_merged(merges, proposal)
+
+    @pytest.mark.parametrize(("name", "after"), [("_swap", True), ("_finish", False), ("_record", True)])
+    async def test_after_the_swap_it_is_finished(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, name: str, after: bool
+    ) -> None:
+        proposal = await merges.proposal("feature")
+        with monkeypatch.context() as patch:
+            break_after(patch, name, after=after)
+            with pytest.raises(SimulatedCrash):
+                await accept(merges, proposal, people["developer"], remove_source_branch=True)
+        assert (await merges.reload(proposal)).state is MergeRequestState.OPENED
+        await maintenance.run_once(merges.services)
+        row = await assert_merged(merges, proposal)
+        assert row.merge_user_id == people["developer"].id
+        assert await merges.tip("feature") is None
+        await maintenance.run_once(merges.services)
+        await assert_merged(merges, proposal)
+
+    async def test_the_next_request_finishes_a_swapped_merge(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proposal = await merges.proposal("feature")
+        with monkeypatch.context() as patch:
+            break_after(patch, "_finish", after=False)
+            with pytest.raises(SimulatedCrash):
+                await accept(merges, proposal, people["developer"])
+        with pytest.raises(NotAllowed):
+            await accept(merges, proposal, people["master"])
+        assert (await assert_merged(merges, proposal)).merge_user_id == people["developer"].id
+
+    async def test_the_next_request_merges_again(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proposal = await merges.proposal("feature")
+        with monkeypatch.context() as patch:
+            break_after(patch, "_swap", after=False)
+            with pytest.raises(SimulatedCrash):
+                await accept(merges, proposal, people["developer"])
+        await accept(merges, proposal, people["master"])
+        await backdate_intents(merges)
+        await maintenance.run_once(merges.services)
+        assert (await assert_merged(merges, proposal)).merge_user_id == people["master"].id
+
+    async def test_a_user_deleted_during_the_merge(
+        self, make: DataFactory, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proposal = await merges.proposal("feature")
+        with monkeypatch.context() as patch:
+            break_after(patch, "_finish", after=False)
+            with pytest.raises(SimulatedCrash):
+                await accept(merges, proposal, people["developer"])
+        async with merges.services.database.write_session() as session:
+            await session.execute(update(tables.MergeIntent).values(user_id=None))
+            await session.commit()
+        await maintenance.run_once(merges.services)
+        assert (await assert_merged(merges, proposal)).merge_user_id is None
+
+    async def test_a_project_without_its_repository_does_not_stop_the_others(
+        self, make: DataFactory, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = MergeRequestFactory(make, await make.project(history={"commits": 4}, owner=people["master"]), people["master"])
+        lost, proposal = await other.proposal("feature"), await merges.proposal("feature")
+        with monkeypatch.context() as patch:
+            break_after(patch, "_finish", after=False)
+            for of, one in ((other, lost), (merges, proposal)):
+                with pytest.raises(SimulatedCrash):
+                    await accept(of, one, people["master"] if of is other else people["developer"])
+        merges.services.repositories.remove(other.project.id)
+        await maintenance.run_once(merges.services)
+        assert (await merges.reload(proposal)).state is MergeRequestState.MERGED
+        assert (await other.reload(lost)).state is MergeRequestState.OPENED
+
+
+class TestCompareAndSwap:
+    def others_push(self, merges: MergeRequestFactory, monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
+        """Just before the swap, somebody else moves the target: that often."""
+        whole = merging._move_target
+        pushed: list[str] = []
+
+        async def swap(*arguments: Any) -> Any:
+            if len(pushed) < times:
+                pushed.append(await merges.commit("master", {f"pushed{len(pushed)}": "x"}))
+            return await whole(*arguments)
+
+        monkeypatch.setattr(merging, "_swap", swap)
+        return pushed
+
+    async def test_lost_swaps_are_retried(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proposal = await merges.proposal("feature")
+        pushed = self.others_push(merges, monkeypatch, merging.MAX_ATTEMPTS - 1)
+        await accept(merges, proposal, people["developer"])
+        await assert_merged(merges, proposal)
+        assert [await merges.contains(oid) for oid in pushed] == [True] * (merging.MAX_ATTEMPTS - 1)
+
+    async def test_five_lost_swaps_are_rejected(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proposal = await merges.proposal("feature")
+        pushed = self.others_push(merges, monkeypatch, 99)
+        with pytest.raises(Conflict):
+            await accept(merges, proposal, people["developer"])
+        assert len(pushed) == merging.MAX_ATTEMPTS
+        await assert_not_merged(merges, proposal, pushed[-1])
+
+    async def test_a_push_to_the_source_meanwhile(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proposal = await merges.proposal("feature")
+        whole = merging._write_intent
+        heads: list[str] = []
+
+        async def intend(plan: merging.PreparedMerge, own: Context) -> Any:
+            if not heads:
+                heads.append(await merges.commit("feature", {"more": "more"}))
+                (await merging.lock_merge_request(own, plan.row.id)).head_oid = heads[0]
+            return await whole(plan, own)
+
+        monkeypatch.setattr(merging, "_intend", intend)
+        row = await accept(merges, proposal, people["developer"])
+        assert row.head_oid == heads[0]
+        assert await merges.contains(heads[0])
+
+    async def test_rights_revoked_during_the_merge(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before, proposal, whole = await merges.tip(), await merges.proposal("feature"), merging._prepare
+
+        async def plan(*arguments: Any) -> Any:
+            planned = await whole(*arguments)
+            await merges.make.save(tables.ProtectedBranch(project_id=merges.project.id, name="master"))
+            return planned
+
+        monkeypatch.setattr(merging, "_plan", plan)
+        with pytest.raises(Forbidden):
+            await accept(merges, proposal, people["developer"])
+        await assert_not_merged(merges, proposal, before)
+
+    @pytest.mark.parametrize(("error", "expected"), [(OSError(28, "full"), Unavailable), (RefMoved("x"), Conflict)])
+    async def test_a_git_failure_is_reported(
+        self,
+        merges: MergeRequestFactory,
+        people: dict[str, tables.User],
+        monkeypatch: pytest.MonkeyPatch,
+        error: Exception,
+        expected: type[Exception],
+    ) -> None:
+        before, proposal = await merges.tip(), await merges.proposal("feature")
+
+        def move(self: Repository, name: str, new: str | None, old: str | None) -> None:
+            raise error
+
+        monkeypatch.setattr(Repository, "move_ref", move)
+        with pytest.raises(expected):
+            await accept(merges, proposal, people["developer"])
+        monkeypatch.undo()
+        await assert_not_merged(merges, proposal, before)
+
+    async def test_a_swap_that_fails_and_has_happened(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proposal, whole = await merges.proposal("feature"), Repository.move_ref
+
+        def move(self: Repository, name: str, new: str | None, old: str | None) -> None:
+            whole(self, name, new, old)
+            raise OSError(5, "the answer got lost")
+
+        monkeypatch.setattr(Repository, "move_ref", move)
+        await accept(merges, proposal, people["developer"])
+        monkeypatch.undo()
+        await assert_merged(merges, proposal)
+
+
+class TestCancellation:
+    @pytest.mark.parametrize("name", ["_intend", "_swap", "_finish", "_record"])
+    async def test_cancellation_during_the_swap_completes_the_merge(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        proposal, reached = await merges.proposal("feature"), asyncio.Event()
+        whole: Broken = getattr(merging, name)
+
+        async def slowly(*arguments: Any) -> Any:
+            reached.set()
+            await asyncio.sleep(0.05)
+            return await whole(*arguments)
+
+        monkeypatch.setattr(merging, name, slowly)
+        task = asyncio.create_task(accept(merges, proposal, people["developer"]))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await assert_merged(merges, proposal)
+
+    async def test_cancellation_before_the_swap_leaves_nothing(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before, proposal, reached = await merges.tip(), await merges.proposal("feature"), asyncio.Event()
+
+        async def never(*arguments: Any) -> Any:
+            reached.set()
+            await asyncio.sleep(60)
+
+        monkeypatch.setattr(merging, "_plan", never)
+        task = asyncio.create_task(accept(merges, proposal, people["developer"]))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await assert_not_merged(merges, proposal, before)
+
+    async def test_a_timed_out_merge_is_left_to_the_repair_job(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proposal, reached, go_on = await merges.proposal("feature"), asyncio.Event(), asyncio.Event()
+        whole = merging._record_merge
+
+        async def slowly(*arguments: Any) -> Any:
+            reached.set()
+            await go_on.wait()
+            return await whole(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(merging, "_record", slowly)
+            patch.setattr(merging, "FINISH_SECONDS", 0.01)
+            task = asyncio.create_task(accept(merges, proposal, people["developer"]))
+            await reached.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await maintenance.run_once(merges.services)
+        await assert_merged(merges, proposal)
+        go_on.set()
+        await asyncio.gather(*merging._running_tasks)
+        await assert_merged(merges, proposal)

@@ -1,0 +1,183 @@
+"""Plans answer made-up queries as graphql-core does: the same bytes, errors and paths.
+
+FORGEFRONT_GENERATED=4000 has so many queries made up for each of five viewers on each database, from the seed FORGEFRONT_SEED on; the
+suite makes up a few.
+"""
+
+import gc
+import os
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import httpx
+import pytest
+from graphql import DocumentNode, OperationDefinitionNode, parse
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+import graph as package
+import rest_v3
+from graph.context import Services
+from graph.operations.execution import Graph
+from graph.schema import graphql_schema
+from rest_v3.routes import EXTRA_ROUTES, ROUTES
+from tests.make import EXTERNAL_URL, DataFactory, token_of
+from tests.support.api_clients import route_operations
+from tests.support.arguments import ArgumentPool, ProjectArguments, collect_arguments
+from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
+from tests.support.oracle import AnswersDiffer, PlanOracle, compare_pruned, prepare_document, require_valid
+from tests.support.query_generator import QueryGenerator
+from tests.support.week_fixture import NOW
+
+DEFAULT_QUERY_COUNT = 12
+QUERIES = int(os.environ.get("FORGEFRONT_GENERATED", DEFAULT_QUERY_COUNT))
+SEED = int(os.environ.get("FORGEFRONT_SEED", "0"))
+MAX_DIFFERENCES = 5
+VIEWERS = ("owner", "member", "guest", "stranger", "admin")
+
+
+@pytest.fixture
+async def edge_cases(make: DataFactory, tmp_path: Path) -> EdgeCaseData:
+    return await create_edge_cases(make, tmp_path / "town.git")
+
+
+@pytest.fixture
+def oracle(services: Services) -> PlanOracle:
+    return PlanOracle(replace(services, clock=lambda: NOW))
+
+
+class TestEqualAnswers:
+    async def test_to_random_queries(
+        self, edge_cases: EdgeCaseData, oracle: PlanOracle, dialect: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def report(line: str) -> None:
+            with capsys.disabled():
+                print(f"{dialect}: {line}", file=sys.stderr, flush=True)
+
+        generator = QueryGenerator(graphql_schema, await collect_arguments(edge_cases, oracle.reference_graph))
+        differences: list[str] = []
+        reported = monotonic()
+        for seed in range(SEED, SEED + QUERIES * len(VIEWERS)):
+            text, variables = generator.query(seed)
+            document = parse(text)
+            if seed % 10 == 0:
+                require_valid(document)
+            # Some plans are run for everybody.
+            for viewer_index in range(seed, seed + (len(VIEWERS) if seed % 3 == 0 else 1)):
+                try:
+                    await compare_pruned(oracle, document, variables, edge_cases.viewers[VIEWERS[viewer_index % len(VIEWERS)]])
+                except AnswersDiffer as error:
+                    differences.append(f"seed {seed}: {error}")
+                    report(differences[-1])
+            if len(differences) >= MAX_DIFFERENCES:
+                break
+            if seed % 500 == 499:
+                gc.collect()
+            if monotonic() - reported > 5:
+                reported = monotonic()
+                report(f"seed {seed}: {dict(oracle.comparison_counts)}")
+        if QUERIES > DEFAULT_QUERY_COUNT:
+            report(f"seeds {SEED} to {seed}: {dict(oracle.comparison_counts)}")
+        assert not differences, "\n\n".join(differences)
+        assert oracle.comparison_counts["rows"] > oracle.comparison_counts["errors"]
+
+    async def test_to_the_calls_of_v3(self, edge_cases: EdgeCaseData, oracle: PlanOracle) -> None:
+        drawn = await collect_arguments(edge_cases, oracle.reference_graph, cursors=False)
+        calls = v3_calls(drawn)
+        planned, plain = v3(oracle.planned_graph), v3(oracle.reference_graph)
+        good: set[str] = set()
+        async with planned, plain:
+            for who in ("admin", "owner", "guest"):
+                for call, path, parameters in calls:
+                    if parameters and who != "admin":
+                        continue
+                    headers = {"PRIVATE-TOKEN": token_of(edge_cases.viewers[who])}
+                    one, other = [await app.get(path, params=parameters, headers=headers) for app in (plain, planned)]
+                    assert (one.status_code, one.content) == (other.status_code, other.content), (who, path, parameters)
+                    assert comparable_headers(one) == comparable_headers(other), (who, path, parameters)
+                    if one.status_code == 200:
+                        good.add(call)
+        assert {call for call, _, _ in calls} == good
+
+    async def test_to_the_dashboard_queries(self, edge_cases: EdgeCaseData, oracle: PlanOracle) -> None:
+        variables: dict[str, Any] = {
+            "g": "acme", "p": "acme/web", "b": "stable", "since": "2016-03-19T00:00:00Z", "rev": edge_cases.week.oids["m3"], "m": "1.0",
+            "r": {"since": "2016-03-21T00:00:00Z", "until": "2016-03-28T00:00:00Z"},
+        }  # fmt: skip
+        document = parse((Path(package.__file__).parent / "documents" / "dashboards.graphql").read_text())
+        for node in document.definitions:
+            assert isinstance(node, OperationDefinitionNode) and node.name
+            if node.operation.value == "query":
+                names = {each.variable.name.value for each in node.variable_definitions or ()}
+                declared = {key: value for key, value in variables.items() if key in names}
+                for who in ("owner", "stranger", "admin"):
+                    for ref in ({}, {"ref": None}, {"ref": "stable"}) if "ref" in names else ({},):
+                        await oracle.compare(prepare_document(DocumentNode(definitions=(node,))), declared | ref, edge_cases.viewers[who])
+        assert oracle.comparison_counts["rows"] >= 20
+
+
+EXCLUDED_CALLS = {"GET /hooks/:id"}
+"""It calls the hook."""
+
+
+def v3(graph: Graph) -> httpx.AsyncClient:
+    app_ = rest_v3.create_app(graph, external_url=EXTERNAL_URL, operations=route_operations())
+    app = Starlette(routes=[Mount("/api/v3", app=app_)])
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=EXTERNAL_URL)
+
+
+def comparable_headers(response: httpx.Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name != "x-request-id"}
+
+
+def v3_calls(drawn: ArgumentPool) -> list[tuple[str, str, dict[str, Any]]]:
+    """Calls of every row that reads, with their parameters: plain, with each parameter that it takes, and of a later page."""
+    calls: list[tuple[str, str, dict[str, Any]]] = []
+    for route in (*ROUTES, *EXTRA_ROUTES):
+        if route.method != "GET" or route.file_key is not None or route.call in EXCLUDED_CALLS:
+            continue
+        for index, project in enumerate(drawn.projects[:3]):
+            keys = path_values(route.path, project, index, drawn)
+            if None in keys.values():
+                continue
+            path = "/api/v3" + re.sub(r":(\w+)", lambda match, keys=keys: str(keys[match[1]]), route.path)
+            more: list[dict[str, Any]] = [{}, {"per_page": 2}, {"per_page": 2, "page": 2}] if index == 0 else [{}]
+            for parameter in route.params if index == 0 else ():
+                if parameter.name not in route.path_names:
+                    more += [
+                        {parameter.name: value, "per_page": 3}
+                        for value in parameter.allowed_words or PARAMETER_VALUES.get(parameter.name, ("true",))
+                    ]
+            calls += [(route.call, path, values) for values in more if (route.call, path, values) not in calls]
+    return calls
+
+
+PARAMETER_VALUES: dict[str, Any] = {
+    "labels": ("bug", "bug,Slow"), "iid": (1, 11), "milestone": ("1.0", "0.5"), "ref_name": ("master", "topic"), "stage": ("test",),
+    "name": ("unit",), "search": ("e",), "username": ("bob",), "scope": ("failed", "running"),
+}  # fmt: skip
+
+
+def path_values(path: str, project: ProjectArguments, project_arguments: int, drawn: ArgumentPool) -> dict[str, Any]:
+    """Something for each name in the path; None where the project has no such thing."""
+    kind = next((kind for kind in ("issue", "merge request", "snippet") if f":{kind.replace(' ', '_')}_id" in path), "issue")
+    owner, note = next(iter(project.values[f"{kind} notes"]), (None, None))
+    keys: dict[str, Any] = {
+        "id": project.path.replace("/", "%2F"),
+        "uid": drawn.shared_values["user ids"][1],
+        "sha": project.values["shas"][0],
+        f"{kind.replace(' ', '_')}_id": owner,
+        "milestone_id": next(iter(project.values["milestone ids"]), None),
+        "build_id": next(iter(project.values["build ids"]), None),
+        "note_id": note,
+    }
+    if path.startswith("/groups"):
+        keys["id"] = drawn.shared_values["groups"][0]
+    elif path.startswith("/user"):
+        owned = "key ids" if "/keys" in path else "email ids" if "/emails" in path else "user ids"
+        keys["id"] = drawn.shared_values[owned][-1 - project_arguments]
+    return keys

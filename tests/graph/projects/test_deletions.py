@@ -1,0 +1,70 @@
+"""What payloads of deletions say is gone."""
+
+import pytest
+from graphql import GraphQLObjectType, get_named_type
+
+from graph.schema import graphql_schema
+from tests.make import DataFactory
+from tests.support.api_clients import Ask
+from tests.support.scenario import Scenario, valid_mutation_input
+
+assert graphql_schema.mutation_type is not None
+DELETIONS = {
+    name: field for name, field in graphql_schema.mutation_type.fields.items() if name.startswith(("delete", "remove", "unregister"))
+}
+NODE = "query ($id: ID!) { node(id: $id) { id } }"
+
+
+def test_there_are_deletions() -> None:
+    assert len(DELETIONS) >= 14
+
+
+@pytest.mark.parametrize("name", DELETIONS)
+def test_each_payload_has_the_deleted_id(name: str) -> None:
+    payload = get_named_type(DELETIONS[name].type)
+    assert isinstance(payload, GraphQLObjectType)
+    field = payload.fields["deletedId"]
+    assert str(field.type) == "ID"
+    assert field.description
+
+
+@pytest.mark.parametrize("name", sorted(DELETIONS))
+async def test_the_deleted_id_is_no_longer_found(ask: Ask, scenario: Scenario, name: str) -> None:
+    root = scenario.users["AD"]
+    assert root is not None
+    input = await valid_mutation_input(scenario, name, "AD")
+    payload = get_named_type(DELETIONS[name].type)
+    assert isinstance(payload, GraphQLObjectType)
+    (entity,) = payload.fields.keys() - {"deletedId", "userErrors"}
+    text = f"""mutation ($input: {DELETIONS[name].args["input"].type}) {{ {name}(input: $input) {{
+      deletedId {entity} {{ id }} userErrors {{ message }} }} }}"""
+
+    answer = (await ask.data(text, root, input=input))[name]
+
+    assert answer["userErrors"] == []
+    if name != "deleteArtifact":
+        assert answer["deletedId"] == answer[entity]["id"]
+    assert answer["deletedId"] is not None
+    assert (await ask.data(NODE, root, id=answer["deletedId"])) == {"node": None}
+
+
+async def test_nothing_is_deleted_where_there_is_a_user_error(ask: Ask, make: DataFactory) -> None:
+    owner = await make.user("ada")
+    await make.group(owner=owner, path="mills")
+    text = """mutation { removeGroupMember(input: {groupPath: "mills", username: "ada"}) {
+      deletedId member { id } userErrors { code } } }"""
+
+    answer = (await ask.data(text, owner))["removeGroupMember"]
+
+    assert (answer["deletedId"], answer["member"], len(answer["userErrors"])) == (None, None, 1)
+
+
+async def test_deleting_a_missing_artifact_returns_no_id(ask: Ask, make: DataFactory) -> None:
+    project = await make.project(owner=(owner := await make.user()), history={"commits": 1})
+    build = await make.build(project, "f" * 40)
+    text = """mutation ($id: Int!, $p: String!) { deleteArtifact(input: {projectPath: $p, databaseId: $id}) {
+      deletedId build { databaseId } userErrors { code } } }"""
+
+    answer = (await ask.data(text, owner, id=build.id, p=str(project.id)))["deleteArtifact"]
+
+    assert answer == {"deletedId": None, "build": {"databaseId": build.id}, "userErrors": []}

@@ -1,0 +1,94 @@
+"""The route table is the interface document: the same calls, parameters and statuses, and every operation has a caller."""
+
+import re
+
+import pytest
+
+from graph.operations.execution import prepare
+from rest_v3 import OPERATIONS_FOLDER
+from rest_v3.operations import VIEWER, OperationRegistry
+from rest_v3.profiles import PROFILES, apply_profile
+from rest_v3.route import Route
+from rest_v3.routes import EXTRA_ROUTES, ROUTES
+from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS, DocumentedCall
+from tests.rest_v3.support.interface_rules import cites
+from tests.rest_v3.support.response_shapes import SHAPES
+
+BY_CALL = {route.call: route for route in ROUTES}
+WITHOUT_A_BODY = frozenset(
+    {
+        "DELETE /users/:uid/keys/:id",
+        "DELETE /user/emails/:id",
+        "DELETE /users/:uid/emails/:id",
+    }
+)
+"""Rows that answer `null`: the document shows no body."""
+
+
+UNDOCUMENTED_CALLS = {
+    "GET /users": frozenset({"active"}),
+    "PUT /projects/:id/merge_requests/:merge_request_id": frozenset({"source_branch"}),
+}
+"""Parameters that the document leaves out and the server of that time read."""
+
+
+class TestCalls:
+    def test_are_those_of_the_document(self) -> None:
+        assert BY_CALL.keys() == {call.call for call in DOCUMENTED_CALLS}
+
+    def test_stand_in_the_order_of_the_document(self) -> None:
+        assert [route.call for route in ROUTES] == [call.call for call in DOCUMENTED_CALLS]
+
+    def test_stand_once(self) -> None:
+        calls = [route.call for route in (*ROUTES, *EXTRA_ROUTES)]
+        assert len(calls) == len(set(calls))
+
+
+@pytest.mark.parametrize("documented", DOCUMENTED_CALLS, ids=lambda call: call.call)
+class TestRow:
+    def test_has_the_documented_parameters(self, documented: DocumentedCall) -> None:
+        route = BY_CALL[documented.call]
+        assert {parameter.name for parameter in route.params} == documented.names | UNDOCUMENTED_CALLS.get(documented.call, frozenset())
+
+    def test_required_parameters_match_the_document(self, documented: DocumentedCall) -> None:
+        route = BY_CALL[documented.call]
+        required = {parameter.name for parameter in route.params if parameter.is_required} | set(route.path_names)
+        assert required == documented.required
+
+    @cites("Errors: 200 for reads, updates and deletes")
+    def test_answers_the_documented_status(self, documented: DocumentedCall) -> None:
+        route = BY_CALL[documented.call]
+        answered = route.rejection_status if documented.status == 405 else route.success_status
+        expected = documented.status or (201 if documented.call.startswith("POST ") else 200)
+        assert answered == expected
+
+    def test_has_a_closed_shape(self, documented: DocumentedCall) -> None:
+        route = BY_CALL[documented.call]
+        bare = route.file_key or route.rejection_status or route.call in WITHOUT_A_BODY or route.call.endswith(("/block", "/unblock"))
+        assert route.shape in SHAPES or bare
+
+
+class TestOperations:
+    OPERATIONS = OperationRegistry.read(OPERATIONS_FOLDER, prepare)
+
+    def used(self) -> set[str]:
+        rows: list[Route] = [row for profile in PROFILES for row in apply_profile(profile, (*ROUTES, *EXTRA_ROUTES))]
+        return {name for row in rows for name in (row.operation, row.guard) if name}
+
+    def test_are_each_run_by_a_row(self) -> None:
+        # The guards that the engine asks by itself for rows without one.
+        own = {"ProjectSeen", "GroupSeen", VIEWER}
+        assert self.OPERATIONS.names - own <= self.used(), "take out the operation, or name it in a row"
+
+    def test_use_every_fragment(self) -> None:
+        used = {fragment for name in self.used() - {VIEWER} for fragment in self.OPERATIONS.fragments_of(name)}
+        assert self.OPERATIONS.fragment_names == used
+
+    def test_stand_beside_the_rows_of_their_noun(self) -> None:
+        nouns = {path.stem for path in OPERATIONS_FOLDER.glob("*.graphql")}
+        assert nouns == {path.stem for path in OPERATIONS_FOLDER.glob("*.py")} - {"__init__"}
+
+    def test_are_the_presenters(self) -> None:
+        """Names are given by aliases: a row's file builds no answer of its own."""
+        for path in OPERATIONS_FOLDER.glob("*.py"):
+            assert not re.search(r"^\s*from (storage|graph)\b", path.read_text(), re.MULTILINE), path.name

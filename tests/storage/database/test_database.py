@@ -1,0 +1,29 @@
+"""What errors of the database tell, and what they keep to themselves."""
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from storage.database.engine import Database
+
+
+async def test_errors_do_not_contain_parameters(database: Database) -> None:
+    async with database.read_session() as session:
+        with pytest.raises(DBAPIError) as caught:
+            await session.execute(text("SELECT 1 FROM no_such_table WHERE name = :name"), {"name": "hunter2"})
+    assert "no_such_table" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+class TestClosing:
+    async def test_a_closed_database_opens_no_connection(self, database: Database) -> None:
+        await database.close()
+
+        async with database.read_session() as session:
+            with pytest.raises(ConnectionError, match="the database is closed"):
+                await session.execute(text("SELECT 1"))
+            with pytest.raises(ConnectionError, match="the database is closed"):
+                await session.fetch("SELECT 1", ())
+        async with database.write_session() as session:
+            with pytest.raises(ConnectionError, match="the database is closed"):
+                await session.execute(text("SELECT 1"))

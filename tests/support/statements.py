@@ -1,0 +1,56 @@
+"""Counts the SQL statements that a piece of code runs."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Engine, event
+
+from storage.database.engine import Database
+
+TRANSACTION_STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
+"""Not counted: SQLite sends them as statements, PostgreSQL's driver by itself, and the number shall be the same on both."""
+AUTHENTICATION_JOIN = "JOIN tokens ON"
+"""Not counted either: who calls is asked now and then (`graph/operations/token_cache.py`), so the first of two equal operations would have one more."""
+
+
+requires_planner = pytest.mark.skipif(os.environ.get("FORGEFRONT_PLANNER") == "off", reason="without plans there are more statements")
+"""Of a test that says how many statements a planned operation takes."""
+
+
+class StatementRecorder:
+    """Records what one engine executes. A statement run with many rows at once counts once, as the database sees it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def record(self) -> Iterator[list[str]]:
+        """Gives a list that grows with each statement run inside."""
+        seen: list[str] = []
+
+        def record(connection: object, cursor: object, statement: str, *_: object) -> None:
+            if not statement.lstrip().upper().startswith(TRANSACTION_STATEMENTS) and AUTHENTICATION_JOIN not in statement:
+                seen.append(statement)
+
+        event.listen(self._engine, "before_cursor_execute", record)
+        try:
+            yield seen
+        finally:
+            event.remove(self._engine, "before_cursor_execute", record)
+
+    @contextmanager
+    def assert_at_most(self, limit: int) -> Iterator[list[str]]:
+        """Fails, showing the statements, when more than `limit` were run inside."""
+        with self.record() as seen:
+            yield seen
+        if len(seen) > limit:
+            listing = "\n".join(f"{number:3} {' '.join(statement.split())}" for number, statement in enumerate(seen, 1))
+            pytest.fail(f"{len(seen)} SQL statements, at most {limit} expected:\n{listing}")
+
+
+@pytest.fixture
+def statements(database: Database) -> StatementRecorder:
+    """The statements of the `database` fixture."""
+    return StatementRecorder(database.engine.sync_engine)

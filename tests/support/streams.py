@@ -1,0 +1,48 @@
+"""Streams of a subscription, as the doors open them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.operations.execution import Graph
+from graph.operations.results import OperationResult
+from storage import tables
+from tests.make import token_of
+
+
+async def open_stream(graph: Graph, viewer: tables.User | None, query: str, **variables: Any) -> SubscriptionStream | OperationResult:
+    return await subscribe(graph, query, variables, None, token_of(viewer) if viewer else None, request_id="test")
+
+
+@asynccontextmanager
+async def subscribed(graph: Graph, viewer: tables.User, query: str, **variables: Any) -> AsyncIterator[SubscriptionStream]:
+    stream = await open_stream(graph, viewer, query, **variables)
+    assert isinstance(stream, SubscriptionStream), stream.errors
+    yield stream
+    stream.close()
+
+
+async def rejection_code(graph: Graph, viewer: tables.User | None, query: str, **variables: Any) -> str:
+    """The code with which no stream begins."""
+    outcome = await open_stream(graph, viewer, query, **variables)
+    assert isinstance(outcome, OperationResult)
+    return str(outcome.errors[0].code)
+
+
+async def next_event(stream: SubscriptionStream, seconds: float = 5) -> dict[str, Any]:
+    """The next event."""
+    found = await stream.next(seconds)
+    assert found is not None
+    assert found.outcome.errors == []
+    assert found.outcome.data is not None
+    (event,) = found.outcome.data.values()
+    assert event["seq"] == str(found.seq)
+    return event  # type: ignore[no-any-return]
+
+
+async def end_code(stream: SubscriptionStream, seconds: float = 5) -> str | None:
+    """The code with which the stream ends."""
+    found = await stream.next(seconds)
+    assert stream.is_ended
+    return None if found is None else str(found.outcome.errors[0].code)
