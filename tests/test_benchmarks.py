@@ -19,7 +19,7 @@ from benchmarks.suites.cases import BenchmarkCase
 from forgefront.app import create_app
 from forgefront.config import Config
 from storage.database.engine import driver_url
-from tests.databases import PostgresServer
+from tests.support.databases import PostgresServer
 
 SCALE = 0.04
 
@@ -43,7 +43,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, seed.Dataset
         return folder, rows
 
 
-@pytest.mark.parametrize("place", range(6), ids=["list", "one", "post", "graphql", "builds", "merge requests"])
+@pytest.mark.parametrize("index", range(6), ids=["list", "one", "post", "graphql", "builds", "merge requests"])
 async def test_both_sides_answer_the_same(index: int, seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, rows = seeded
     monkeypatch.setattr(fastapi_peer, "EXTERNAL_URL", servers.EXTERNAL_URL)

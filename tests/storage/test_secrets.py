@@ -150,7 +150,7 @@ class TestLoadKey:
     def test_accepts_both_alphabets_of_base64(self, tmp_path: Path) -> None:
         assert load_key(tmp_path, "+/" * 21 + "8=\n") == b"-_" * 21 + b"8="
 
-    @pytest.mark.parametrize("given", ["", "password", "a" * 44, "é", "\ud800", "A" * 42 + "=="])
+    @pytest.mark.parametrize("key", ["", "password", "a" * 44, "é", "\ud800", "A" * 42 + "=="])
     def test_rejects_a_given_key_of_another_form_without_showing_it(self, tmp_path: Path, key: str) -> None:
         with pytest.raises(InvalidKey) as raised:
             load_key(tmp_path, key)

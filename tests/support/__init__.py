@@ -1,1 +1,1 @@
-"""support."""
+"""Helpers, fixtures and generators that the tests share."""

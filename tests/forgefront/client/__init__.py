@@ -1,1 +1,1 @@
-"""client."""
+"""Tests of the generated clients."""

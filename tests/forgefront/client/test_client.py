@@ -123,7 +123,7 @@ class TestGeneratedSource:
 
 class TestInvalidOperations:
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "message"),
         [
             ("query A { viewer { nothing } }", "a.graphql:1: Cannot query field 'nothing' on type 'User'."),
             ("query A {\n  viewer {", "a.graphql:2: Syntax Error: Expected Name, found <EOF>."),

@@ -20,7 +20,7 @@ from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.npm import install_packages
 
-CLIENTS = Path(__file__).parent / "clients"
+CLIENTS = Path(__file__).parents[1] / "clients"
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""commands."""
+"""Tests of the commands."""

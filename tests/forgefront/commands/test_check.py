@@ -15,7 +15,7 @@ from storage.git.repository import Repository
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.support.git_history import git, make_history
 
-pytestmark = pytest.mark.usefixtures("apart")
+pytestmark = pytest.mark.usefixtures("isolated_environment")
 
 
 @pytest.fixture(scope="session")

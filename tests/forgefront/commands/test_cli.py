@@ -18,7 +18,7 @@ from graph.operations.execution import OperationResult
 from tests.forgefront.support.cli_runner import PASSWORD, CommandRunner
 from tests.support.git_history import make_history
 
-pytestmark = pytest.mark.usefixtures("apart")
+pytestmark = pytest.mark.usefixtures("isolated_environment")
 
 SIGN_IN = "mutation($login: String!, $password: String!) { signIn(input: {login: $login, password: $password}) { user { username } } }"
 
@@ -278,7 +278,7 @@ class TestProjects:
 
 
 class TestMembers:
-    @pytest.mark.parametrize("place", ["team", "team/tools"])
+    @pytest.mark.parametrize("group_path", ["team", "team/tools"])
     def test_lifecycle(self, cli: CommandRunner, group_path: str) -> None:
         cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--no-password")
         cli("admin", "group", "create", "team")

@@ -20,7 +20,7 @@ from storage.git.repository import Repository
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.support.git_history import commit_to_branch, git, make_history, write_commit
 
-pytestmark = pytest.mark.usefixtures("apart")
+pytestmark = pytest.mark.usefixtures("isolated_environment")
 
 KEYS = {
     "admin_token",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCRIPTS = ("bench", "check", "graphiql", "lock", "migration", "schema", "screenshots", "serve", "setup", "test")
 TOOLS = ("forgefront", "lint-imports", "mypy", "python", "ruff")
 STUB_SCRIPT = """#!/usr/bin/env bash

@@ -148,7 +148,7 @@ def test_checkout_without_a_history(commits: str, tmp_path: Path, isolated_envir
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         (("--port", "99999"), 2, "port: "),
         (("--external-url", "ftp://x"), 2, "external_url: "),

@@ -164,7 +164,7 @@ async def project(forge: SshServer, developer: tables.User, master: tables.User)
 
 class TestCommandParsing:
     @pytest.mark.parametrize(
-        ("command", "asked"),
+        ("command", "request"),
         [
             ("git-upload-pack 'ada/app.git'", GitCommand(GitService.UPLOAD, "ada/app")),
             ("git-upload-pack '/ada/app.git'", GitCommand(GitService.UPLOAD, "ada/app")),
@@ -719,7 +719,7 @@ class TestHostKeys:
 
 class TestConfig:
     @pytest.mark.parametrize(
-        ("given", "prefix"),
+        ("address", "prefix"),
         [
             ({}, ""),
             ({"ssh_port": 2222}, "ssh://git@127.0.0.1:2222/"),

@@ -1,1 +1,1 @@
-"""pages."""
+"""Tests of the web pages."""

@@ -1,1 +1,1 @@
-"""runner."""
+"""Tests of the runner."""

@@ -26,7 +26,7 @@ from graph.schema import print_schema
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.support.server_process import ServerProcess, run_server
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 JOBS = """
 stages: [build, test, deploy]
 passes:

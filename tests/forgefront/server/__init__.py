@@ -1,1 +1,1 @@
-"""server."""
+"""Tests of the server and its endpoints."""

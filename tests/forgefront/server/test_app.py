@@ -155,7 +155,7 @@ class TestStartup:
         assert app.config.data.stat().st_mode & 0o777 == 0o700
         await app.stop()
 
-    @pytest.mark.parametrize("place", ["127.0.0.1:{port}/d", "/d?host={folder}"])
+    @pytest.mark.parametrize("address", ["127.0.0.1:{port}/d", "/d?host={folder}"])
     async def test_an_unreachable_database_fails_the_start(self, address: str, tmp_path: Path, unused_tcp_port: int) -> None:
         url = "postgresql://u:hunter2@" + address.format(port=unused_tcp_port, folder=tmp_path)
         app = create_app(Config.load(data=tmp_path, database_url=url))

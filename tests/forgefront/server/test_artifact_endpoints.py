@@ -188,7 +188,7 @@ class TestDownload:
         assert (await api.get(address(past), owner)).content == b"past"
 
     @pytest.mark.parametrize(
-        ("asked", "status", "start", "end"),
+        ("range_header", "status", "start", "end"),
         [
             ("bytes=0-0", 206, 0, 1),
             ("bytes=2-5", 206, 2, 6),
@@ -213,7 +213,7 @@ class TestDownload:
         assert response.headers["Content-Length"] == str(end - start)
         assert response.headers.get("Content-Range") == (f"bytes {start}-{end - 1}/10" if status == 206 else None)
 
-    @pytest.mark.parametrize("asked", ["bytes=10-", "bytes=10-20", "bytes=-0"])
+    @pytest.mark.parametrize("range_header", ["bytes=10-", "bytes=10-20", "bytes=-0"])
     async def test_rejects_a_range_beyond_the_end(self, api: Api, make: DataFactory, range_header: str) -> None:
         owner, build = await create_build(make)
         await make.artifact(build, b"0123456789")

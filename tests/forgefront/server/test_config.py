@@ -126,7 +126,7 @@ class TestRepr:
         assert "hunter2" not in repr(config) + str(config)
 
     @pytest.mark.parametrize(
-        ("given", "url"),
+        ("settings", "url"),
         [
             ({"host": "0.0.0.0", "port": 80}, "http://localhost:80"),
             ({"host": "::1"}, "http://[::1]:8080"),

@@ -24,7 +24,7 @@ NODE_SECONDS = 60
 @pytest.fixture
 def installed() -> Path:
     """A folder with the script and what it imports."""
-    return install_packages(Path(__file__).parent / "audits", "the audits of graphql-http", NPM_SECONDS)
+    return install_packages(Path(__file__).parents[1] / "audits", "the audits of graphql-http", NPM_SECONDS)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)

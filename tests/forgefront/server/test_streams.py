@@ -183,7 +183,7 @@ def sqlite_only(dialect: str) -> None:
         pytest.skip("the door is the same")
 
 
-@pytest.mark.usefixtures("only")
+@pytest.mark.usefixtures("sqlite_only")
 class TestServerSentEvents:
     async def test_events_resumed_and_stopped(self, forge: StreamServers) -> None:
         async with forge.stream() as events:
@@ -230,7 +230,7 @@ class TestServerSentEvents:
             assert await SseReader(response.aiter_lines()).builds(1) == [forge.builds[1].id]
 
 
-@pytest.mark.usefixtures("only")
+@pytest.mark.usefixtures("sqlite_only")
 async def test_one_user_has_a_share_of_the_streams(database_url: str, services: Services, make: DataFactory, tmp_path: Path) -> None:
     owner, builds = await create_project(services, make)
     other = await make.user()
@@ -296,7 +296,7 @@ class TestSeveralProcesses:
                 assert await other.seqs(4) == numbers[2:]
 
 
-@pytest.mark.usefixtures("only")
+@pytest.mark.usefixtures("sqlite_only")
 class TestWebSockets:
     async def test_operations(self, forge: StreamServers) -> None:
         async with forge.socket(init={"Authorization": f"Bearer {token_of(forge.owner)}"}) as socket:

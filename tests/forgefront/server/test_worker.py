@@ -105,7 +105,7 @@ def start_claim_server(data: Path, database_url: str) -> Iterator[subprocess.Pop
         "FORGEFRONT_LOG_LEVEL": "error",
     }
     command = [sys.executable, "-m", "tests.forgefront.support.claim_server"]
-    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[3], env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         assert process.stdout.readline()

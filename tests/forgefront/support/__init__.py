@@ -1,1 +1,1 @@
-"""support."""
+"""Helpers of the tests of forgefront."""

@@ -109,7 +109,7 @@ def run_app_server(folder: Path, **environment: str) -> Iterator[AppServer]:
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.forgefront.support.app_server"],
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=errors,

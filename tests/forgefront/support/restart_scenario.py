@@ -29,7 +29,7 @@ from tests.support.server_process import run_server
 
 CHANGES = "subscription Changes { buildChanged { seq build { databaseId } } }"
 UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"
-FETCHER = Path(__file__).parents[2] / "forgefront" / "pages" / "graphiql" / "fetcher.js"
+FETCHER = Path(__file__).parents[3] / "forgefront" / "pages" / "graphiql" / "fetcher.js"
 WAIT_SECONDS = 60.0
 
 

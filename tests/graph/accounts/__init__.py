@@ -1,1 +1,1 @@
-"""accounts."""
+"""Tests of accounts, members and settings."""

@@ -87,7 +87,7 @@ async def test_creates_a_personal_namespace(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "field", "code"),
+    ("changes", "field", "code"),
     [
         ({"password": "1234567"}, "password", "INVALID"),
         ({"password": ""}, "password", "INVALID"),

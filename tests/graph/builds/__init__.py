@@ -1,1 +1,1 @@
-"""builds."""
+"""Tests of builds, runners, artifacts and pipelines."""

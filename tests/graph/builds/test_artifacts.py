@@ -70,7 +70,7 @@ def files(services: Services) -> int:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("filename", "cleaned"),
     [
         ("artifacts.zip", "artifacts.zip"),
         ("../../etc/passwd", "passwd"),

@@ -237,7 +237,7 @@ WRONG: list[tuple[str, str]] = [
 
 
 class TestInvalidFiles:
-    @pytest.mark.parametrize(("text", "said"), WRONG, ids=[text[:40].encode("ascii", "replace").decode() for text, _ in WRONG])
+    @pytest.mark.parametrize(("text", "message"), WRONG, ids=[text[:40].encode("ascii", "replace").decode() for text, _ in WRONG])
     def test_errors_have_line_and_reason(self, text: str, message: str) -> None:
         assert config_problems(text) == [message]
 

@@ -249,7 +249,7 @@ class TestStatuses:
         ):
             await make.commit_status(project, head, name=name, ref=ref, stage=stage, status=status)
 
-    @pytest.mark.usefixtures("said")
+    @pytest.mark.usefixtures("posted_statuses")
     async def test_are_the_newest_of_each_name_and_ref_oldest_first(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
         newest = [
             ("unit", None, "SUCCESS"),
@@ -262,9 +262,9 @@ class TestStatuses:
         assert await listed(ask, owner, project, filter={"all": True}) == [("unit", "master", "FAILED"), *newest]
         assert await listed(ask, owner, project, rev="topic") == []
 
-    @pytest.mark.usefixtures("said")
+    @pytest.mark.usefixtures("posted_statuses")
     @pytest.mark.parametrize(
-        ("filter", "places"),
+        ("filter", "indexes"),
         [
             ({"ref": ["master"]}, [2, 3]),
             ({"ref": ["master", "topic"]}, [2, 3, 4]),
@@ -284,7 +284,7 @@ class TestStatuses:
 
         assert await listed(ask, owner, project, filter=filter) == [every[place] for place in indexes]
 
-    @pytest.mark.usefixtures("said")
+    @pytest.mark.usefixtures("posted_statuses")
     async def test_by_pages(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
         every = await listed(ask, owner, project)
         data = await ask.data(LIST, owner, path=str(project.id), rev="master", first=2)

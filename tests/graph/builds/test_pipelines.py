@@ -297,7 +297,7 @@ class TestErrors:
         assert status.finished_at is not None
 
     @pytest.mark.parametrize(
-        ("mode", "data", "said"),
+        ("mode", "data", "message"),
         [
             (0o120000, b"elsewhere.yml", "The file is a symbolic link; it must stand there itself."),
             (0o100644, b"a\0b", "The file is binary; it must be text."),

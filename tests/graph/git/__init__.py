@@ -1,1 +1,1 @@
-"""git."""
+"""Tests of branches, commits and trees."""

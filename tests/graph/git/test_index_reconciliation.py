@@ -41,7 +41,7 @@ def change_branch(make: DataFactory, project: tables.Project) -> None:
     git(path, "branch", "-D", "topic")
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("no_grace_period")
 class TestJob:
     async def test_indexes_projects_imported_before_the_index(self, make: DataFactory) -> None:
         project, empty = await make.project(history={"commits": 8}), await make.project()
@@ -126,7 +126,7 @@ class TestGracePeriod:
         now[0] += noticed.grace_seconds
         assert noticed.has_persisted(1, "two")
 
-    @pytest.mark.usefixtures("at_once")
+    @pytest.mark.usefixtures("no_grace_period")
     async def test_pushes_being_recorded_are_skipped(self, make: DataFactory, project: tables.Project) -> None:
         change_branch(make, project)
         with make.services.index_drift.recording(project.id):

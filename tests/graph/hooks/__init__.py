@@ -1,1 +1,1 @@
-"""hooks."""
+"""Tests of webhooks and their delivery."""

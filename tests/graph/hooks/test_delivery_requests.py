@@ -37,7 +37,7 @@ class TestSignature:
 
 class TestAnswer:
     @pytest.mark.parametrize(
-        ("given", "seconds"),
+        ("retry_after", "seconds"),
         [("120", 120), ("1", 1), ("Sun, 01 Mar 2026 12:10:00 GMT", 600), ("99999999999", 999999999), ("soon", None), ("-3", None)],
     )
     async def test_reads_retry_after(self, retry_after: str, seconds: float | None) -> None:

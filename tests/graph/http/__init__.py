@@ -1,1 +1,1 @@
-"""http."""
+"""Tests of GraphQL over HTTP."""

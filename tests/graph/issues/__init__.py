@@ -1,1 +1,1 @@
-"""issues."""
+"""Tests of issues, labels and milestones."""

@@ -1,1 +1,1 @@
-"""live."""
+"""Tests of subscriptions and their fan-out."""

@@ -1,1 +1,1 @@
-"""merge_requests."""
+"""Tests of merge requests."""

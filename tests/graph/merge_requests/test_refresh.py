@@ -348,7 +348,7 @@ class TestTargetPush:
         now = await forge.reload(row)
         assert (now.merge_status, now.head_oid) == (MergeStatus.CANNOT_BE_MERGED, row.head_oid)
 
-    @pytest.mark.parametrize("way", ["merge", "fast-forward", "and deletes the source", "from a fork"])
+    @pytest.mark.parametrize("method", ["merge", "fast-forward", "and deletes the source", "from a fork"])
     async def test_a_manual_merge_marks_it_merged(self, forge: RefreshScenario, method: str) -> None:
         source = await forge.fork() if method == "from a fork" else None
         row = await forge.create_merge_request("topic", source=source)

@@ -1,1 +1,1 @@
-"""notes."""
+"""Tests of notes, mentions and snippets."""

@@ -69,7 +69,7 @@ class TestCreateCommitComment:
         }
 
     @pytest.mark.parametrize(
-        ("place", "stands"),
+        ("position", "stands"),
         [
             ({"path": "a.txt", "line": 2, "lineType": "NEW"}, ("a.txt", 2, "NEW")),
             ({"path": "a.txt", "line": 2}, ("a.txt", 2, "NEW")),

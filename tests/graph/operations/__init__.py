@@ -1,1 +1,1 @@
-"""operations."""
+"""Tests of how operations are executed and limited."""

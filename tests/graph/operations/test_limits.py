@@ -158,7 +158,7 @@ class TestShape:
         assert messages("query A{viewer{id}} query B{viewer{id}}", name=name) == []
 
     @pytest.mark.parametrize(
-        ("fragments", "way"),
+        ("fragments", "cycle"),
         [
             ("fragment A on User{...A}", "A → A"),
             ("fragment A on User{friend{...B}} fragment B on User{...on User{...C}} fragment C on User{...A}", "A → B → C → A"),
@@ -351,7 +351,7 @@ def sized_fields() -> list[tuple[str, str, str]]:
 class TestPageSizes:
     """The size that counts is what the field's resolver is given, for each field of the schema that has pages."""
 
-    @pytest.mark.parametrize("given", [{}, {"n": None}, {"n": 3}, {"n": 60}, {"n": 3.0}], ids=str)
+    @pytest.mark.parametrize("variables", [{}, {"n": None}, {"n": 3}, {"n": 60}, {"n": 3.0}], ids=str)
     @pytest.mark.parametrize("default", ["", " = 0", " = 55", " = null"])
     def test_matches_graphql_core_coercion(self, default: str, variables: dict[str, object]) -> None:
         for kind, name, argument in sized_fields():

@@ -20,7 +20,7 @@ from graph.compatibility import Severity, compare_schemas
 from graph.fields.enum_descriptions import DESCRIPTIONS
 from graph.schema import graphql_schema, print_schema
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILE = ROOT / "schema.graphql"
 
 

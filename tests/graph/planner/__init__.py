@@ -1,1 +1,1 @@
-"""planner."""
+"""Tests of the planner."""

@@ -22,7 +22,7 @@ from tests.support.week_fixture import COMMITS, NOW, WeekData, at, create_week
 
 QUESTIONS = {
     node.name.value: print_ast(node)
-    for node in parse((Path(package.__file__).parent / "documents" / "dashboards.graphql").read_text()).definitions
+    for node in parse((Path(package.__file__).parent / "operations" / "dashboards" / "dashboards.graphql").read_text()).definitions
     if isinstance(node, OperationDefinitionNode) and node.name
 }
 MAX_STATEMENTS = 8

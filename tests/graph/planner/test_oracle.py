@@ -108,7 +108,7 @@ class TestEqualAnswers:
             "g": "acme", "p": "acme/web", "b": "stable", "since": "2016-03-19T00:00:00Z", "rev": edge_cases.week.oids["m3"], "m": "1.0",
             "r": {"since": "2016-03-21T00:00:00Z", "until": "2016-03-28T00:00:00Z"},
         }  # fmt: skip
-        document = parse((Path(package.__file__).parent / "documents" / "dashboards.graphql").read_text())
+        document = parse((Path(package.__file__).parent / "operations" / "dashboards" / "dashboards.graphql").read_text())
         for node in document.definitions:
             assert isinstance(node, OperationDefinitionNode) and node.name
             if node.operation.value == "query":

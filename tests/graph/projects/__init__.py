@@ -1,1 +1,1 @@
-"""projects."""
+"""Tests of projects, groups and forks."""

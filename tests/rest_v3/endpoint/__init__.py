@@ -1,1 +1,1 @@
-"""endpoint."""
+"""Tests of what all routes share."""

@@ -214,7 +214,7 @@ class TestEveryProfile:
         "Authentication: the header PRIVATE-TOKEN carries the user's private token",
         "Authentication: a bearer header or the parameter private_token carry the token as well, and nothing else does",
     )
-    @pytest.mark.parametrize("place", ["header", "bearer", "query", "form", "json"])
+    @pytest.mark.parametrize("location", ["header", "bearer", "query", "form", "json"])
     async def test_14_credentials_may_stand_in_five_places(self, any_api: Api, owner: tables.User, location: str) -> None:
         token = token_of(owner)
         settings: dict[str, Any] = {

@@ -1,1 +1,1 @@
-"""interface."""
+"""Tests of the interface document and of OpenAPI."""

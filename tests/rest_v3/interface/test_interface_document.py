@@ -9,7 +9,7 @@ import pytest
 from rest_v3 import profiles
 from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS
 
-SHARED = Path(__file__).parents[3] / "shared" / "spec"
+SHARED = Path(__file__).parents[4] / "shared" / "spec"
 TABLES = re.compile(r"^\| (GET|POST|PUT|DELETE) \| (\S+|\{base path\}\S*) \|", re.MULTILINE)
 BASES = {
     "{base path}": [

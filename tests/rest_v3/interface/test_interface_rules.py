@@ -10,8 +10,8 @@ import pytest
 
 from tests.rest_v3.support.interface_rules import INTERFACE_STATEMENTS, RULES, cites
 
-TESTS = Path(__file__).parents[1]
-SHARED = Path(__file__).parents[3] / "shared" / "spec"
+TESTS = Path(__file__).parents[2]
+SHARED = Path(__file__).parents[4] / "shared" / "spec"
 MARK = re.compile(r"^(?:- |\d+\. |\| )")
 """What the document sets before an entry of a list or a row of a table."""
 

@@ -1,1 +1,1 @@
-"""routes."""
+"""Tests of the routes, one module for each resource."""

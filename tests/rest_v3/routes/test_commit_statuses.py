@@ -116,9 +116,9 @@ class TestListStatuses:
             },
         ]
 
-    @pytest.mark.usefixtures("said")
+    @pytest.mark.usefixtures("posted_statuses")
     @pytest.mark.parametrize(
-        ("params", "places"),
+        ("params", "indexes"),
         [
             ({}, [1, 2, 3, 4]),
             ({"all": "true"}, [0, 1, 2, 3, 4]),

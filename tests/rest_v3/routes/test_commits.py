@@ -338,7 +338,7 @@ class TestCreateComment:
         assert [comment["note"] for comment in (await api.get(path_of(project, "/master/comments"), owner)).json()] == ["Two!"]
 
     @pytest.mark.parametrize(
-        ("place", "stands"),
+        ("position", "stands"),
         [
             ({"path": "a.txt", "line": "2", "line_type": "old"}, ("a.txt", 2, "old")),
             ({"path": "a.txt", "line": 2}, ("a.txt", 2, "new")),

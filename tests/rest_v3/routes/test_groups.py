@@ -92,7 +92,7 @@ class TestGetGroup:
         assert sorted(project["path"] for project in body.pop("projects")) == ["one", "two"]
         assert body == {"id": group.id, "name": "Tools", "path": "Tools", "description": "d"}
 
-    @pytest.mark.parametrize("spelled", ["tools", "TOOLS", "my.tools"])
+    @pytest.mark.parametrize("path", ["tools", "TOOLS", "my.tools"])
     async def test_accepts_a_path(self, api: Api, make: DataFactory, path: str) -> None:
         group = await make.group(path=path.lower(), owner=(owner := await make.user()))
 
@@ -154,7 +154,7 @@ class TestCreateGroup:
         assert (await api.request("POST", "/groups", await make.user(), **settings)).json()["description"] == ""
 
     @pytest.mark.parametrize(
-        ("missing", "given"), [("name", {"path": "p"}), ("path", {"name": "n"}), ("name", {}), ("name", {"name": " ", "path": "p"})]
+        ("missing", "params"), [("name", {"path": "p"}), ("path", {"name": "n"}), ("name", {}), ("name", {"name": " ", "path": "p"})]
     )
     async def test_requires_a_name_and_a_path(self, api: Api, make: DataFactory, missing: str, params: dict[str, str]) -> None:
         response = await api.post("/groups", await make.user(), **params)
@@ -162,7 +162,7 @@ class TestCreateGroup:
         assert (response.status_code, response.json()) == (400, {"message": f'400 (Bad request) "{missing}" not given'})
 
     @pytest.mark.parametrize(
-        ("given", "field", "text"),
+        ("params", "field", "text"),
         [
             ({"path": "12345"}, "path", "cannot be digits only"),
             ({"path": "groups"}, "path", "groups is a reserved name"),
@@ -489,7 +489,7 @@ class TestAddMember:
         assert (response.status_code, response.json()) == (400, {"message": "Wrong access level"})
         assert len((await api.get(f"/groups/{group.id}/members", owner)).json()) == 1
 
-    @pytest.mark.parametrize(("missing", "given"), [("user_id", {"access_level": 10}), ("access_level", {"user_id": 1})])
+    @pytest.mark.parametrize(("missing", "params"), [("user_id", {"access_level": 10}), ("access_level", {"user_id": 1})])
     async def test_requires_a_user_and_a_level(self, api: Api, make: DataFactory, missing: str, params: dict[str, int]) -> None:
         group = await make.group(owner=(owner := await make.user()))
 

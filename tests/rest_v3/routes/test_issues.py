@@ -317,7 +317,7 @@ class TestCreateIssue:
         assert await make.count(tables.Issue) == 0
 
     @pytest.mark.parametrize(
-        ("given", "message"),
+        ("params", "message"),
         [
             ({"title": "x" * 256}, {"title": ["is too long (maximum is 255 characters)"]}),
             ({"title": "nul\0"}, {"title": ["is invalid"]}),

@@ -123,7 +123,7 @@ class TestCreateLabel:
 
         assert (await api.request("POST", path_of(project), owner, **settings)).json() == BUG
 
-    @pytest.mark.parametrize(("missing", "given"), [("name", {"color": "#FF0000"}), ("color", {"name": "bug"}), ("name", {"name": " "})])
+    @pytest.mark.parametrize(("missing", "params"), [("name", {"color": "#FF0000"}), ("color", {"name": "bug"}), ("name", {"name": " "})])
     async def test_requires_a_name_and_a_colour(self, api: Api, make: DataFactory, missing: str, params: dict[str, str]) -> None:
         project = await make.project(owner=(owner := await make.user()))
 
@@ -134,7 +134,7 @@ class TestCreateLabel:
 
     @cites("Errors: 400 for wrong parameters of labels")
     @pytest.mark.parametrize(
-        ("given", "message"),
+        ("params", "message"),
         [
             ({"color": "red"}, {"color": ["must be a valid color code"]}),
             ({"color": "#FFF"}, {"color": ["must be a valid color code"]}),
@@ -261,7 +261,7 @@ class TestUpdateLabel:
     """PUT /projects/:id/labels"""
 
     @pytest.mark.parametrize(
-        ("given", "body"),
+        ("params", "body"),
         [
             ({"new_name": "defect"}, {"name": "defect", "color": "#FF0000"}),
             ({"color": "#00ff00"}, {"name": "bug", "color": "#00ff00"}),
@@ -283,7 +283,7 @@ class TestUpdateLabel:
         assert (await api.get(f"/projects/{project.id}/issues/{issue.id}", owner)).json()["labels"] == [body["name"]]
 
     @cites("Errors: 400 for wrong parameters of labels")
-    @pytest.mark.parametrize("given", [{}, {"new_name": "", "color": " "}, {"new_name": None}, {"description": "more"}])
+    @pytest.mark.parametrize("params", [{}, {"new_name": "", "color": " "}, {"new_name": None}, {"description": "more"}])
     async def test_requires_a_new_name_or_a_colour(self, api: Api, make: DataFactory, params: dict[str, Any]) -> None:
         project = await make.project(owner=(owner := await make.user()))
         await make.label(project, "bug")
@@ -301,7 +301,7 @@ class TestUpdateLabel:
         assert (response.status_code, response.json()) == (400, {"message": '400 (Bad request) "name" not given'})
 
     @cites("Errors: 404 for a missing label")
-    @pytest.mark.parametrize("given", [{"new_name": "b"}, {}, {"new_name": "a&b"}, {"color": "red"}, {"color": {}}])
+    @pytest.mark.parametrize("params", [{"new_name": "b"}, {}, {"new_name": "a&b"}, {"color": "red"}, {"color": {}}])
     async def test_an_unknown_name_is_not_found_before_other_checks(self, api: Api, make: DataFactory, params: dict[str, Any]) -> None:
         project = await make.project(owner=(owner := await make.user()))
 
@@ -311,7 +311,7 @@ class TestUpdateLabel:
         assert response.json() == {"message": "404 Label not found Not Found"}
 
     @pytest.mark.parametrize(
-        ("given", "message"),
+        ("params", "message"),
         [
             ({"new_name": "taken"}, {"title": ["has already been taken"]}),
             ({"new_name": "a,b"}, {"title": ["is invalid"]}),

@@ -156,7 +156,7 @@ class TestCreateMilestone:
         assert (response.status_code, response.json()) == (400, {"message": '400 (Bad request) "title" not given'})
 
     @pytest.mark.parametrize(
-        ("given", "message"),
+        ("params", "message"),
         [
             ({"title": "x" * 256}, {"title": ["is too long (maximum is 255 characters)"]}),
             ({"title": ["T"]}, {"title": ["is invalid"]}),
@@ -251,7 +251,7 @@ class TestUpdateMilestone:
             assert (response.status_code, response.json()["state"]) == (200, state)
 
     @pytest.mark.parametrize(
-        ("given", "message"),
+        ("params", "message"),
         [
             ({"state_event": "reopen"}, {"state_event": ["is not included in the list"]}),
             ({"due_date": "soon"}, {"due_date": ["is invalid"]}),

@@ -155,7 +155,7 @@ class TestUpdateSettings:
             assert without_times((await api.put(PATH, admin, **dict.fromkeys(rest, nothing))).json()) == {"id": 1, **CHANGED}
 
     @pytest.mark.parametrize(
-        ("given", "text"),
+        ("params", "text"),
         [
             ({"default_projects_limit": -1}, "must be greater than or equal to 0"),
             ({"default_projects_limit": "many"}, "is not a number"),

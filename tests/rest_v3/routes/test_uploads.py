@@ -69,7 +69,7 @@ class TestUpload:
         assert answer["markdown"] == f"[notes.svg]({answer['url']})"
 
     @pytest.mark.parametrize(
-        ("sent", "kept"),
+        ("sent", "stored"),
         [
             ("../../etc/passwd", "passwd"),
             ("C:\\\\My pictures\\\\my cat.JPG", "my_cat.JPG"),

@@ -1,1 +1,1 @@
-"""database."""
+"""Tests of the database."""

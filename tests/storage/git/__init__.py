@@ -1,1 +1,1 @@
-"""git."""
+"""Tests of git repositories."""

@@ -26,7 +26,7 @@ def work_tree(tmp_path: Path, source: Path) -> Path:
     return tmp_path / "work"
 
 
-def import_repository(source: Path, target: Path) -> Repository:
+def import_checked(source: Path, target: Path) -> Repository:
     import_repository(source, target)
     assert [entry.name for entry in target.parent.iterdir() if entry.name.startswith(".")] == []
     return Repository.open(target)
@@ -38,7 +38,7 @@ def refs(path: Path) -> list[str]:
 
 class TestSources:
     def test_a_bare_repository(self, source: Path, tmp_path: Path):
-        got = import_repository(source, tmp_path / "got.git")
+        got = import_checked(source, tmp_path / "got.git")
 
         assert refs(got.path) == refs(source)
         assert got.default_branch() == "master"
@@ -47,21 +47,21 @@ class TestSources:
         assert git(got.path, "config", "core.fsync") == "all"
 
     def test_nothing_is_shared_with_the_source(self, source: Path, tmp_path: Path):
-        got = import_repository(source, tmp_path / "got.git")
+        got = import_checked(source, tmp_path / "got.git")
 
         assert not (got.path / "objects" / "info" / "alternates").exists()
         assert {file.stat().st_nlink for file in got.path.rglob("*") if file.is_file()} == {1}
 
     def test_a_source_with_alternates(self, source: Path, tmp_path: Path):
         git(tmp_path, "clone", "-q", "--bare", "--shared", str(source), "borrower.git")
-        got = import_repository(tmp_path / "borrower.git", tmp_path / "got.git")
+        got = import_checked(tmp_path / "borrower.git", tmp_path / "got.git")
 
         assert git(got.path, "fsck", "--full") == ""
         assert not (got.path / "objects" / "info" / "alternates").exists()
 
     def test_a_work_tree_on_a_branch(self, work_tree: Path, tmp_path: Path):
         git(work_tree, "switch", "-q", "-c", "feature/x")
-        got = import_repository(work_tree, tmp_path / "got.git")
+        got = import_checked(work_tree, tmp_path / "got.git")
 
         assert [branch.name for branch in got.branches()] == ["feature/x", "master"]
         assert got.default_branch() == "feature/x"
@@ -70,12 +70,12 @@ class TestSources:
     def test_a_linked_work_tree(self, work_tree: Path, tmp_path: Path):
         git(work_tree, "worktree", "add", "-q", "-b", "linked", str(tmp_path / "linked"), "v1")
 
-        assert import_repository(tmp_path / "linked", tmp_path / "got.git").default_branch() == "linked"
+        assert import_checked(tmp_path / "linked", tmp_path / "got.git").default_branch() == "linked"
 
     def test_a_detached_head_at_a_branch(self, work_tree: Path, tmp_path: Path):
         git(work_tree, "branch", "aaa")
         git(work_tree, "switch", "-q", "--detach")
-        got = import_repository(work_tree, tmp_path / "got.git")
+        got = import_checked(work_tree, tmp_path / "got.git")
 
         assert got.default_branch() == "master"
         assert [branch.name for branch in got.branches()] == ["aaa", "master"]
@@ -86,14 +86,14 @@ class TestSources:
         git(work_tree, "branch", "-f", "detached", "v2")
         git(work_tree, "branch", "-D", "main/sub")
         git(work_tree, "branch", "main/sub", "v2")
-        got = import_repository(work_tree, tmp_path / "got.git")
+        got = import_checked(work_tree, tmp_path / "got.git")
 
         assert got.default_branch() == "detached-2"
         assert got.resolve("detached-2") == got.resolve("v1")
 
     def test_a_detached_head_at_a_remote_branch_takes_its_name(self, work_tree: Path, tmp_path: Path):
         git(work_tree, "switch", "-q", "--detach", "origin/topic")
-        got = import_repository(work_tree, tmp_path / "got.git")
+        got = import_checked(work_tree, tmp_path / "got.git")
 
         assert got.default_branch() == "topic"
         assert [branch.name for branch in got.branches()] == ["master", "topic"]
@@ -102,7 +102,7 @@ class TestSources:
         git(tmp_path, "init", "-q", "ci")
         git(tmp_path / "ci", "fetch", "-q", "--depth=3", f"file://{source}", "master")
         git(tmp_path / "ci", "checkout", "-q", "--detach", "FETCH_HEAD")
-        got = import_repository(tmp_path / "ci", tmp_path / "got.git")
+        got = import_checked(tmp_path / "ci", tmp_path / "got.git")
         start = str(got.resolve("master"))
         commits = list_history(got, start, skip=0, limit=100)
 
@@ -115,7 +115,7 @@ class TestSources:
 
     def test_an_empty_repository(self, tmp_path: Path):
         git(tmp_path, "init", "-q", "-b", "trunk", "empty")
-        got = import_repository(tmp_path / "empty", tmp_path / "got.git")
+        got = import_checked(tmp_path / "empty", tmp_path / "got.git")
 
         assert got.is_empty()
         assert git(got.path, "symbolic-ref", "HEAD") == "refs/heads/trunk"
@@ -123,7 +123,7 @@ class TestSources:
     def test_an_unborn_head_beside_branches(self, source: Path, tmp_path: Path):
         git(source, "symbolic-ref", "HEAD", "refs/heads/nowhere")
 
-        assert import_repository(source, tmp_path / "got.git").default_branch() == "master"
+        assert import_checked(source, tmp_path / "got.git").default_branch() == "master"
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
     def test_another_users_repository(self, source: Path, tmp_path: Path):
@@ -131,7 +131,7 @@ class TestSources:
         for path in (source, *source.rglob("*")):
             os.chown(path, 65534, 65534)
 
-        assert refs(import_repository(source, tmp_path / "got.git").path) == before
+        assert refs(import_checked(source, tmp_path / "got.git").path) == before
 
     def test_odd_paths(self, source: Path, tmp_path: Path):
         for name in ("--upload-pack=false", "a b", "x:y", "ext::sh -c false", "q'\"$(x)`", "ü\n"):
@@ -150,7 +150,7 @@ class TestSources:
     @pytest.mark.skipif(not (PROJECT_ROOT / ".git").exists(), reason="not a checkout")
     def test_the_projects_own_checkout(self, tmp_path: Path):
         before = git(PROJECT_ROOT, "rev-parse", "HEAD")
-        got = import_repository(PROJECT_ROOT, tmp_path / "got.git")
+        got = import_checked(PROJECT_ROOT, tmp_path / "got.git")
 
         assert got.resolve(before)
         assert list_history(got, str(got.resolve(str(got.default_branch()))), skip=0, limit=5)

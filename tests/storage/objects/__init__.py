@@ -1,1 +1,1 @@
-"""objects."""
+"""Tests of object storage."""

@@ -1,0 +1,1 @@
+"""Tests of the ci_v1 package."""

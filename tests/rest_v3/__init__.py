@@ -1,0 +1,1 @@
+"""Tests of the rest_v3 package."""
