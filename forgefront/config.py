@@ -353,7 +353,7 @@ class Config(BaseSettings):
     def push_limits(self) -> ProcessLimits:
         """What each git process of a push may take. Its pack is completed with objects that are here already, as large as they are."""
         file_size = min(self.git_file_size, 2 * self.largest_push) * MEGABYTE
-        return replace(self.git_limits, memory=self.push_memory * MEGABYTE, file_bytes=file_size)
+        return replace(self.git_limits, memory_bytes=self.push_memory * MEGABYTE, file_bytes=file_size)
 
     @property
     def s3_settings(self) -> dict[str, str]:

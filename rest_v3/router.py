@@ -10,7 +10,7 @@ T = TypeVar("T")
 class RouteNode(Generic[T]):
     """A node of the tree of paths: what answers there by method, and what lies below."""
 
-    __slots__ = ("below", "methods", "parameter")
+    __slots__ = ("children", "methods", "parameter_child")
 
     def __init__(self) -> None:
         self.methods: dict[str, T] = {}

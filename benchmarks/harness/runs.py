@@ -53,7 +53,7 @@ def parser_of(command: str, description: str, epilog: str = "") -> argparse.Argu
         "--save",
         type=Path,
         metavar="DIR",
-        help=f"write {command}.json and {command}.md there; `--save benchmarks` renews what the repository shows",
+        help=f"write {command}.json and {command}.md there; `--save benchmarks/results` renews what the repository shows",
     )
     return parser
 

@@ -17,7 +17,7 @@ from benchmarks.peers import fastapi_peer
 from benchmarks.peers.engine import DATABASE_URL_VARIABLE
 from storage.database.engine import driver_url
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SERVER_CORE, OTHER_CORE = 0, 1
 EXTERNAL_URL = "http://forge.example"
 """In the links of both sides' answers."""

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-PEERS = Path(__file__).parent / "peers"
+PEERS = Path(__file__).parent
 INSTALLED_STAMP = "installed"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PlainType:
-    """A value as JSON has it, or as `read`, a function of the runtime, makes it: `Plain("dt.datetime", "_instant")`."""
+    """A value as JSON has it, or as `read`, a function of the runtime, makes it: `PlainType("dt.datetime", "_datetime")`."""
 
     annotation: str
     read: str | None = None

@@ -28,8 +28,8 @@ SCALAR_TYPES = {
     "String": PlainType("str"),
     "ID": PlainType("str"),
     "GitOid": PlainType("str"),
-    "DateTime": PlainType("dt.datetime", "_instant"),
-    "Date": PlainType("dt.date", "_day"),
+    "DateTime": PlainType("dt.datetime", "_datetime"),
+    "Date": PlainType("dt.date", "_date"),
 }
 """Others are what JSON makes of them."""
 ANY_TYPE = PlainType("Any")

@@ -93,7 +93,7 @@ def _render_reader(kind: Type) -> Piece | None:
     """A function that makes a value of JSON; None where JSON's own will do."""
     if isinstance(kind, PlainType | NamedType):
         return kind.read
-    inner = _render_reader(kind.item_type)
+    inner = _render_reader(kind.inner_type if isinstance(kind, NullableType) else kind.item_type)
     if isinstance(kind, NullableType):
         return None if inner is None else BracketExpression("_nullable", (inner,))
     return "tuple" if inner is None else BracketExpression("_each", (inner,))
@@ -103,7 +103,7 @@ def _render_value(kind: Type, source: str) -> Piece:
     """What makes a value of `source`, which is JSON."""
     if isinstance(kind, PlainType | NamedType):
         return BracketExpression(kind.read, (source,)) if kind.read else source
-    inner = _render_reader(kind.item_type)
+    inner = _render_reader(kind.inner_type if isinstance(kind, NullableType) else kind.item_type)
     if isinstance(kind, NullableType):
         return source if inner is None else BracketExpression("_maybe", (inner, source))
     return BracketExpression("tuple", (source,)) if inner is None else BracketExpression("_all", (inner, source))
@@ -141,7 +141,7 @@ def _render_input(each: InputClass) -> str:
     for field in each.fields:
         piece, default = _render_parameter(field)
         lines += format_lines(f"{field.name}: ", piece, default, 4)
-    lines += ["", "    def sent(self) -> dict[str, object]:", *_render_mapping("        return _sent(", each.fields, "self.", ")", 8)]
+    lines += ["", "    def sent(self) -> dict[str, object]:", *_render_mapping("        return _serialize(", each.fields, "self.", ")", 8)]
     return "\n".join(lines)
 
 
@@ -207,14 +207,14 @@ def _render_method(method: OperationMethod, is_async: bool) -> list[str]:
     if method.is_subscription:
         result = f"{'AsyncIterator' if is_async else 'Iterator'}[{result}]"
     lines += [f"    ) -> {result}:", *_render_docstring(method.description, 8, f"Runs {method.operation}.")]
-    lines += ["        asked = _asked(", f'            "{method.operation}",', f"            {method.constant},"]
+    lines += ["        request = _request(", f'            "{method.operation}",', f"            {method.constant},"]
     lines += ["            {", *(f'                "{each.key}": {each.name},' for each in method.variables), "            },"]
     if not method.variables:
         lines[-2:] = ["            {},"]
     lines.append("        )")
     if method.is_subscription:
         follow = "async for data in _follow_async" if is_async else "for data in _follow"
-        lines.append(f"        {follow}(self, asked, timeout):")
-        return [*lines, f"            yield _understood({method.result.read}, data)"]
-    lines.append(f"        data = {'await ' if is_async else ''}self._run(asked, timeout)")
-    return [*lines, f"        return _understood({method.result.read}, data)"]
+        lines.append(f"        {follow}(self, request, timeout):")
+        return [*lines, f"            yield _decode({method.result.read}, data)"]
+    lines.append(f"        data = {'await ' if is_async else ''}self._run(request, timeout)")
+    return [*lines, f"        return _decode({method.result.read}, data)"]

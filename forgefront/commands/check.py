@@ -8,8 +8,7 @@ import typer
 from forgefront import logs
 from forgefront.commands.command_context import EXIT_FAILED, DataOption, JsonOption, load_config, run_with_backend
 from forgefront.commands.output import print_result
-from forgefront.data_folder_check import check_data_folder as look
-from forgefront.data_folder_check import repair_indexes
+from forgefront.data_folder_check import check_data_folder, repair_indexes
 
 
 def check(
@@ -26,7 +25,7 @@ def check(
     """
     logs.configure("text", "error")
     config = load_config(data)
-    report = asyncio.run(look(config, full=full))
+    report = asyncio.run(check_data_folder(config, full=full))
     if repair and report.unindexed_projects:
         run_with_backend(config, lambda engine: repair_indexes(engine, report))
     if as_json:

@@ -11,8 +11,7 @@ from forgefront.commands import command_context
 from forgefront.commands.command_context import DataOption, JsonOption, fail, load_config
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
-from forgefront.demo import demo_builder as filling
-from forgefront.demo import demo_history, demo_pipeline
+from forgefront.demo import demo_builder, demo_history, demo_pipeline
 from forgefront.demo.demo_builder import Demo, DemoBuilder, ExistingDemo
 from forgefront.demo.demo_folder import FolderNotEmpty, claim_folder
 
@@ -82,4 +81,4 @@ def fill_folder(config: Config, source: Path | None) -> Demo:
 
 def find_existing_demo(config: Config) -> ExistingDemo | None:
     """The demo that the folder holds; None when it holds something else."""
-    return command_context.run_with_backend(config, filling.find_existing_demo)
+    return command_context.run_with_backend(config, demo_builder.find_existing_demo)

@@ -34,7 +34,7 @@ class ConnectionTimeouts:
 class BufferedTransport:
     """What an answer writes to: its header and its body, where they come together, are one write to the connection."""
 
-    __slots__ = ("_held", "_loop", "_transport", "is_closing")
+    __slots__ = ("_buffer", "_loop", "_transport", "is_closing")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -232,4 +232,4 @@ class HttpConnection(HttpToolsProtocol):
 
 def create_connection_class(timeouts: ConnectionTimeouts) -> type[HttpConnection]:
     """The connection class for these times."""
-    return type("Connection", (HttpConnection,), {"times": timeouts})
+    return type("HttpConnection", (HttpConnection,), {"timeouts": timeouts})

@@ -142,8 +142,8 @@ def response_schema(endpoint: Endpoint) -> Schema:
         # A null there is a 404, but for values that are no objects.
         schema = _field_schema(target, is_nullable=not target.subfields and not is_non_null_type(target.type))
     if route.reshape is not None:
-        describe = getattr(route.reshape, "describe", None)
-        schema = describe(schema) if describe is not None else {}
+        transform_schema = getattr(route.reshape, "transform_schema", None)
+        schema = transform_schema(schema) if transform_schema is not None else {}
     entry = schema.get("items", schema)
     if entry.get("type") == "object" and route.shape is not None:
         entry["title"] = route.shape

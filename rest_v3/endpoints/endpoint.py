@@ -109,7 +109,7 @@ class Endpoint:
         self._reshape_value = self._plan_reshape(self.target)
         if self._reshape_value is not None:
             result_path = (*self._result_reader.path, "nodes") if self.is_paginated else self._result_reader.path
-            self.operation = replace(self.operation, prepared=self.operation.prepared.formed(reshape.output_format(result_path)))
+            self.operation = replace(self.operation, prepared=self.operation.prepared.formatted(reshape.output_format(result_path)))
         guard = route.guard or (None if route.allows_anonymous else default_guard(route.path))
         self._guard = RouteGuard(self._get_operation(operations, guard)) if guard else None
         if self._guard is not None:
@@ -162,7 +162,7 @@ class Endpoint:
         value, missing = self._result_reader.locate(result.data)
         if missing is not None:
             return self._respond_error(not_found_response(self.route, missing))
-        if value is not None and self._reshape_value is not None and not result.formed:
+        if value is not None and self._reshape_value is not None and not result.is_formatted:
             value = self._reshape_value(value)
         return self._respond(value, result.data, [])
 
@@ -247,7 +247,7 @@ class Endpoint:
             if missing is not None:
                 return self._respond_error(not_found_response(self.route, missing))
             rows = connection["nodes"]
-            nodes += rows if self._reshape_value is None or result.formed else map(self._reshape_value, rows)
+            nodes += rows if self._reshape_value is None or result.is_formatted else map(self._reshape_value, rows)
             if not self.route.is_unpaged or len(rows) < page.size:
                 break
             page = pagination.PageRequest(page.number + 1, page.size)

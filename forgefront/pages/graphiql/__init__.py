@@ -1,6 +1,6 @@
 """GraphiQL at /-/graphiql, offline: the folder `built` that `scripts/graphiql` bundles from the sources beside this file.
 
-Its examples are the dashboard questions, put into the page as it is read, so that they are those of `graph/documents`.
+Its examples are the dashboard questions, put into the page as it is read, so that they are those of `graph/operations/dashboards`.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from forgefront.pages.static_folder import INDEX, StaticFolder
 
 ROUTE = "/-/graphiql"
 BUILD_FOLDER = Path(__file__).parent / "built"
-EXAMPLES_FILE = Path(graph.__file__).parent / "documents" / "dashboards.graphql"
+EXAMPLES_FILE = Path(graph.__file__).parent / "operations" / "dashboards" / "dashboards.graphql"
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
