@@ -239,7 +239,7 @@ class Context:
 
         Its id is known then. A constraint that is hit is what the mutation makes of it.
         """
-        self.session.leave(row)
+        self.session.add_deferred(row)
         return row
 
 

@@ -83,7 +83,7 @@ class LruCache(Generic[K, V]):
     __slots__ = ("__weakref__", "_entries", "_max_bytes", "_max_entries", "_on_evict", "_size", "bytes")
 
     def __init__(
-        self, bounds: CacheBounds, size: Callable[[K, V], int], on_evict: Callable[[K, V], None] | None = None, **smaller: int
+        self, bounds: CacheBounds, size: Callable[[K, V], int], on_evict: Callable[[K, V], None] | None = None, **overrides: int
     ) -> None:
         """`smaller`: other bounds, `max_entries` or `max_bytes`, for this one."""
         self._max_entries = smaller.get("max_entries", bounds.max_entries)

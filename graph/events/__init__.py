@@ -1,0 +1,1 @@
+"""Outbox: payloads, publisher, delivery worker."""

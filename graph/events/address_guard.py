@@ -73,8 +73,8 @@ class HookUrl:
 def parse_hook_url(value: str, *, max_length: int) -> HookUrl:
     """Raises BadAddress.
 
-    >>> read_url("https://ci:secret@hooks.example/x?y=1", longest=2000)
-    Target(url='https://hooks.example/x?y=1', credentials='ci:secret')
+    >>> parse_hook_url("https://ci:secret@hooks.example/x?y=1", max_length=2000)
+    HookUrl(url='https://hooks.example/x?y=1', credentials='ci:secret')
     """
     value = value.strip()
     if len(value) > max_length:

@@ -26,7 +26,7 @@ async def publish(context: Context, event_type: "type[EventPayload]", *subjects:
         await _write_events(context, [await event_type.of(context, *subjects)])
 
     if not _is_single_process(context):
-        await context.session.when(hooks.any_subscribed(event_type.switch), write_event)
+        await context.session.run_if(hooks.any_subscribed(event_type.switch), write_event)
     elif await _has_listener(context, event_type):
         # What is told of has its id by then.
         await context.session.flush()
@@ -58,7 +58,7 @@ async def _has_listener(context: Context, event_type: "type[EventPayload]") -> b
     if is_single_process and outbox.has_no_listener(event_type.switch):
         return False
     change_count = outbox.hook_change_count
-    ((has_listener,),) = await context.session.read_beside(hooks.any_subscribed(event_type.switch))
+    ((has_listener,),) = await context.session.read_without_flush(hooks.any_subscribed(event_type.switch))
     if is_single_process and not has_listener:
         outbox.record_no_listener(event_type.switch, change_count)
     return bool(has_listener)

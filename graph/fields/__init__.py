@@ -1,1 +1,1 @@
-"""fields."""
+"""How a type declares its fields: columns, relations, connections, mutations, scalars."""

@@ -128,7 +128,7 @@ class ConnectionPage:
 
     def with_nodes(self, nodes: Sequence[Any]) -> "ConnectionPage":
         """The page with some of its rows left out; it begins and ends where it did, so that its neighbours join on."""
-        return replace(self, nodes=nodes, ends=self.boundary_rows or ((self.nodes[0], self.nodes[-1]) if self.nodes else None))
+        return replace(self, nodes=nodes, boundary_rows=self.boundary_rows or ((self.nodes[0], self.nodes[-1]) if self.nodes else None))
 
     @property
     def edges(self) -> list[Edge[Any]]:
@@ -243,13 +243,13 @@ class KeysetListing:
         parent_condition = _parent_condition(columns, keys)
         if len(keys) == 1:
             return {keys[0]: await self.where(parent_condition).page(context, window)}
-        row_number = over(func.row_number(), partition_by=columns, order_by=self.order_by(window)).label("place")
+        row_number = over(func.row_number(), partition_by=columns, order_by=self.order_by(window)).label("row_number")
         inner = self._select(window, col(self.table.id).label("id")).add_columns(row_number).where(parent_condition).subquery()
         page_statement = (
             select(self.table)
             .join(inner, inner.c.id == col(self.table.id))
-            .where(inner.c.place > window.offset, inner.c.place <= window.offset + window.size + 1)
-            .order_by(*columns, inner.c.place)
+            .where(inner.c.row_number > window.offset, inner.c.row_number <= window.offset + window.size + 1)
+            .order_by(*columns, inner.c.row_number)
         )
         rows: dict[Any, list[Any]] = {key: [] for key in keys}
         for row in await context.all(page_statement):

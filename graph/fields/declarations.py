@@ -104,16 +104,16 @@ class ToMany:
         """Raises Forbidden unless the viewer may ask this of the parents."""
         if self.action is not None:
             await require_all(context, self.action, parents)
-        for required_action in getattr(arguments.get("filter"), "needs", ()):
+        for required_action in getattr(arguments.get("filter"), "required_actions", ()):
             await require_all(context, required_action, parents)
 
 
 def bind_filter_to_viewer(context: Context, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with their filter bound to the viewer, where what it matches depends on who asks: where it has `seen_by`."""
+    """The arguments with their filter bound to the viewer, where what it matches depends on who asks: where it has `bind_viewer`."""
     filter_input = arguments.get("filter")
-    if filter_input is None or not hasattr(filter_input, "seen_by"):
+    if filter_input is None or not hasattr(filter_input, "bind_viewer"):
         return arguments
-    return {**arguments, "filter": filter_input.seen_by(context)}
+    return {**arguments, "filter": filter_input.bind_viewer(context)}
 
 
 def cached_repr(value: Any) -> str:
@@ -121,9 +121,9 @@ def cached_repr(value: Any) -> str:
     attributes = getattr(value, "__dict__", None)
     if attributes is None:
         return repr(value)
-    cached: str | None = attributes.get("spelled")
+    cached: str | None = attributes.get("cached_repr")
     if cached is None:
-        cached = attributes["spelled"] = repr(value)
+        cached = attributes["cached_repr"] = repr(value)
     return cached
 
 
@@ -201,7 +201,7 @@ def to_many(
 
     `key` is that foreign key, or a pair of columns; `of` is the attribute of this object that has its value, or the pair of values.
 
-    `filter` is an input type whose `conditions()` gives SQL conditions, and whose `needs`, where it has them, are further actions required
+    `filter` is an input type whose `conditions()` gives SQL conditions, and whose `required_actions`, where it has them, are further actions required
     of the viewer on each parent; `ordering` an input type whose `order()` gives an Order, and
     whose `conditions()`, where it has one, leaves out rows that have no place in that order;
     `default` makes the filter that holds where none is given; `more` are further arguments, each with its type, whose null is no
@@ -275,11 +275,11 @@ def computed(
     Awaited, `together(info, rows)` gives it of each of several rows. `told` says which table's row, named by these columns in this order,
     tells the same where it is there; `together` is asked for the others.
     """
-    metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "told": from_index}
+    metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "from_index": from_index}
     if from_columns is not None:
-        metadata["made"] = from_columns
+        metadata["from_columns"] = from_columns
     if batch is not None:
-        metadata["together"] = batch
+        metadata["batch"] = batch
     return strawberry.field(description=description, metadata=metadata, **settings)
 
 
@@ -310,8 +310,8 @@ def connection_field(
     if ordering is not None:
         arguments["order_by"] = (Annotated[ordering | None, describe(description="Sort order.")], None)
 
-    async def resolver(root: Any, info: strawberry.Info, **given: Any) -> Any:
-        return await resolve(root, info, **given)
+    async def resolver(root: Any, info: strawberry.Info, **field_arguments: Any) -> Any:
+        return await resolve(root, info, **field_arguments)
 
     set_signature(resolver, {"root": Any, "info": strawberry.Info}, arguments)
     return strawberry.field(resolver=resolver, description=description, metadata={"declared": declared, "pages": resolve})

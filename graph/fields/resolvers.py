@@ -57,14 +57,14 @@ def _connection_resolver(resolve: Callable[..., Awaitable[Any]], definition: Any
     strawberry_schema: Any = schema._strawberry_schema
     registry = strawberry_schema.schema_converter.scalar_registry
 
-    def resolver(root: Any, info: ResolveInfo, **given: Any) -> Awaitable[Any]:
+    def resolver(root: Any, info: ResolveInfo, **raw_arguments: Any) -> Awaitable[Any]:
         cached_arguments: dict[Any, dict[str, Any]] = info.context.arguments
         # The same node of the operation has the same arguments, whatever row it is asked of.
         key = (id(info.field_nodes[0]), id(definition))
         arguments = cached_arguments.get(key)
         if arguments is None:
             arguments = cached_arguments[key] = convert_arguments(
-                given, definition.arguments, scalar_registry=registry, config=strawberry_schema.config
+                raw_arguments, definition.arguments, scalar_registry=registry, config=strawberry_schema.config
             )
         return resolve(root, info, **arguments)
 
@@ -86,7 +86,7 @@ class LoaderSource:
     loader: Callable[[Context], Loader[Any, Any]]
 
 
-SOURCE_EXTENSION = "filling"
+SOURCE_EXTENSION = "field_source"
 """The extension of a finished field, or of a type of rows, that says how it is filled."""
 
 

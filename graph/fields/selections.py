@@ -24,7 +24,7 @@ def _flatten_fields(selections: Iterable[Selection]) -> list[SelectedField]:
     return found
 
 
-SelectionShape = Mapping[str, "Shape | None"]
+SelectionShape = Mapping[str, "SelectionShape | None"]
 """Names of fields, and of what is asked of each; None: whatever it is."""
 
 
@@ -39,7 +39,7 @@ def selects_only(info: Info, allowed: SelectionShape) -> bool:
     if len(nodes) > 1:
         return all(_selects_only(node.selection_set, allowed, raw.fragments) for node in nodes)
     # Past the frozen attributes of a node; what stands beside them takes no part in what it is.
-    cache: dict[int, bool] = nodes[0].__dict__.setdefault("asks_only", {})
+    cache: dict[int, bool] = nodes[0].__dict__.setdefault("selects_only", {})
     is_only = cache.get(id(allowed))
     if is_only is None:
         is_only = cache[id(allowed)] = _selects_only(nodes[0].selection_set, allowed, raw.fragments)

@@ -1,1 +1,1 @@
-"""http."""
+"""The GraphQL endpoint: requests, responses, Server-Sent Events, WebSocket."""

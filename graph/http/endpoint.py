@@ -124,9 +124,9 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
                 await sse.send_response(response.body, response.headers, send)
                 return
             body = orjson.dumps(response.body)
-        except GraphqlRequestError as refused:
-            response = _error_response(refused, request_id)
-            if media_type == EVENT_STREAM and refused.status == 200:
+        except GraphqlRequestError as error:
+            response = _error_response(error, request_id)
+            if media_type == EVENT_STREAM and error.status == 200:
                 await sse.send_response(response.body, response.headers, send)
                 return
             body = orjson.dumps(response.body)

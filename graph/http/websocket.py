@@ -182,9 +182,9 @@ class _WebSocketConnection:
     async def _run_operation(self, key: str, payload: Any) -> None:
         try:
             request = resolve_document(self._graph, parse_request(payload))
-        except GraphqlRequestError as refused:
-            extensions = {"code": refused.code.value, "requestId": self._request_id}
-            await self._write({"type": "error", "id": key, "payload": [{"message": refused.message, "extensions": extensions}]})
+        except GraphqlRequestError as error:
+            extensions = {"code": error.code.value, "requestId": self._request_id}
+            await self._write({"type": "error", "id": key, "payload": [{"message": error.message, "extensions": extensions}]})
             return
         query, variables, name = request.query, request.variables, request.operation_name
         result: OperationResult | SubscriptionStream

@@ -1,1 +1,1 @@
-"""jobs."""
+"""Background jobs, their wakeups, and the runners' queue."""

@@ -29,7 +29,7 @@ JOBS: tuple[MaintenanceJob, ...] = (
 POLL_SECONDS = 20.0
 """Seconds between two looks that nothing woke."""
 
-log = structlog.get_logger("upkeep")
+log = structlog.get_logger("maintenance")
 
 
 async def run(services: Services) -> None:
@@ -47,4 +47,4 @@ async def run_once(services: Services) -> None:
         except Exception as error:
             if is_unavailable(error):
                 raise
-            log.error("a chore failed", chore=job.__name__, exc_info=error)
+            log.error("maintenance job failed", job=job.__name__, exc_info=error)

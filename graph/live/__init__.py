@@ -1,1 +1,1 @@
-"""live."""
+"""Subscriptions: the change log, the fan-out, the streams."""

@@ -15,12 +15,12 @@ from storage import tables
 class TrackingContext(Context):
     """A context that notes what an answer hangs on."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._has_read_viewer = False
         self._decisions: dict[tuple[Action, int], tuple[Action, Any, bool]] = {}
         # By which the policy decides, so that its own looks at the viewer do not count.
-        self._policy_context = Context(*given, **named)
-        super().__init__(*given, **named)
+        self._policy_context = Context(*args, **kwargs)
+        super().__init__(*args, **kwargs)
         self._policy_context.scheduler = self.scheduler
 
     @property

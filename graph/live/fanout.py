@@ -19,7 +19,7 @@ from graph.errors import Code, LimitExceeded, Unauthenticated, Unavailable
 from graph.http.responses import serialize_result
 from graph.live.answer_sharing import TrackingContext
 from graph.live.change_log import LoggedChange
-from graph.operations import execution as running
+from graph.operations import execution
 from graph.operations.documents import PreparedOperation
 from graph.operations.loaders import Loader
 from graph.operations.results import OperationResult, make_graphql_error_entry
@@ -33,7 +33,7 @@ from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from storage.database.engine import Database
 from storage.tables import users
 
-log = structlog.get_logger("telling")
+log = structlog.get_logger("live")
 
 BATCH_SECONDS = 1.0
 """So long a round is asked, and so old may be what it knows of a viewer when it is told that something has changed before."""
@@ -219,7 +219,7 @@ class _AnswerSet:
         try:
             async with (
                 services.broadcaster.semaphore,
-                asyncio.timeout(running.OPERATION_TIMEOUT_SECONDS) as timeout,
+                asyncio.timeout(execution.OPERATION_TIMEOUT_SECONDS) as timeout,
                 session_for(services.database, writing=False) as session,
             ):
                 viewer = await find_viewer(session, digest)
@@ -235,7 +235,7 @@ class _AnswerSet:
                 return SharedAnswer(OperationResult(result.data, errors), context)
         except TimeoutError:
             if timeout.expired():
-                raise LimitExceeded(f"An event took longer than {running.OPERATION_TIMEOUT_SECONDS:.0f} s. Ask for less of each.") from None
+                raise LimitExceeded(f"An event took longer than {execution.OPERATION_TIMEOUT_SECONDS:.0f} s. Ask for less of each.") from None
             raise Unavailable from None
 
 

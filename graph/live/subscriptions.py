@@ -26,7 +26,7 @@ from graph.errors import BadRequest, LimitExceeded, Unauthenticated, Unavailable
 from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, StreamEnd, StreamSlot, Subscriber
 from graph.live.change_log import LoggedChange, read_changes
 from graph.live.fanout import BATCH_SECONDS, FanoutBatch, SubscribedOperation
-from graph.operations import execution as running
+from graph.operations import execution
 from graph.operations.documents import AllowedOperation, PreparedOperation, find_variable_error
 from graph.operations.execution import Graph, authenticate
 from graph.operations.rate_limits import RateUsage
@@ -61,12 +61,12 @@ class SubscriptionStream:
         "_graph",
         "_is_behind",
         "_operation",
-        "_past",
-        "_place",
+        "_backlog",
+        "_slot",
         "_position",
         "_request_id",
         "_subscriber",
-        "charge",
+        "rate_usage",
     )
 
     def __init__(
@@ -264,10 +264,10 @@ async def subscribe(
     if (variable_error := find_variable_error(variables)) is not None:
         return OperationResult(None, [variable_error])
     try:
-        async with asyncio.timeout(running.OPERATION_TIMEOUT_SECONDS):
+        async with asyncio.timeout(execution.OPERATION_TIMEOUT_SECONDS):
             filter_or_error = await _resolve_change_filter(graph, allowed, variables, credential, request_id)
             if isinstance(filter_or_error, OperationResult):
-                return replace(filter_or_error, charge=allowed.quote.usage)
+                return replace(filter_or_error, rate_usage=allowed.quote.usage)
             viewer_id, change_filter = filter_or_error
             if after is not None:
                 change_filter = replace(change_filter, after=max(after, change_filter.after or 0))

@@ -1,1 +1,1 @@
-"""operations."""
+"""Run an operation: documents, limits, cost, rate limits, transaction, results."""

@@ -235,7 +235,7 @@ class RowCost:
         message = ""
         if most_expensive:
             described = ", ".join(f"{label} ({format_count(saved[label])} rows by {largest[label]})" for label in most_expensive)
-            message += f" Dearest: {described}."
+            message += f" Most expensive: {described}."
         for label in (label for label in most_expensive if label in shrinking):
             # The sum is a polynomial of the size with no negative term, so it lies below this chord.
             fitting_size = largest[label] * (allowed - rows + saved[label]) // saved[label]

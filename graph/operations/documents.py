@@ -75,7 +75,7 @@ class PreparedOperation:
 
     def formatted(self, output_format: OutputFormat) -> "PreparedOperation":
         """The same operation with its answer in a form."""
-        return replace(self, form=output_format, kept={})
+        return replace(self, output_format=output_format, cache={})
 
 
 def prepare(source: str, name: str) -> PreparedOperation:

@@ -22,7 +22,7 @@ from graph.operations.documents import (
     find_variable_error,
     prepare,
 )
-from graph.operations.documents import is_anonymous_document as is_open_text
+from graph.operations.documents import is_anonymous_document
 from graph.operations.rate_limits import CostQuote
 from graph.operations.results import ErrorEntry, OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
 from graph.operations.row_executor import execute_document
@@ -173,7 +173,7 @@ class Graph:
         try:
             with deadline:
                 is_anonymous = (
-                    cached.prepared.allows_anonymous if isinstance(cached, ParsedOperation) else is_open_text(query, operation_name)
+                    cached.prepared.allows_anonymous if isinstance(cached, ParsedOperation) else is_anonymous_document(query, operation_name)
                 )
                 if not is_anonymous and not await self._is_known_caller(credential):
                     raise Unauthenticated

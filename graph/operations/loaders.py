@@ -16,7 +16,7 @@ V = TypeVar("V")
 class Loader(Generic[K, V]):
     """`fetch` takes the distinct keys of a level and gives what it found; a key that it leaves out loads as None."""
 
-    __slots__ = ("_fetch", "_fetching", "_is_gathering", "_known", "_scheduler", "_tasks", "_waiting")
+    __slots__ = ("_fetch", "_fetching", "_is_gathering", "_scheduler", "_tasks", "_values", "_waiting")
 
     def __init__(self, fetch: Callable[[list[K]], Awaitable[Mapping[K, V]]], scheduler: SliceScheduler | None = None) -> None:
         """`pieces` are those of the operation: what is paused may ask for more, which is fetched together."""

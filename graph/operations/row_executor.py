@@ -136,7 +136,7 @@ class RowExecutor(Executor[Any]):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.scheduler: SliceScheduler = getattr(self.context_value, "pieces", None) or SliceScheduler()
+        self.scheduler: SliceScheduler = getattr(self.context_value, "scheduler", None) or SliceScheduler()
         self._selection_plans: dict[int, _SelectionPlan] = {}
         self._completed_rows: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}
 
@@ -184,10 +184,10 @@ class RowExecutor(Executor[Any]):
         await self.scheduler.pause()
         return value
 
-    async def _execute_row_after(self, waiting: list["asyncio.Future[Any]"], *given: Any) -> dict[str, Any]:
+    async def _execute_row_after(self, waiting: list["asyncio.Future[Any]"], *arguments: Any) -> dict[str, Any]:
         await _wait_all(waiting)
         await self.scheduler.pause()
-        completed: Any = self._execute_row(*given)
+        completed: Any = self._execute_row(*arguments)
         return await completed if self.is_awaitable(completed) else completed  # type: ignore[no-any-return]
 
     async def _complete_list_after(self, waiting: list["asyncio.Future[Any]"], items: "_ListCompletion") -> list[Any]:

@@ -43,7 +43,7 @@ from graph.operations.documents import (
 from graph.operations.rate_limits import points
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
-DASHBOARDS = Path(__file__).parent / "documents"
+DASHBOARDS = Path(__file__).parent / "dashboards"
 """The dashboard questions, which come with the service."""
 ID_PREFIX = "sha256:"
 ID_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")

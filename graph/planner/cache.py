@@ -28,7 +28,7 @@ MIN_RUNS_TO_PLAN = 2
 class PlanCache:
     """The plans of one operation."""
 
-    __slots__ = ("__weakref__", "_directive_variables", "_made", "_operation", "_prepared", "_run_count", "_variables", "cache_key")
+    __slots__ = ("__weakref__", "_directive_variables", "_operation", "_plans", "_prepared", "_run_count", "_variables", "cache_key")
 
     def __init__(self, prepared: PreparedOperation, operation: OperationDefinitionNode) -> None:
         self._prepared = prepared

@@ -25,10 +25,10 @@ def run_once(resolve: Callable[..., Any], info: str) -> Callable[..., Any]:
     """A mutation's resolver that leaves what it gives in `Context.made`. `info` is the name of its parameter."""
 
     @wraps(resolve)
-    async def resolver(**given: Any) -> Any:
-        context: Context = given[info].context
+    async def resolver(**arguments: Any) -> Any:
+        context: Context = arguments[info].context
         try:
-            payload = resolve(**given)
+            payload = resolve(**arguments)
             if is_awaitable(payload):
                 payload = await payload
         except Exception as error:
@@ -42,7 +42,7 @@ def run_once(resolve: Callable[..., Any], info: str) -> Callable[..., Any]:
 
 def replay(resolve: Callable[..., Any], root: Any, info: Any, **arguments: Any) -> Any:
     """Middleware of graphql-core's: a mutation that was run has given what it gave."""
-    result = info.context.made
+    result = info.context.mutation_result
     if result is None or info.path.prev is not None or info.field_name == "__typename":
         return resolve(root, info, **arguments)
     if result.error is not None:

@@ -144,7 +144,7 @@ class ResolverStep:
     @property
     def batch_resolver(self) -> Callable[..., Awaitable[FieldValues]] | None:
         """What gives the values of all objects at once, where the field has it."""
-        return self.definition.metadata.get("together")  # type: ignore[no-any-return]
+        return self.definition.metadata.get("batch")  # type: ignore[no-any-return]
 
     def make_info(self, run: PlanRun) -> Any:
         """What the resolver hears of where it stands."""
@@ -208,7 +208,7 @@ class Selection:
         # Most operations ask for one thing, beside which there is nothing to begin.
         answers = self.serialize(objects)
         if self.batch_steps:
-            await self.batch_steps[0].fill_in(run, objects, answers)
+            await self.batch_steps[0].execute(run, objects, answers)
         else:
             step = self.steps[0]
             await _await_and_complete(step, run, answers, step.begin(run, objects))
@@ -258,7 +258,7 @@ def begin_level(
         else:
             _store_values(step, answers, found)
     for each in batch_steps:
-        work.coroutines.append(each.fill_in(run, objects, answers))
+        work.coroutines.append(each.execute(run, objects, answers))
 
 
 async def _begin_after_pause(step: FieldStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:

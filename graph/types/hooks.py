@@ -182,8 +182,8 @@ async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
         created_at=moment,
         updated_at=moment,
     )
-    context.after_commit.append(context.services.outbox.hooks_changed)
-    return context.leave(hook)
+    context.after_commit.append(context.services.outbox.record_hook_change)
+    return context.add_deferred(hook)
 
 
 @mutation(
@@ -197,7 +197,7 @@ async def test_hook(info: Info, input: HookInput) -> tables.Delivery:
     context = info.context
     await require(context, Action.ADMIN_HOOKS)
     # In a session of its own: the operation's transaction shall not begin before the receiver has answered.
-    async with context.services.database.reading() as session:
+    async with context.services.database.read_session() as session:
         hook = await _get_hook(session, _parse_database_id(input, "Hook"))
     return await hooks.send_test(context, hook)
 

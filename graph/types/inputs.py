@@ -151,7 +151,7 @@ async def resolve_owner_id(context: Context, user_id: int | None) -> int:
 
 
 async def find_owned(context: Context, table: type[R], input: UserResourceInput) -> R:
-    """The row of a user that an input names. Raises NotFound, also for a row of another user; Forbidden as `owner_id`."""
+    """The row of a user that an input names. Raises NotFound, also for a row of another user; Forbidden as `resolve_owner_id`."""
     name = ENTITIES[table].name
     if is_set(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")

@@ -122,7 +122,7 @@ def _as_row(note: Any) -> tables.Note:
 
 
 def _first_id(*ids: int | None) -> int | None:
-    """Of the values of `KEYS`, of which one is there."""
+    """Of the values of `NOTEABLE_COLUMNS`, of which one is there."""
     return next((id for id in ids if id is not None), None)
 
 
@@ -296,7 +296,7 @@ async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
         **await notes.build_body_columns(context, parent.project_id, input.body),
     )
     await notes.apply_vote(context, note)
-    context.leave(note)
+    context.add_deferred(note)
     await notes.record_mentions(context, note, parent)
     await publish(context, object_payloads.NoteWritten, note)
     return note

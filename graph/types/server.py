@@ -66,7 +66,7 @@ def schema_hash() -> str:
 class ServerQueries:
     @strawberry.field(description="Cost of this operation and remaining hourly budget of the viewer.")
     def rate_limit(self, info: Info) -> RateLimit:
-        return RateLimit.of(info.context.charge or unlimited_usage(info.context.now()))
+        return RateLimit.of(info.context.rate_usage or unlimited_usage(info.context.now()))
 
     @strawberry.field(description="Information about the server and its limits. Available to all signed-in users.")
     async def server_info(self, info: Info) -> ServerInfo:

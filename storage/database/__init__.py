@@ -1,1 +1,1 @@
-"""database."""
+"""The engine, its sessions and connections, and what differs between SQLite and PostgreSQL."""

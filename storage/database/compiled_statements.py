@@ -16,7 +16,7 @@ class CompiledStatement:
     """The text of a statement for one dialect. The parameters in `given` get their values at each run, all others have those of the
     statement."""
 
-    __slots__ = ("bind", "size", "text")
+    __slots__ = ("bind", "size", "sql")
 
     bind: ParameterBinder
 
@@ -67,14 +67,14 @@ class SqlDialect:
         return value if self.is_sqlite else select(value).scalar_subquery()
 
     def key_table(self, names: list[str], kinds: list[Any]) -> Any:
-        """A table of keys of one or more parts, given as the lists `names` (see `listed_keys`), with the `place` of each, from 0 on."""
+        """A table of keys of one or more parts, given as the lists `names` (see `listed_keys`), with the `position` of each, from 0 on."""
         if self.is_sqlite:
             each = func.json_each(named_parameter(names[0], String)).table_valued("key", "value")
             parts = [func.json_extract(each.c.value, literal_column(f"'$[{number}]'")).label(name) for number, name in enumerate(names)]
-            return select(*parts, each.c.key.label("place")).subquery("keys")
+            return select(*parts, each.c.key.label("position")).subquery("keys")
         lists = [named_parameter(name, ARRAY(kind)) for name, kind in zip(names, kinds, strict=True)]
         each = func.unnest(*lists).table_valued(*names, with_ordinality="ordinality").render_derived("each")
-        return select(*each.c[*names], (each.c.ordinality - literal_column("1")).label("place")).subquery("keys")
+        return select(*each.c[*names], (each.c.ordinality - literal_column("1")).label("position")).subquery("keys")
 
     def bind_keys(self, names: list[str], keys: list[Any]) -> dict[str, Any]:
         """The values of such lists, by their names."""

@@ -52,7 +52,7 @@ class Notifications:
             self._disconnected.clear()
             connection.add_termination_listener(lambda _: self._disconnected.set())
             for channel in self._callbacks:
-                await connection.add_listener(channel, lambda *told: self._callbacks[told[2]]())
+                await connection.add_listener(channel, lambda *arguments: self._callbacks[arguments[2]]())
             self._connection = connection
             # What was told before it listened.
             for callback in self._callbacks.values():

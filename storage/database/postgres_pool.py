@@ -37,7 +37,7 @@ class FairPool(AsyncAdaptedQueuePool):
     """
 
     # What SQLAlchemy tells of its pools goes by the name of the class, and would stand in every log at its end.
-    _sqla_logger_namespace = "sqlalchemy.pool.LinedPool"
+    _sqla_logger_namespace = "sqlalchemy.pool.FairPool"
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

@@ -76,7 +76,7 @@ def _compile_function(name: str, parameters: Sequence[str], body: Sequence[str],
 
 def run_source(source: str, scope: dict[str, Any]) -> dict[str, Any]:
     """The names that a text defines, which is made of numbers and names of ours. Whoever takes a function out of them leaves no circle."""
-    exec(compile(source, "<shape>", "exec"), scope)  # noqa: S102 - see above
+    exec(compile(source, "<row_codegen>", "exec"), scope)  # noqa: S102 - see above
     return scope
 
 

@@ -1,4 +1,4 @@
-"""Sessions: what an operation asks a database through, beside the ORM where that is cheaper. `writing.py` has the one of a change."""
+"""Sessions: what an operation asks a database through, beside the ORM where that is cheaper. `write_session.py` has the one of a change."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

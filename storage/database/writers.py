@@ -215,8 +215,8 @@ class SqliteWriter:
         self._jobs.put(None)
 
 
-_Job = tuple[asyncio.AbstractEventLoop, list[_WriteRequest], "asyncio.Future[Exception | None]", bool] | Literal["carry"]
-CHECKPOINT: Literal["carry"] = "carry"
+_Job = tuple[asyncio.AbstractEventLoop, list[_WriteRequest], "asyncio.Future[Exception | None]", bool] | Literal["checkpoint"]
+CHECKPOINT: Literal["checkpoint"] = "checkpoint"
 """The turn that carries over what there is of the log."""
 
 
@@ -308,16 +308,16 @@ def _write_request(connection: sqlite3.Connection, request: _WriteRequest) -> No
     sql = ""
     try:
         if uses_savepoint:
-            connection.execute("SAVEPOINT asked")
+            connection.execute("SAVEPOINT request")
         request.ids = [connection.execute(sql := each, parameters).fetchone()[0] for each, parameters in request.statements]
         if uses_savepoint:
-            connection.execute("RELEASE asked")
+            connection.execute("RELEASE request")
     except Exception as error:
         if not connection.in_transaction:
             raise
         if uses_savepoint:
-            connection.execute("ROLLBACK TO asked")
-            connection.execute("RELEASE asked")
+            connection.execute("ROLLBACK TO request")
+            connection.execute("RELEASE request")
         request.error = error
         if isinstance(error, sqlite3.IntegrityError):
             request.error = IntegrityError(sql, None, error, hide_parameters=True)

@@ -1,0 +1,1 @@
+"""Repositories: objects, refs, packs, merges and the git program."""

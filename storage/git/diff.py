@@ -77,7 +77,7 @@ def diff_of_commit(repository: Repository, oid: str) -> list[FileDiff]:
     """The changes of the commit `oid` (a full id) against its first parent, or the empty tree for a root commit.
 
     Renames are found (50 % alike, as in git; only identical files among very many or large ones). Everything is bounded: see the
-    LIMITs of this module. Raises UnknownCommit, DamagedRepository.
+    MAX_ constants of this module. Raises UnknownCommit, DamagedRepository.
     """
     _, parents = repository.time_and_parents(oid)
     return diff_between(repository, parents[0] if parents else None, oid)

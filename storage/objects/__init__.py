@@ -1,1 +1,1 @@
-"""objects."""
+"""Artifacts, traces and uploads, in a folder or a bucket."""

@@ -33,7 +33,7 @@ def runs(commits: CommitKeys, limit: int) -> ParameterizedStatement:
     """(RUN, the id under which a build's attempts are one check, attempt, 0 of a build and 1 of a commit status) for every attempt of
     every build and for every commit status of these commits; at most so many, of whichever."""
     values = key_parameters(commits)
-    return _runs("project_id" in values), {**values, "most": limit}
+    return _runs("project_id" in values), {**values, "limit": limit}
 
 
 @cache
@@ -83,4 +83,4 @@ def _runs(is_single_project: bool) -> Select[Any]:
             for kind, (table, kept, attempt) in enumerate(tables)
         )
     ).subquery()
-    return mark_constant(select(*found.c).limit(bindparam("most", type_=Integer)))
+    return mark_constant(select(*found.c).limit(bindparam("limit", type_=Integer)))

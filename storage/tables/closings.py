@@ -44,7 +44,7 @@ def insert_closings(dialect: str, merge_request_id: int, mentions: Collection[tu
     return insert(Closing).values(rows).on_conflict_do_nothing()
 
 
-def issues_of(merge_request_ids: Collection[int], *seen: Any) -> Select[int, Issue]:
+def issues_of(merge_request_ids: Collection[int], *visibility: Any) -> Select[int, Issue]:
     """(merge request id, issue) for what merging would close, and for what was named by those that are merged: by the issue's id.
 
     Nothing for those whose target is not the default branch. An issue that is named twice comes twice. `seen` are conditions on the
@@ -63,10 +63,10 @@ def issues_of(merge_request_ids: Collection[int], *seen: Any) -> Select[int, Iss
         )
         .order_by(col(Issue.id))
     )
-    return statement.join(Project, col(Project.id) == col(Issue.project_id)).where(*seen) if seen else statement
+    return statement.join(Project, col(Project.id) == col(Issue.project_id)).where(*visibility) if visibility else statement
 
 
-def merge_requests_of(issue_ids: Collection[int], limit: int, *seen: Any) -> Select[int, MergeRequest]:
+def merge_requests_of(issue_ids: Collection[int], limit: int, *visibility: Any) -> Select[int, MergeRequest]:
     """(issue id, merge request) for the open ones that would close an open issue, and the merged ones that name it; for each issue the
     newest `most`. As `issues_of`, and `seen` are conditions on the project of the merge request."""
     named = (
@@ -83,7 +83,7 @@ def merge_requests_of(issue_ids: Collection[int], limit: int, *seen: Any) -> Sel
                 and_(col(Issue.state) == IssueState.OPENED, col(MergeRequest.state).in_(OPEN)),
                 col(MergeRequest.state) == MergeRequestState.MERGED,
             ),
-            *seen,
+            *visibility,
         )
         .subquery()
     )

@@ -45,7 +45,7 @@ def rollup_walks(
     """
     values = key_parameters(starts)
     statement = _rollup_walks("project_id" in values, with_end_times, names is not None, builds)
-    return statement, {**values, "most": limit, **({} if names is None else {"names": names})}
+    return statement, {**values, "limit": limit, **({} if names is None else {"names": names})}
 
 
 @cache
@@ -73,7 +73,7 @@ def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool
         states.rollup_state(col(parent.project_id), col(parent.oid), parent, names=names, builds=builds),
     )
     is_incomplete = or_(good == 0, bad == 0) if with_end_times else good == 0
-    walk = walk.union_all(further.join(parent, following).where(walk.c.place < bindparam("most", type_=Integer) - 1, is_incomplete))
+    walk = walk.union_all(further.join(parent, following).where(walk.c.place < bindparam("limit", type_=Integer) - 1, is_incomplete))
     ended: Any = null()
     if with_end_times:
         latest = states.last_finished_at(walk.c.project_id, walk.c.oid, walk, names=names, builds=builds)

@@ -41,7 +41,7 @@ class JobPage:
     backward: bool = False
 
 
-def jobs(project_ids: Collection[int], since: datetime, page: JobPage, *seen: Any) -> Select[Any]:
+def jobs(project_ids: Collection[int], since: datetime, page: JobPage, *visibility: Any) -> Select[Any]:
     """(project, name, stage, flips, runs, commit of the last flip, sum of millions and rest of the microseconds that were wasted, number
     of merge requests that were blocked, number of such jobs in the project) of a part of the jobs of each project, the most flips first.
 
@@ -65,7 +65,7 @@ def jobs(project_ids: Collection[int], since: datetime, page: JobPage, *seen: An
         .having(func.sum(ordered.c.flips) > 0)
         .subquery()
     )
-    blocked = _blocked_merge_requests(commits, *seen).subquery()
+    blocked = _blocked_merge_requests(commits, *visibility).subquery()
     all_jobs = (
         select(
             *flaky.c,
@@ -145,7 +145,7 @@ def _job_commits(project_ids: Collection[int], since: datetime) -> CTE:
     )
 
 
-def _blocked_merge_requests(commits: CTE, *seen: Any) -> Select[Any]:
+def _blocked_merge_requests(commits: CTE, *visibility: Any) -> Select[Any]:
     """(project, name, stage, number of merge requests that hold a commit on which the job flipped and a failure of it was not allowed).
 
     Only merge requests into the project or from it: those of other projects do not wait for its builds.
@@ -154,6 +154,6 @@ def _blocked_merge_requests(commits: CTE, *seen: Any) -> Select[Any]:
     job = [commits.c[key] for key in JOB_KEY]
     joined = select(*job, func.count(col(row.id).distinct()).label("blocked")).select_from(commits)
     joined = joined.join(link, col(link.oid) == commits.c.sha).join(row, col(row.id) == col(link.merge_request_id))
-    joined = joined.join(Project, col(Project.id) == col(row.project_id)).where(commits.c.flips > 0, commits.c.blocking > 0, *seen)
+    joined = joined.join(Project, col(Project.id) == col(row.project_id)).where(commits.c.flips > 0, commits.c.blocking > 0, *visibility)
     own = or_(col(row.project_id) == commits.c.project_id, col(row.source_project_id) == commits.c.project_id)
     return joined.where(own).group_by(*job)

@@ -265,7 +265,7 @@ def position_of(merge_request_id: int, oid: str) -> Select[int]:
     return select(col(row.position)).where(col(row.merge_request_id) == merge_request_id, col(row.oid) == oid)
 
 
-def of_commits(oids: list[str], order: Sequence[Any], skipped: int, limit: int, *seen: ColumnElement[bool]) -> Select[str, MergeRequest]:
+def of_commits(oids: list[str], order: Sequence[Any], skipped: int, limit: int, *visibility: ColumnElement[bool]) -> Select[str, MergeRequest]:
     """(commit id, merge request) for the merge requests that brought each of these commits, in this order, at most `limit` each after
     the first `skipped`.
 
@@ -273,12 +273,12 @@ def of_commits(oids: list[str], order: Sequence[Any], skipped: int, limit: int, 
     """
     links = _commit_links(oids)
     position = func.row_number().over(partition_by=links.c.oid, order_by=order).label("place")
-    inner = _join_visible(select(links.c.oid, col(MergeRequest.id).label("id"), position), links, *seen).subquery()
+    inner = _join_visible(select(links.c.oid, col(MergeRequest.id).label("id"), position), links, *visibility).subquery()
     joined: Select[str, MergeRequest] = select(inner.c.oid, MergeRequest).join(inner, inner.c.id == col(MergeRequest.id))
     return joined.where(inner.c.place > skipped, inner.c.place <= skipped + limit).order_by(inner.c.oid, inner.c.place)
 
 
-def open_with_heads(heads: Collection[tuple[int, str, str]], *seen: ColumnElement[bool]) -> Select[MergeRequest]:
+def open_with_heads(heads: Collection[tuple[int, str, str]], *visibility: ColumnElement[bool]) -> Select[MergeRequest]:
     """The open merge requests of each (source project, newest commit, source branch), the oldest first.
 
     `seen` are conditions on the target project.
@@ -290,14 +290,14 @@ def open_with_heads(heads: Collection[tuple[int, str, str]], *seen: ColumnElemen
             for project_id, oid, branch in heads
         )
     )
-    statement = select(row).join(Project, col(Project.id) == col(row.project_id)).where(col(row.state).in_(OPEN), named, *seen)
+    statement = select(row).join(Project, col(Project.id) == col(row.project_id)).where(col(row.state).in_(OPEN), named, *visibility)
     return statement.order_by(col(row.id))
 
 
-def count_of_commits(oids: list[str], *seen: ColumnElement[bool]) -> Select[str, int]:
+def count_of_commits(oids: list[str], *visibility: ColumnElement[bool]) -> Select[str, int]:
     """(commit id, number of merge requests that brought it); `seen` as in `holding`."""
     links = _commit_links(oids)
-    statement: Select[str, int] = _join_visible(select(links.c.oid, func.count()), links, *seen)
+    statement: Select[str, int] = _join_visible(select(links.c.oid, func.count()), links, *visibility)
     return statement.group_by(links.c.oid)
 
 
@@ -309,6 +309,6 @@ def _commit_links(oids: list[str]) -> Subquery:
     return union(listed, merging).subquery()
 
 
-def _join_visible(statement: Any, links: Subquery, *seen: ColumnElement[bool]) -> Any:
+def _join_visible(statement: Any, links: Subquery, *visibility: ColumnElement[bool]) -> Any:
     joined = statement.select_from(links).join(MergeRequest, col(MergeRequest.id) == links.c.id)
-    return joined.join(Project, col(Project.id) == col(MergeRequest.project_id)).where(*seen)
+    return joined.join(Project, col(Project.id) == col(MergeRequest.project_id)).where(*visibility)

@@ -1,1 +1,1 @@
-"""codegen."""
+"""Generated functions that serialize objects and driver rows."""

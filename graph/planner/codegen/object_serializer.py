@@ -51,7 +51,7 @@ def compile_serializer(parts: Sequence[LeafField | DerivedField | tuple[str, Any
     Rows keep their columns in their `__dict__`, where they are read past the mapping's machinery; whatever is not found there is read
     by its name. Names in the generated text are numbers and attributes of ours; what callers wrote stands beside it as values.
     """
-    scope: dict[str, Any] = {"Anomaly": PlanBailout, "needed": require_non_null}
+    scope: dict[str, Any] = {"PlanBailout": PlanBailout, "require_non_null": require_non_null}
     quick, slow = [], []
     for number, part in enumerate(parts):
         if isinstance(part, LeafField):
@@ -62,7 +62,7 @@ def compile_serializer(parts: Sequence[LeafField | DerivedField | tuple[str, Any
             scope |= {f"k{number}": part.key, f"m{number}": part.derive}
             for expressions, each in ((quick, "d[{!r}]"), (slow, "o.{}")):
                 expression = f"m{number}({', '.join(map(each.format, part.attributes))})"
-                expressions.append(f"k{number}: {f'needed({expression})' if part.is_non_null else expression}")
+                expressions.append(f"k{number}: {f'require_non_null({expression})' if part.is_non_null else expression}")
         else:
             scope |= {f"k{number}": part[0], f"v{number}": part[1]}
             quick.append(f"k{number}: v{number}")
@@ -74,7 +74,7 @@ def slow(objects):
 def fill(objects):
     try:
         return [{{{", ".join(quick)}}} for o in objects for d in (o.__dict__,)]
-    except (AttributeError, KeyError, Anomaly):
+    except (AttributeError, KeyError, PlanBailout):
         return slow(objects)
 """
     exec(compile(source, "<plan>", "exec"), scope)  # noqa: S102 - the text is made of numbers and attribute names of ours alone

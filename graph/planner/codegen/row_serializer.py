@@ -143,7 +143,7 @@ def _attach_related(
             absent.append((row, answer))
     if absent and part.fallback is not None and part.make_object is not None:
         objects = [part.make_object(row) for row, _ in absent]
-        work.coroutines.append(part.fallback.fill_in(run, objects, [answer for _, answer in absent]))
+        work.coroutines.append(part.fallback.execute(run, objects, [answer for _, answer in absent]))
 
 
 class RowObjectFactory:
@@ -160,7 +160,7 @@ class RowObjectFactory:
 
 
 def _compile_row_serializer(parts: list[tuple[str, ViewPart]]) -> RowSerializer:
-    scope: dict[str, Any] = {"needed": require_non_null, "spelled": _serialize_columns}
+    scope: dict[str, Any] = {"require_non_null": require_non_null, "serialize_columns": _serialize_columns}
     columns = BatchColumns()
     expression = _dict_expression(parts, scope, columns)
     if not columns.by_serializer:
@@ -170,7 +170,7 @@ def _compile_row_serializer(parts: list[tuple[str, ViewPart]]) -> RowSerializer:
         names += [columns.add_variable(serialize_batch, place) for place in indexes]
         of_rows = ", ".join(f"[r[{place}] for r in rows]" for place in indexes)
         serializer_name = _bind_name(scope, serialize_batch)
-        lists.append(f"{serializer_name}({of_rows})" if len(indexes) == 1 else f"*spelled({serializer_name}, {of_rows})")
+        lists.append(f"{serializer_name}({of_rows})" if len(indexes) == 1 else f"*serialize_columns({serializer_name}, {of_rows})")
     return _compile_expression(f"lambda rows: [{expression} for r, {', '.join(names)} in zip(rows, {', '.join(lists)})]", scope)  # type: ignore[no-any-return]
 
 
@@ -202,13 +202,13 @@ def _dict_expression(parts: list[tuple[str, ViewPart]], scope: dict[str, Any], c
             items.append(f"{name}: {_value_expression(part, scope, columns)}")
         elif isinstance(part, Derived):
             expression = f"{_bind_name(scope, part.derive)}({', '.join(_origin_expression(each, scope) for each in part.origins)})"
-            items.append(f"{name}: {f'needed({expression})' if part.is_non_null else expression}")
+            items.append(f"{name}: {f'require_non_null({expression})' if part.is_non_null else expression}")
         elif isinstance(part, ConstantPart):
             items.append(f"{name}: {_bind_name(scope, part.value)}")
         elif isinstance(part, Deferred) or part.is_async:
             items.append(f"{name}: None")
         else:
-            absent = "needed(None)" if part.is_non_null else "None"
+            absent = "require_non_null(None)" if part.is_non_null else "None"
             items.append(f"{name}: {absent} if r[{part.id_index}] is None else {_dict_expression(part.view.parts, scope, columns)}")
     return f"{{{', '.join(items)}}}"
 
@@ -227,7 +227,7 @@ def _value_expression(value: ColumnValue, scope: dict[str, Any], columns: BatchC
         offset, serializer = value.utc_offset
         expression = f"({_bind_name(scope, serializer)}(r[{value.index}], r[{offset}]) if r[{offset}] else {expression})"
     if value.is_nullable and value.is_non_null:
-        expression = f"needed({expression})"
+        expression = f"require_non_null({expression})"
     if value.serializer is None:
         return expression
     opening, closing = "[]" if isinstance(value.serializer, dict) else "()"

@@ -1,1 +1,1 @@
-"""coerce."""
+"""Coercion of variables and arguments."""

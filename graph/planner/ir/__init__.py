@@ -1,1 +1,1 @@
-"""ir."""
+"""Nodes of a plan."""

@@ -123,7 +123,7 @@ class ListCompleter:
 
     def complete_sync(self, values: FieldValues) -> FieldValues:
         flat, lengths = self._flatten(values)
-        return split_by_lengths(self.items.done(flat), lengths)
+        return split_by_lengths(self.items.complete_sync(flat), lengths)
 
     def begin(self, run: PlanRun, values: FieldValues, work: PendingWork) -> FieldValues | None:
         flat, lengths = self._flatten(values)
@@ -131,13 +131,13 @@ class ListCompleter:
             return split_by_lengths(flat, lengths)
         if any(map(is_awaitable, flat)):
             return None
-        found = self.items.begin(run, flat, work) if self.items.waits else self.items.done(flat)
+        found = self.items.begin(run, flat, work) if self.items.is_async else self.items.complete_sync(flat)
         return None if found is None else split_by_lengths(found, lengths)
 
     async def complete(self, run: PlanRun, values: FieldValues) -> FieldValues:
         flat, lengths = self._flatten(values)
         await await_values(flat, run.context.scheduler)
-        return split_by_lengths(await self.items.complete(run, flat) if self.items.waits else self.items.done(flat), lengths)
+        return split_by_lengths(await self.items.complete(run, flat) if self.items.is_async else self.items.complete_sync(flat), lengths)
 
     def _flatten(self, values: FieldValues) -> tuple[FieldValues, list[int | None]]:
         flat: FieldValues = []

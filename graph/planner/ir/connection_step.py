@@ -197,7 +197,7 @@ class ConnectionStep:
         many = len(distinct) > 1
         statement = self._get_statement(arguments, window, many)
         values = self._parameter_values(statement, window, distinct)
-        rows = await run.context.session.fetch(statement.page.sql, statement.page.values(values))
+        rows = await run.context.session.fetch(statement.page.sql, statement.page.bind(values))
         filled = await self._serialize_level(
             run, await self._read_level(run, statement, window, values, statement.sort(rows), len(distinct))
         )
@@ -246,7 +246,7 @@ class ConnectionStep:
                 totals = [rows[0][extra_index]]
             elif many or not window.size or window.offset or window.after or window.before:
                 for total, parent_index in await run.context.session.fetch(
-                    statement.count_statement.sql, statement.count_statement.values(values)
+                    statement.count_statement.sql, statement.count_statement.bind(values)
                 ):
                     totals[parent_index] = total
         parent_indexes = [row[extra_index] for row in rows] if many else None
@@ -377,7 +377,7 @@ async def _serialize_edges(run: PlanRun, edges: EdgesSelection, level: LevelPage
         elif isinstance(part, ConstantPart):
             values = [part.value] * len(found)
         else:
-            values = await part.fill(run, level.rows)
+            values = await part.execute(run, level.rows)
         for entry, value in zip(found, values, strict=True):
             entry[key] = value
     return found

@@ -1,1 +1,1 @@
-"""resolve."""
+"""Resolve: decides how each collected field is read."""

@@ -30,7 +30,7 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import Context, StaticSettings
 from graph.fields.declarations import ConstantValue, ProjectLookup
-from graph.fields.resolvers import AttributeSource as Column
+from graph.fields.resolvers import AttributeSource
 from graph.fields.resolvers import LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
 from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.object_serializer import (
@@ -237,7 +237,7 @@ class PlanCompiler:
         """A column, which is read without further ado."""
         field_source = field_source_of(field)
         is_non_null, inner = unwrap_non_null(field.type)
-        if isinstance(field_source, Column) and is_row_type(kind) and is_leaf_type(inner):
+        if isinstance(field_source, AttributeSource) and is_row_type(kind) and is_leaf_type(inner):
             columns = getattr(getattr(table_of(kind), "__table__", None), "columns", {})
             plain = field_source.key in columns and is_plain(columns[field_source.key], inner)
             return LeafField(key, field_source.key, inner, is_non_null, plain, self._current_form())
@@ -263,7 +263,7 @@ class PlanCompiler:
         field_source = field_source_of(field)
         if isinstance(field_source, LoaderSource):
             return LoaderStep(collected.key, completer, field_source)
-        if isinstance(field_source, Column):
+        if isinstance(field_source, AttributeSource):
             return AttributeStep(collected.key, completer, field_source.key)
         definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
         if definition is None or definition.extensions:
@@ -287,7 +287,7 @@ class PlanCompiler:
 
     def get_derivation(self, collected: CollectedField, path: FieldPath) -> Callable[..., Any] | ConstantValue | None:
         """What makes a computed field's value of the columns that it needs; None where its resolver is to be asked."""
-        factory = metadata_of(collected.field).get("made")
+        factory = metadata_of(collected.field).get("from_columns")
         if factory is None:
             return None
         assert unwrap_non_null(collected.field.type)[1].name in PLAIN_TYPES  # noqa: S101 - what it makes is its own spelling

@@ -9,7 +9,7 @@ from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
 from graph.fields.declarations import ENTITIES, ByNumber, ConstantValue, GlobalIdField, IndexedBy, NamesOf, ToMany, ToOne, global_id
-from graph.fields.resolvers import AttributeSource as Column
+from graph.fields.resolvers import AttributeSource
 from graph.fields.resolvers import LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
 from graph.planner.codegen.object_serializer import is_plain, timestamps_serializer
 from graph.planner.codegen.row_serializer import (
@@ -70,7 +70,7 @@ class RowViewBuilder:
         batch_steps: list[Any] = []
         columns: list[tuple[CollectedField, str]] = []
         path = FieldPath(kind.name, parent_path)
-        for collected in self._compiler.fields(kind, sets):
+        for collected in self._compiler.collect_fields(kind, sets):
             key, field = collected.key, collected.field
             if field is None:
                 found[key] = ConstantPart(kind.name)
@@ -78,7 +78,7 @@ class RowViewBuilder:
             field_source = field_source_of(field)
             found[key] = Deferred()
             if (
-                isinstance(field_source, Column)
+                isinstance(field_source, AttributeSource)
                 and field_source.key in source.mapper.columns
                 and is_leaf_type(unwrap_non_null(field.type)[1])
             ):
@@ -94,7 +94,7 @@ class RowViewBuilder:
             elif (child_rows := self.build_child_rows(collected, path)) is not None:
                 batch_steps.append(child_rows)
             else:
-                add_step(self._compiler.step(kind, collected, path), steps, batch_steps)
+                add_step(self._compiler.build_step(kind, collected, path), steps, batch_steps)
         needed_attributes = _collect_needed_attributes([*steps, *batch_steps], source)
         for collected, attribute in columns:
             found[collected.key] = self._build_value(source, attribute, collected, output_only=attribute not in needed_attributes)
@@ -129,24 +129,24 @@ class RowViewBuilder:
         self, kind: GraphQLObjectType, collected: CollectedField, path: FieldPath, source: SelectSource, select_builder: SelectBuilder
     ) -> RelatedRow | None:
         """What a row tells of an object that is in no table; None where there is none such, or more is asked of it."""
-        index: IndexedBy | None = metadata_of(collected.field).get("told")
+        index: IndexedBy | None = metadata_of(collected.field).get("from_index")
         is_non_null, inner = unwrap_non_null(collected.field.type)
         sets = selection_sets(collected.nodes)
-        if index is None or is_non_null or not {each.nodes[0].name.value for each in self._compiler.fields(inner, sets)} <= index.fields:
+        if index is None or is_non_null or not {each.nodes[0].name.value for each in self._compiler.collect_fields(inner, sets)} <= index.fields:
             return None
         keys = metadata_of(collected.field)["needs"]
         joined = source.join_index(index, keys)
         if joined is None:
             return None
         make_object = RowObjectFactory(source.row, {key: source.select_attribute(key) for key in keys})
-        fallback = BatchStep(self._compiler.step(kind, collected, path))
+        fallback = BatchStep(self._compiler.build_step(kind, collected, path))
         return RelatedRow(
             self.build_view(inner, sets, path, joined, select_builder), joined.select_column("id"), False, fallback, make_object
         )
 
     def _build_derived(self, collected: CollectedField, path: FieldPath, source: SelectSource) -> Derived | ConstantPart | None:
         """A computed field that is made of columns alone; None for what is no such thing."""
-        derive = self._compiler.made(collected, path)
+        derive = self._compiler.get_derivation(collected, path)
         if derive is None:
             return None
         if isinstance(derive, ConstantValue):
@@ -161,7 +161,7 @@ class RowViewBuilder:
         return not hasattr(inspect(declared.statement([]).column_descriptions[1]["expr"], raiseerr=False), "mapper_registry")
 
     def _build_value(self, source: SelectSource, attribute: str, collected: CollectedField, *, output_only: bool) -> ColumnValue:
-        self._compiler.enter(collected)
+        self._compiler.set_response_path(collected)
         is_non_null, leaf = unwrap_non_null(collected.field.type)
         column = source.mapper.columns[attribute]
         is_nullable = bool(column.nullable)
@@ -169,12 +169,12 @@ class RowViewBuilder:
         if source.is_timestamp(attribute) and leaf.name == "DateTime":
             index = source.select_timestamp(attribute) if output_only else source.select_column(attribute)
             is_string = output_only or self._sql_dialect.is_sqlite
-            serialize_batch = self._compiler.instants(timestamps_serializer(is_string))
+            serialize_batch = self._compiler.wrap_timestamps_serializer(timestamps_serializer(is_string))
             utc_offset = source.select_utc_offset(attribute, is_string=is_string)
             if utc_offset is not None:
-                utc_offset = utc_offset[0], self._compiler.formed(utc_offset[1])
+                utc_offset = utc_offset[0], self._compiler.wrap_timestamp_serializer(utc_offset[1])
             return ColumnValue(index, None, is_non_null, is_nullable, serialize_batch, utc_offset)
-        serialize = self._compiler.spelling(leaf, True)
+        serialize = self._compiler.get_serializer(leaf, True)
         process = source.processor(attribute)
         index = source.select_column(attribute)
         if isinstance(kind, EnumType) and kind.enum_class is not None:
@@ -197,7 +197,7 @@ class RowViewBuilder:
         select_builder = SelectBuilder(row, self._sql_dialect)
         parts: list[tuple[str, ViewPart]] = []
         for collected in relation_fields:
-            self._compiler.enter(collected)
+            self._compiler.set_response_path(collected)
             part = self._build_joined(collected, path, select_builder.root, select_builder)
             if part is not None:
                 parts.append((collected.key, part))
@@ -211,7 +211,7 @@ class RowViewBuilder:
             return None
         select_builder = SelectBuilder(declared.table, self._sql_dialect)
         view = self.build_view(inner, selection_sets(collected.nodes), path, select_builder.root, select_builder)
-        return RowByNumber(collected.key, declared, self._compiler.argued(collected.field, collected.nodes[0]), select_builder, view)
+        return RowByNumber(collected.key, declared, self._compiler.add_arguments(collected.field, collected.nodes[0]), select_builder, view)
 
     def build_child_rows(self, collected: CollectedField, path: FieldPath) -> ConnectionStep | RowByNumber | None:
         """What a statement reads of the rows that hang on a level's objects, as declared; None for what is no such thing."""
@@ -225,12 +225,12 @@ class RowViewBuilder:
         if row is not declared.listing.table:
             return None
         select_builder = SelectBuilder(row, self._sql_dialect)
-        subfield = self._compiler.shown(connection, collected.nodes)
+        subfield = self._compiler.find_connection_subfield(connection, collected.nodes)
         parts = self._build_connection(connection, collected.nodes, path, select_builder)
         if parts is None:
             return None
         return ConnectionStep(
-            collected.key, declared, self._compiler.argued(collected.field, collected.nodes[0]), select_builder, parts, subfield
+            collected.key, declared, self._compiler.add_arguments(collected.field, collected.nodes[0]), select_builder, parts, subfield
         )
 
     def _build_connection(
@@ -238,7 +238,7 @@ class RowViewBuilder:
     ) -> ConnectionSelection | None:
         parts = ConnectionSelection()
         item_path = FieldPath(None, FieldPath(kind.name, path))
-        for collected in self._compiler.fields(kind, selection_sets(nodes)):
+        for collected in self._compiler.collect_fields(kind, selection_sets(nodes)):
             if collected.field is None:
                 parts.add(collected.key, ConstantPart(kind.name))
                 continue
@@ -249,7 +249,7 @@ class RowViewBuilder:
             elif name == "edges":
                 parts.add(collected.key, self._build_edges(inner, sets, item_path, select_builder))
             elif name == "pageInfo":
-                parts.add(collected.key, [(each.key, each.nodes[0].name.value) for each in self._compiler.fields(inner, sets)])
+                parts.add(collected.key, [(each.key, each.nodes[0].name.value) for each in self._compiler.collect_fields(inner, sets)])
             elif name == "totalCount":
                 parts.add(collected.key, None)
             else:
@@ -260,7 +260,7 @@ class RowViewBuilder:
         self, kind: GraphQLObjectType, sets: list[SelectionSetNode], path: FieldPath, select_builder: SelectBuilder
     ) -> EdgesSelection:
         parts: list[tuple[str, Any]] = []
-        for collected in self._compiler.fields(kind, sets):
+        for collected in self._compiler.collect_fields(kind, sets):
             if collected.field is None:
                 parts.append((collected.key, ConstantPart(kind.name)))
             elif collected.nodes[0].name.value == "cursor":

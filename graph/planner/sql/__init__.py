@@ -1,1 +1,1 @@
-"""sql."""
+"""SQL statements of a plan."""

@@ -83,7 +83,7 @@ class ParentJoin:
     def for_many_parents(self, page: Any, count: Any, table: Any) -> PageFrame:
         parents = self._sql_dialect.key_table(self._list_names, [column.type for column in self._columns])
         on = and_(*(column == parents.c[name] for column, name in zip(self._columns, self._list_names, strict=True)))
-        position = parents.c.place
+        position = parents.c.position
         counted = count.add_columns(position).join(parents, on).group_by(position)
         if self._sql_dialect.is_sqlite:
             rows = parents.join(table, table.c.id.in_(page.where(on).correlate(parents)))

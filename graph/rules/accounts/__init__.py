@@ -1,1 +1,1 @@
-"""accounts."""
+"""Rules of users, groups, members, keys and sign-in."""

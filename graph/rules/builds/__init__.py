@@ -1,1 +1,1 @@
-"""builds."""
+"""Rules of builds, runners, artifacts and traces."""

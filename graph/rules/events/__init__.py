@@ -1,1 +1,1 @@
-"""events."""
+"""Rules of hooks and of recorded changes."""

@@ -39,8 +39,8 @@ class MergeRequestSnapshot:
             milestone_id=row.milestone_id,
             target_branch=row.target_branch,
             head_oid=row.head_oid,
-            conflicts=row.merge_status is MergeStatus.CANNOT_BE_MERGED,
-            waits=row.merge_when_build_succeeds,
+            has_conflicts=row.merge_status is MergeStatus.CANNOT_BE_MERGED,
+            is_auto_merging=row.merge_when_build_succeeds,
         )
 
 

@@ -1,1 +1,1 @@
-"""git."""
+"""Rules of pushes, branches, commits and the commit index."""

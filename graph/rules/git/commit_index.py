@@ -318,7 +318,7 @@ class _CommitIndexer:
             await self.index_tips({update.new})
             ref_update = await self._walk({update.new}, before, None, mentioning=is_default)
         self._known.add(update.new)
-        return replace(ref_update, update=update, indexed=True)
+        return replace(ref_update, update=update, is_indexed=True)
 
     def _is_default(self, update: RefCommand) -> bool:
         return update.ref == f"{BRANCHES}{self._default}"
@@ -422,7 +422,7 @@ def _is_branch(update: RefCommand) -> bool:
 
 
 def _is_storable(ref: str) -> bool:
-    """Whether the database takes the name; see `storage.git.commit_walk.heads`."""
+    """Whether the database takes the name; see `storage.git.commit_walk.branch_heads`."""
     name = ref.removeprefix(BRANCHES)
     return len(name) <= commit_walk.MAX_BRANCH_NAME_LENGTH and not any(
         letter == "\ufffd" or "\ud800" <= letter <= "\udfff" for letter in name

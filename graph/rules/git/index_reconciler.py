@@ -29,7 +29,7 @@ PROJECTS_PER_RUN = 100
 MAX_RUN_SECONDS = 5.0
 """Other chores have their turn after so long."""
 
-log = structlog.get_logger("upkeep")
+log = structlog.get_logger("maintenance")
 
 
 async def reconcile_drifted(services: Services) -> None:

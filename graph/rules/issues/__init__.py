@@ -1,1 +1,1 @@
-"""issues."""
+"""Rules of issues, labels and milestones."""

@@ -1,1 +1,1 @@
-"""merge_requests."""
+"""Rules of merge requests: preview, merge, refresh, history."""

@@ -27,7 +27,7 @@ BATCH_SIZE = 100
 """Waiting merge requests that are read together."""
 CANCELED_NOTE = "Canceled the automatic merge"
 
-log = structlog.get_logger("upkeep")
+log = structlog.get_logger("maintenance")
 
 
 async def accept_when_green(context: Context, merge_request: tables.MergeRequest, options: MergeOptions) -> tables.MergeRequest:

@@ -1,1 +1,1 @@
-"""notes."""
+"""Rules of notes, mentions and system notes."""

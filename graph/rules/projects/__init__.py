@@ -1,1 +1,1 @@
-"""projects."""
+"""Rules of projects, forks, snippets and uploads."""

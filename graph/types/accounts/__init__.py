@@ -1,1 +1,1 @@
-"""accounts."""
+"""GraphQL types of users, groups, members and keys."""

@@ -26,7 +26,7 @@ OLDEST_FIRST = Order(tables.Email.id)
     tables.Email,
     description="An email address of a user.",
     load_nodes=owned_nodes_loader(tables.Email),
-    unrestricted="The right is on the account: `owned_nodes` asks for it.",
+    unrestricted="The right is on the account: `owned_nodes_loader` checks it.",
 )
 class Email(Node):
     database_id: int = column(tables.Email.id, description="ID in the v3 API.")

@@ -149,7 +149,7 @@ async def _resolve_groups(root: Any, info: Info, **arguments: Any) -> Any:
     context, group_filter = info.context, arguments.get("filter")
     listing = KeysetListing(tables.Namespace, NEWEST_FIRST).where(namespaces.is_group(), *visible_group_conditions(context))
     if group_filter is not None:
-        listing = listing.where(*group_filter.of_viewer(context.viewer))
+        listing = listing.where(*group_filter.viewer_conditions(context.viewer))
     return await filter_listing(listing, arguments).page(context, make_window(arguments))
 
 

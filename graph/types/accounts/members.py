@@ -134,7 +134,7 @@ async def add_group_member(info: Info, input: AddGroupMemberInput) -> tables.Gro
     await members.require_no_member(context, statements.is_in_group(group.id, user.id))
     moment = context.now()
     row = tables.GroupMember(group_id=group.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
-    context.leave(row)
+    context.add_deferred(row)
     await publish(context, payloads.UserAddedToGroup, row)
     return row
 
@@ -196,7 +196,7 @@ async def add_project_member(info: Info, input: AddProjectMemberInput) -> tables
     await members.require_no_member(context, statements.is_in_project(project.id, user.id))
     moment = context.now()
     row = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
-    context.leave(row)
+    context.add_deferred(row)
     await publish(context, payloads.UserAddedToProject, row)
     return row
 

@@ -28,7 +28,7 @@ NEWEST_FIRST = Order(tables.SshKey.id, descending=True)
     tables.SshKey,
     description="SSH public key of a user.",
     load_nodes=owned_nodes_loader(tables.SshKey),
-    unrestricted="The right is on the account: `owned_nodes` asks for it.",
+    unrestricted="The right is on the account: `owned_nodes_loader` checks it.",
 )
 class SshKey(Node):
     database_id: int = column(tables.SshKey.id, description="ID in the v3 API.")

@@ -251,7 +251,7 @@ async def sign_in(info: Info, input: SignInInput) -> tables.User:
 async def sign_up(info: Info, input: SignUpInput) -> tables.User:
     context = info.context
     values = accounts.validate_columns({key: getattr(input, key) for key in ("email", "password", "name", "username")})
-    async with context.aside() as reader:
+    async with context.read_only() as reader:
         await password_sign_in.require_sign_up_allowed(reader)
         await _require_available(reader, values)
     await _hash_password(context, values)

@@ -108,7 +108,7 @@ class User(Node, UserSshKeyFields, UserEmailFields):
         tables.User.username, from_columns=lambda fixed, above: _web_url_builder(fixed), description="URL of the web page of the user."
     )
     def web_url(self, info: Info) -> str:
-        return _web_url_builder(info.context.services.fixed)(self.username)
+        return _web_url_builder(info.context.services.static_settings)(self.username)
 
     @computed(
         tables.User.email,

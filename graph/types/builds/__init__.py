@@ -1,1 +1,1 @@
-"""builds."""
+"""GraphQL types of builds, runners, artifacts and traces."""

@@ -67,7 +67,7 @@ async def _find_updatable_build(info: Info, input: ProjectResourceInput) -> tabl
 async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
     context = info.context
     # The repository is read before the transaction begins, since on SQLite nobody else writes while it lasts.
-    async with context.aside() as reader:
+    async with context.read_only() as reader:
         target = await builds.resolve_commit_and_ref(
             reader, await _find_project(reader, input.project_path), input.sha, get_or(input.ref, None)
         )
@@ -99,7 +99,7 @@ async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
     entity="build", returns=Build, entity_description="The updated build.", description="Updates the status and the details of a build."
 )
 async def update_build(info: Info, input: UpdateBuildInput) -> tables.Build:
-    if (runner := info.context.machine_or_none) is not None:
+    if (runner := info.context.runner_identity_or_none) is not None:
         return await runners.report_status(info.context, runner, build_id_of(input), get_or(input.status, None))
     build = await _find_updatable_build(info, input)
     values: dict[str, Any] = {}

@@ -131,7 +131,7 @@ class CreateCommitStatusInput:
 async def create_commit_status(info: Info, input: CreateCommitStatusInput) -> tables.CommitStatus:
     context = info.context
     # The repository is read before the transaction begins, since on SQLite nobody else writes while it lasts.
-    async with context.aside() as reader:
+    async with context.read_only() as reader:
         oid = (await commits.get_commit(reader, await _find_project(reader, input.project_path), input.sha)).oid
     values: dict[str, Any] = {}
     if is_set(input.target_url):

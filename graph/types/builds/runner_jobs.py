@@ -84,7 +84,7 @@ class Job(JobEnvironmentFields):
 
     @strawberry.field(description="Maximum size of the trace in bytes; more need not be sent.")
     def trace_limit(self, info: Info) -> BigInt:
-        return BigInt(info.context.services.largest_trace)
+        return BigInt(info.context.services.max_trace_bytes)
 
 
 def _build_of(job: Any) -> tables.Build:
@@ -110,7 +110,7 @@ class ClaimBuildInput:
 )
 async def claim_build(info: Info, input: ClaimBuildInput) -> tuple[tables.Build | None, Any]:
     context = info.context
-    if context.machine_or_none is None:
+    if context.runner_identity_or_none is None:
         raise Forbidden("Runners take builds, with their own tokens.")
     runner_info = runners.RunnerDetails(
         name=get_or(input.name, None),
@@ -119,7 +119,7 @@ async def claim_build(info: Info, input: ClaimBuildInput) -> tuple[tables.Build 
         platform=get_or(input.platform, None),
         architecture=get_or(input.architecture, None),
     )
-    claimed = await runners.claim_build(context, context.machine_or_none, runner_info, get_or(input.wait_seconds, 0))
+    claimed = await runners.claim_build(context, context.runner_identity_or_none, runner_info, get_or(input.wait_seconds, 0))
     if claimed is None:
         return None, None
     build, token = claimed

@@ -69,7 +69,7 @@ class AppendBuildTraceInput(ProjectResourceInput):
 async def append_build_trace(info: Info, input: AppendBuildTraceInput) -> Any:
     context = info.context
     # The object is written before this operation's own transaction begins.
-    async with context.aside() as reader:
+    async with context.read_only() as reader:
         build = await find_writable_build(reader, input)
     return await traces.append_trace(context, build, input.text, int(input.offset))
 

@@ -1,1 +1,1 @@
-"""git."""
+"""GraphQL types of branches, commits, trees and comparisons."""

@@ -109,7 +109,7 @@ async def create_commit_comment(info: Info, input: CreateCommitCommentInput) -> 
     row = tables.CommitComment(project_id=project.id, sha=position.oid, author_id=context.viewer.id, note=note, created_at=context.now())
     if position.line is not None:
         row.path, row.line, row.line_type = position.line
-    context.leave(row)
+    context.add_deferred(row)
     await publish(context, object_payloads.CommitCommented, row)
     return row
 

@@ -1,1 +1,1 @@
-"""issues."""
+"""GraphQL types of issues, labels and milestones."""

@@ -157,7 +157,7 @@ async def create_label(info: Info, input: CreateLabelInput) -> tables.Label:
     await require(context, Action.ADMIN_LABEL, project)
     values = {"name": input.name, "color": input.color, "description": get_or(input.description, None)}
     moment = context.now()
-    return context.leave(tables.Label(project_id=project.id, created_at=moment, updated_at=moment, **labels.validate_fields(values)))
+    return context.add_deferred(tables.Label(project_id=project.id, created_at=moment, updated_at=moment, **labels.validate_fields(values)))
 
 
 @mutation(

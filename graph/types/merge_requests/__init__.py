@@ -1,1 +1,1 @@
-"""merge_requests."""
+"""GraphQL types of merge requests."""

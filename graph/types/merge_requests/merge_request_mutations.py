@@ -83,7 +83,7 @@ async def create_merge_request(info: Info, input: CreateMergeRequestInput) -> ta
     target_id = get_or(input.target_project_id, None)
     title = validation.validate_title("title", input.title)
     description = validation.validate_string("description", get_or(input.description, "")) or None
-    async with context.aside() as reader:
+    async with context.read_only() as reader:
         endpoints = await merge_requests.resolve_branches(reader, input.project_path, target_id, input.source_branch, input.target_branch)
     comparison = await merge_requests.compare_branches(context, endpoints)
     # Git may have taken a while: rights are looked at again where they count.
@@ -130,7 +130,7 @@ async def update_merge_request(info: Info, input: UpdateMergeRequestInput) -> ta
     event, comparison = get_or(input.state_event, None), None
     if event in (MergeRequestStateEvent.REOPEN, MergeRequestStateEvent.MERGE) or get_or(input.target_branch, None) is not None:
         # Git is asked before the transaction, in which others would wait for it.
-        async with context.aside() as reader:
+        async with context.read_only() as reader:
             _, row = await find_in_project(reader, tables.MergeRequest, input)
             if event is not MergeRequestStateEvent.MERGE or _has_changes(input):
                 await require(reader, Action.UPDATE_MERGE_REQUEST, row)

@@ -79,7 +79,7 @@ class MergeRequestOrder:
         return [col(tables.MergeRequest.merged_at).is_not(None)] if self.field is MergeRequestOrderField.MERGED_AT else []
 
 
-SOURCE_CONDITION_KEY = "readable"
+SOURCE_CONDITION_KEY = "source_condition"
 """Where a filter keeps the condition that the viewer may see the checks of what a merge request proposes."""
 
 
@@ -130,7 +130,7 @@ class MergeRequestFilter:
         if self.head_state is not None:
             source_condition = vars(self).get(SOURCE_CONDITION_KEY)
             if source_condition is None:
-                raise RuntimeError("A filter with `head_state` is bound to its viewer first: see `seen_by`.")
+                raise RuntimeError("A filter with `head_state` is bound to its viewer first: see `bind_viewer`.")
             found.append(statements.with_head_state([str(state) for state in self.head_state], source_condition))
         spans: list[tuple[Any, Any]] = [(row.created_at, self.created), (row.updated_at, self.updated), (row.merged_at, self.merged)]
         for moment, span in spans:
@@ -145,7 +145,7 @@ class MergeRequestFilter:
         bound = replace(self)
         source_condition = statements.source_in(*allowed_project_conditions(context, Action.READ_CHECKS))
         viewer = "administrators" if context.viewer.admin else context.viewer.id
-        vars(bound).update({SOURCE_CONDITION_KEY: source_condition, "spelled": f"{cached_repr(self)} for {viewer}"})
+        vars(bound).update({SOURCE_CONDITION_KEY: source_condition, "cached_repr": f"{cached_repr(self)} for {viewer}"})
         return bound
 
     @property
@@ -316,7 +316,7 @@ class ProjectMergeRequestFields:
 
 async def _resolve_group_merge_requests(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
     context, group_filter = info.context, arguments["filter"]
-    actions = (Action.READ_MERGE_REQUEST, *(group_filter.needs if group_filter is not None else ()))
+    actions = (Action.READ_MERGE_REQUEST, *(group_filter.required_actions if group_filter is not None else ()))
     ids = await groups.list_project_ids(context, root, actions)
     listing = KeysetListing(tables.MergeRequest, NEWEST_FIRST, (col(tables.MergeRequest.project_id).in_(ids),))
     return await filter_listing(listing, bind_filter_to_viewer(context, arguments)).page(context, make_window(arguments))

@@ -1,1 +1,1 @@
-"""projects."""
+"""GraphQL types of projects, forks, namespaces, snippets and uploads."""

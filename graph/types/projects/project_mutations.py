@@ -122,7 +122,7 @@ async def create_project(info: Info, input: CreateProjectInput) -> tables.Projec
     origin = get_or(input.repository_path, None)
     if origin is not None:
         await require(context, Action.IMPORT_REPOSITORY)
-    async with context.aside() as reader:
+    async with context.read_only() as reader:
         await _prepare_project(reader, input)
     source, branch = projects.validate_source_path(origin), projects.validate_branch_name(get_or(input.default_branch, None))
     async with projects.stage_repository(context, source, branch) as folder:
@@ -174,7 +174,7 @@ async def _prepare_fork(context: Context, input: ForkProjectInput) -> tuple[tabl
 )
 async def fork_project(info: Info, input: ForkProjectInput) -> tables.Project:
     context = info.context
-    async with context.aside() as reader:
+    async with context.read_only() as reader:
         source, _ = await _prepare_fork(reader, input)
     async with forks.stage_copy(context, source) as folder:
         # All is asked again: the copy may have taken long.

@@ -151,7 +151,7 @@ async def create_snippet(info: Info, input: CreateSnippetInput) -> tables.Snippe
         updated_at=moment,
         **values,
     )
-    return context.leave(snippet)
+    return context.add_deferred(snippet)
 
 
 @mutation(

@@ -1,7 +1,7 @@
 """One push: the list of updates that it begins with, what is judged of it, and which refs moved in the end.
 
 The list stands before the objects, so it is judged before any of them is taken. What was said is written into the folder of the push,
-where the hooks of `receiving/` read it: they let pass what was judged and nothing else.
+where the hooks of `hooks/` read it: they let pass what was judged and nothing else.
 """
 
 import re
@@ -169,7 +169,7 @@ class Push:
                 rules.append(
                     "\t".join((rule, old, new, command.ref, _CONTROL_CHARACTERS.sub(" ", reason) or "This may not be pushed.")) + "\n"
                 )
-        for name, lines in (("rules", rules), ("asked", expected)):
+        for name, lines in (("rules", rules), ("expected", expected)):
             # Renamed into place, so that a hook reads the list of one judgement.
             temporary = self.folder / f"{name}.new"
             temporary.write_bytes("".join(lines).encode("utf-8", "surrogateescape"))

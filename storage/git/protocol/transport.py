@@ -3,7 +3,7 @@
 Nothing is kept but a few blocks on their way. A process lives no longer than its client, with one exception: once a push has come
 whole it is finished, since from outside nobody can tell how far it is.
 
-Who may move which ref is told by a `Judge` (pushes.py); receive-pack runs the hooks of `receiving/` and no others, which see to it.
+A `PushAuthorizer` (push.py) decides who may move which ref; receive-pack runs only the hooks of `hooks/`, which enforce it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from storage.git.subprocesses.limits import ProcessLimits, git_children
 SendBlock = Callable[[bytes], Awaitable[None]]
 """Takes what the client is sent; returns when more can be taken."""
 
-HOOKS_FOLDER = Path(__file__).parent / "receiving"
+HOOKS_FOLDER = Path(__file__).parent / "hooks"
 BLOCK_BYTES = 64 * 1024
 TERMINATION_SECONDS = 3.0
 """What a process gets to take its locks and temporary files away before it is killed."""

@@ -1,1 +1,1 @@
-"""subprocesses."""
+"""The git program, and the limits it runs within."""

@@ -153,7 +153,7 @@ def read_output(git_dir: Path, *arguments: str, limit: int, seconds: float) -> b
 
 @contextmanager
 def start_fetch(
-    git_dir: Path, source: Path, *wanted: str, settings: tuple[str, ...] = (), options: tuple[str, ...] = ()
+    git_dir: Path, source: Path, *refspecs: str, settings: tuple[str, ...] = (), options: tuple[str, ...] = ()
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """A `git fetch` of `wanted` (ids or refspecs) from the repository at `source` on this machine into `git_dir`.
 
@@ -171,7 +171,7 @@ def start_fetch(
             [
                 *command(git_dir, *config_arguments, "fetch", *options),
                 *("--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules"),
-                *("--end-of-options", str(source.absolute()), *wanted),
+                *("--end-of-options", str(source.absolute()), *refspecs),
             ],
             environment(Path(config_file.name)),
             stdin=subprocess.DEVNULL,
