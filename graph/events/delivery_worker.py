@@ -204,8 +204,10 @@ class DeliveryWorker:
     def _allocate(self, due: list[Hook]) -> Counter[int]:
         """How many deliveries each hook may start now: in turn one for each, until the places are given away."""
         free = MAX_CONCURRENT_DELIVERIES - len(self._running)
-        hosts = Counter(job.origin for job in self._running.values())
-        running = Counter(job.hook.id for job in self._running.values())
+        # A finished attempt that is not yet recorded is repeated if the process is killed now: it counts as one that runs.
+        unrecorded = [*self._running.values(), *(attempt.job for attempt in self._finished)]
+        hosts = Counter(job.origin for job in unrecorded)
+        running = Counter(job.hook.id for job in unrecorded)
         shares: Counter[int] = Counter()
         random.shuffle(due)
         limits = {
