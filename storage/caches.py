@@ -85,9 +85,9 @@ class LruCache(Generic[K, V]):
     def __init__(
         self, bounds: CacheBounds, size: Callable[[K, V], int], on_evict: Callable[[K, V], None] | None = None, **overrides: int
     ) -> None:
-        """`smaller`: other bounds, `max_entries` or `max_bytes`, for this one."""
-        self._max_entries = smaller.get("max_entries", bounds.max_entries)
-        self._max_bytes = smaller.get("max_bytes", bounds.max_bytes)
+        """`overrides`: other bounds, `max_entries` or `max_bytes`, for this one."""
+        self._max_entries = overrides.get("max_entries", bounds.max_entries)
+        self._max_bytes = overrides.get("max_bytes", bounds.max_bytes)
         self._size = size
         self._on_evict = on_evict
         self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
