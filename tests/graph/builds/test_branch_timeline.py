@@ -182,9 +182,9 @@ class TestTimelineField:
             await make.branch_move(project, head, at(minute))
             await make.commit_status(project, head, name=f"check{minute}")
         variables = {"path": str(project.id), "range": {"since": at(0).isoformat()}}
-        monkeypatch.setattr(branch_timeline, "MOST_CHECKS", 2)
+        monkeypatch.setattr(branch_timeline, "MAX_CHECKS", 2)
         assert await ask.codes(TIMELINE, owner, **variables) == ["LIMIT_EXCEEDED"]
-        monkeypatch.setattr(branch_timeline, "MOST_MOVES", 2)
+        monkeypatch.setattr(branch_timeline, "MAX_MOVES", 2)
         assert await ask.codes(TIMELINE, owner, **variables) == ["LIMIT_EXCEEDED"]
 
     async def test_requires_permission_to_read_checks(self, ask: Ask, make: DataFactory, project: tables.Project) -> None:

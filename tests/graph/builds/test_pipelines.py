@@ -226,13 +226,13 @@ class TestPush:
         assert (await pushes.pipelines())[1].sha == merged.merge_commit_oid
 
     async def test_of_many_refs_the_first_are_built(self, pushes: PushScenario, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pipeline_planner, "MOST_REFS", 2)
+        monkeypatch.setattr(pipeline_planner, "MAX_REFS", 2)
         sha = await pushes("a: {script: x}")
         await pushes.record_push(*(RefCommand(f"refs/tags/t{number}", None, sha) for number in range(4)))
         assert [each.ref for each in await pushes.pipelines()] == ["master", "t0", "t1"]
 
     async def test_of_many_jobs_the_first_are_built(self, pushes: PushScenario, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pipeline_planner, "MOST_KEPT", 2 * pipeline_planner.MIN_JOB_BYTES)
+        monkeypatch.setattr(pipeline_planner, "MAX_PLANNED_BYTES", 2 * pipeline_planner.MIN_JOB_BYTES)
         sha = await pushes("a: {script: x}\nb: {script: y}")
         await pushes.record_push(*(RefCommand(f"refs/tags/t{number}", None, sha) for number in range(4)))
         assert [each.ref for each in await pushes.pipelines()] == ["master", "t0"]
@@ -254,7 +254,7 @@ class TestPush:
 
         update = await pushes.commit(STAGES)
         with monkeypatch.context() as patch:
-            patch.setattr("graph.rules.git.ref_updates._tell", fail)
+            patch.setattr("graph.rules.git.ref_updates._notify", fail)
             await pushes.record_push(update)
         assert await pushes.pipelines() == []
         await index_reconciler.reconcile_project(pushes.services, pushes.project.id, immediately=True)
@@ -323,7 +323,7 @@ class TestErrors:
         def fail(_: str) -> None:
             raise RecursionError
 
-        monkeypatch.setattr(config_parser, "read", fail)
+        monkeypatch.setattr(config_parser, "parse_config", fail)
         await pushes(STAGES)
         assert [each.error for each in await pushes.pipelines()] == ["The file cannot be read."]
 

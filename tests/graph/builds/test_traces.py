@@ -94,7 +94,7 @@ class TestAppendTrace:
         async def fail(*_: Any) -> Any:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(traces.builds, "hold", fail)
+        monkeypatch.setattr(traces.builds, "lock_build", fail)
         outcome = await ask(APPEND, owner, input=input_of(build, "x", 0))
 
         assert [str(error.code) for error in outcome.errors] == ["INTERNAL"]
@@ -241,6 +241,6 @@ class TestCleanup:
         await stored_objects.erase_orphans(services)
         assert files(services) == 3
 
-        monkeypatch.setattr(stored_objects, "ORPHANED_AFTER", -60.0)
+        monkeypatch.setattr(stored_objects, "ORPHAN_AGE_SECONDS", -60.0)
         await stored_objects.erase_orphans(services)
         assert files(services) == 2

@@ -377,7 +377,7 @@ class TestListCommits:
 
     async def test_a_page_that_is_too_deep_is_rejected(self, ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         project = await make.project(owner=(owner := await make.user()), history={"commits": 5})
-        monkeypatch.setattr(log, "SECONDS_LIMIT", -1.0)
+        monkeypatch.setattr(log, "MAX_WALK_SECONDS", -1.0)
 
         assert await ask.codes(LIST, owner, path=str(project.id), first=4) == ["LIMIT_EXCEEDED"]
 

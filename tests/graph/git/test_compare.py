@@ -159,7 +159,7 @@ class TestCost:
             started.append(arguments[0])
             return ask_git(git_dir, *arguments, **settings)
 
-        monkeypatch.setattr(git_command, "ask", counted)
+        monkeypatch.setattr(git_command, "run_with_code", counted)
         with statements.assert_at_most(4):
             await compare_refs(ask, project, viewer, "master", "topic")
         assert sorted(started) == ["diff", "merge-base", "rev-list", "rev-list"]

@@ -77,7 +77,7 @@ class TestJob:
     async def test_checks_all_projects_once_and_then_only_drifted_ones(
         self, make: DataFactory, project: tables.Project, statements: StatementRecorder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(index_reconciler, "LOOKED_AT_ONCE", 2)
+        monkeypatch.setattr(index_reconciler, "PROJECTS_PER_RUN", 2)
         projects = [await make.project(history={"commits": 8}) for _ in range(4)]
         for _ in range(3):
             assert make.services.index_drift.checked_up_to is not None

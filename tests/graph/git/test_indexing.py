@@ -176,7 +176,7 @@ class TestHostileCommits:
 
 class TestChunks:
     async def test_an_interrupted_indexing_resumes(self, make: DataFactory, push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "CHUNK", 10)
+        monkeypatch.setattr(reading, "MAX_CHUNK_COMMITS", 10)
         monkeypatch.setattr("graph.git_access.RECORDING_PAUSES", ())
         project, write, left = await make.project(history={"commits": 60}), indexed_commits.write_missing_commits, [3]
 
@@ -186,7 +186,7 @@ class TestChunks:
                 raise DatabaseBusy
             await write(*arguments)
 
-        monkeypatch.setattr(indexed_commits, "write", dying)
+        monkeypatch.setattr(indexed_commits, "write_missing_commits", dying)
         updates = [RefCommand(f"refs/heads/{name}", None, branch_head(make, project, name)) for name in ("master", "topic")]
         await push(project, *updates)
         assert (len(await indexed_rows(make, project)), await heads(make, project)) == (30, {})
@@ -228,7 +228,7 @@ class TestChunks:
         assert len(many) - len(written) <= len(few) + 3 * 6
 
     async def test_progress_is_reported(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "CHUNK", 10)
+        monkeypatch.setattr(reading, "MAX_CHUNK_COMMITS", 10)
         project, seen = await make.project(history={"commits": 42}), []
         object.__setattr__(make.services, "progress", lambda *step: seen.append(step))
         await index_updates(make, project, RefCommand("refs/heads/master", None, branch_head(make, project, "master")))
@@ -262,9 +262,9 @@ class TestRefUpdates:
         assert [news.is_new for news in found] == [False, True, True]
 
     async def test_is_bounded(self, make: DataFactory, project: tables.Project, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(commit_index, "LARGEST_SHOWN", 2)
-        monkeypatch.setattr(commit_index, "MOST_MENTIONING", 2)
-        monkeypatch.setattr(commit_index, "MOST_TOLD", 1)
+        monkeypatch.setattr(commit_index, "MAX_LISTED_COMMITS", 2)
+        monkeypatch.setattr(commit_index, "MAX_MENTIONING_COMMITS", 2)
+        monkeypatch.setattr(commit_index, "MAX_REPORTED_BRANCHES", 1)
         old = branch_head(make, project, "master")
         for number in range(4):
             last = commit_and_index(make, project, message=f"#{number}")
@@ -310,7 +310,7 @@ class TestMutations:
     async def test_large_updates_are_deferred(
         self, make: DataFactory, project: tables.Project, ask: Ask, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(commit_index, "MOST_WITHIN", 0)
+        monkeypatch.setattr(commit_index, "MAX_COMMITS_IN_OPERATION", 0)
         oid = write_commit(path_of(make, project), git(path_of(make, project), "cat-file", "commit", "topic").encode() + b"\nAgain\n")
         never = await make.project(history={"commits": 8})
         for each, ref, known in ((project, oid, {"master", "topic"}), (never, "master", set[str]())):

@@ -132,7 +132,7 @@ class TestTree:
     async def test_a_timeout_is_reported(
         self, ask: Ask, project: tables.Project, viewer: tables.User, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(trees, "SECONDS_LIMIT", -1.0)
+        monkeypatch.setattr(trees, "MAX_LISTING_SECONDS", -1.0)
         assert await ask.codes(TREE, viewer, path=str(project.id), recursive=True) == ["LIMIT_EXCEEDED"]
 
     async def test_a_missing_repository_is_unavailable(

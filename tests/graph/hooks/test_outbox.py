@@ -405,7 +405,7 @@ class TestRefusals:
         async def fail(*_: Any) -> None:
             raise Unavailable("The disk is full.")
 
-        monkeypatch.setattr(projects, "settle", fail)
+        monkeypatch.setattr(projects, "install_repository", fail)
         ada = await make.user("ada")
         assert await forge.ask.codes(text_of("createProject"), ada, input={"name": "Mill"}) == ["UNAVAILABLE"]
         assert (await forge.deliver_events(), await make.count(tables.Delivery)) == ([], 0)

@@ -175,7 +175,7 @@ class TestPattern:
         ],
     )
     def test_runs_in_linear_time(self, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(issue_closing, "LONGEST_READ", 8 * MAX_SCANNED_CHARACTERS)
+        monkeypatch.setattr(issue_closing, "MAX_SCANNED_CHARACTERS", 8 * MAX_SCANNED_CHARACTERS)
         text = piece * (MAX_SCANNED_CHARACTERS // len(piece))
 
         def min_seconds(text: str) -> float:
@@ -440,7 +440,7 @@ class TestPushing:
     async def test_of_more_than_one_statement_takes(
         self, closer: ClosingScenario, make: DataFactory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(issue_closing, "AT_ONCE", 3)
+        monkeypatch.setattr(issue_closing, "MENTIONS_PER_BATCH", 3)
         ada = await make.user("ada")
         project = await make.project(owner=ada)
         issues = [await make.issue(project) for _ in range(9)]

@@ -139,7 +139,7 @@ class TestEvents:
             await branches.push(f"b{number}", tip, None)
         with statements.assert_at_most(9):
             await branch_health_job.refresh_health(branches.services)
-        monkeypatch.setattr(branch_health_job, "AT_ONCE", 2)
+        monkeypatch.setattr(branch_health_job, "BRANCHES_PER_TRANSACTION", 2)
         await branches.create_status(tip, "SUCCESS")
         await branches.refresh_health()
         async with branches.services.database.read_session() as session:

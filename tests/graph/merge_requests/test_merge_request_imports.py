@@ -163,7 +163,7 @@ def long_history(path: Path, commits: int) -> Path:
 class TestImportJob:
     @pytest.fixture(autouse=True)
     def small_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(merge_request_imports, "BATCH", 10)
+        monkeypatch.setattr(merge_request_imports, "BATCH_SIZE", 10)
 
     @pytest.fixture
     async def owner(self, make: DataFactory) -> tables.User:
@@ -237,7 +237,7 @@ class TestImportJob:
                 raise asyncio.CancelledError
             return written
 
-        monkeypatch.setattr(merged_history, "write", killed)
+        monkeypatch.setattr(merged_history, "write_past_merges", killed)
         await ask.data(IMPORT, owner, path=str(project.id))
         with pytest.raises(asyncio.CancelledError):
             await merge_request_imports.run_pending(make.services)
@@ -266,10 +266,10 @@ class TestImportJob:
                 moment = make.services.clock() + 3 * merge_request_imports.LEASE_DURATION
                 await session.execute(update(tables.MergeRequestImport).values(lease_until=moment))
                 await session.commit()
-            monkeypatch.setattr(merged_history, "known_merges", whole)
+            monkeypatch.setattr(merged_history, "load_known_merges", whole)
             return await whole(*given)
 
-        monkeypatch.setattr(merged_history, "known_merges", taken_over)
+        monkeypatch.setattr(merged_history, "load_known_merges", taken_over)
         await ask.data(IMPORT, owner, path=str(project.id))
         await merge_request_imports.run_pending(make.services)
         assert await merge_request_rows(make, project) == []
@@ -281,7 +281,7 @@ class TestImportJob:
         whole = merged_history.load_known_merges
 
         async def removed(*given: Any) -> Any:
-            monkeypatch.setattr(merged_history, "known_merges", whole)
+            monkeypatch.setattr(merged_history, "load_known_merges", whole)
             await ask.data(
                 "mutation ($path: String!) { deleteProject(input: {projectPath: $path}) { userErrors { code } } }",
                 owner,
@@ -289,7 +289,7 @@ class TestImportJob:
             )
             return await whole(*given)
 
-        monkeypatch.setattr(merged_history, "known_merges", removed)
+        monkeypatch.setattr(merged_history, "load_known_merges", removed)
         await ask.data(IMPORT, owner, path=str(project.id))
         await merge_request_imports.run_pending(make.services)
         assert await make.count(tables.MergeRequestImport) == await make.count(tables.MergeRequest) == 0

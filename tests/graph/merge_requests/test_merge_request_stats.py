@@ -98,7 +98,7 @@ class TestCounts:
     async def test_too_many_buckets(
         self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("graph.rules.merge_requests.merge_request_stats.MOST", 1)
+        monkeypatch.setattr("graph.rules.merge_requests.merge_request_stats.MAX_ROWS", 1)
         await merged(make, project, at("02T00:00"), at("10T12:00"))
 
         assert await ask.codes(STATS, owner, path=str(project.id), bucket="HOUR") == ["LIMIT_EXCEEDED"]

@@ -304,7 +304,7 @@ class TestCrashes:
     ) -> None:
         proposal = await merges.proposal("feature")
         with monkeypatch.context() as patch:
-            break_after(patch, "_finish", after=False)
+            break_after(patch, "_finish_merge", after=False)
             with pytest.raises(SimulatedCrash):
                 await accept(merges, proposal, people["developer"])
         with pytest.raises(NotAllowed):
@@ -316,7 +316,7 @@ class TestCrashes:
     ) -> None:
         proposal = await merges.proposal("feature")
         with monkeypatch.context() as patch:
-            break_after(patch, "_swap", after=False)
+            break_after(patch, "_move_target", after=False)
             with pytest.raises(SimulatedCrash):
                 await accept(merges, proposal, people["developer"])
         await accept(merges, proposal, people["master"])
@@ -329,7 +329,7 @@ class TestCrashes:
     ) -> None:
         proposal = await merges.proposal("feature")
         with monkeypatch.context() as patch:
-            break_after(patch, "_finish", after=False)
+            break_after(patch, "_finish_merge", after=False)
             with pytest.raises(SimulatedCrash):
                 await accept(merges, proposal, people["developer"])
         async with merges.services.database.write_session() as session:
@@ -344,7 +344,7 @@ class TestCrashes:
         other = MergeRequestFactory(make, await make.project(history={"commits": 4}, owner=people["master"]), people["master"])
         lost, proposal = await other.proposal("feature"), await merges.proposal("feature")
         with monkeypatch.context() as patch:
-            break_after(patch, "_finish", after=False)
+            break_after(patch, "_finish_merge", after=False)
             for of, one in ((other, lost), (merges, proposal)):
                 with pytest.raises(SimulatedCrash):
                     await accept(of, one, people["master"] if of is other else people["developer"])
@@ -365,7 +365,7 @@ class TestCompareAndSwap:
                 pushed.append(await merges.commit("master", {f"pushed{len(pushed)}": "x"}))
             return await whole(*arguments)
 
-        monkeypatch.setattr(merging, "_swap", swap)
+        monkeypatch.setattr(merging, "_move_target", swap)
         return pushed
 
     async def test_lost_swaps_are_retried(

@@ -237,7 +237,7 @@ class TestSourcePush:
         assert git(forge.path(), "rev-parse", f"refs/merge-requests/{row.iid}/head") == third
 
     async def test_a_note_about_many_commits_is_short(self, forge: RefreshScenario, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(merge_preview, "MOST_SHOWN", 2)
+        monkeypatch.setattr(merge_preview, "MAX_LOADED_COMMITS", 2)
         row = await forge.create_merge_request("topic")
         old = forge.head("topic")
         new = ""
@@ -435,10 +435,10 @@ class TestMaintenanceJob:
             forge.commit("topic")
             return found
 
-        monkeypatch.setattr(merge_request_refresh, "compare", overtaken)
+        monkeypatch.setattr(merge_request_refresh, "compare_branches", overtaken)
         await merge_request_refresh.refresh_unchecked(forge.services)
         assert ((await forge.reload(row)).merge_status, (await forge.reload(row)).head_oid) == (MergeStatus.UNCHECKED, None)
-        monkeypatch.setattr(merge_request_refresh, "compare", compare)
+        monkeypatch.setattr(merge_request_refresh, "compare_branches", compare)
         await merge_request_refresh.refresh_unchecked(forge.services)
         assert (await forge.reload(row)).head_oid == forge.head("topic")
 
@@ -456,7 +456,7 @@ class TestMaintenanceJob:
                 await session.commit()
             return found
 
-        monkeypatch.setattr(merge_request_refresh, "compare", overtaken)
+        monkeypatch.setattr(merge_request_refresh, "compare_branches", overtaken)
         await merge_request_refresh.refresh_unchecked(forge.services)
 
         assert (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED
@@ -471,7 +471,7 @@ class TestMaintenanceJob:
             tried.append(row.id)
             return await compare(*args, **settings)
 
-        monkeypatch.setattr(merge_request_refresh, "compare", counted)
+        monkeypatch.setattr(merge_request_refresh, "compare_branches", counted)
         for _ in range(3):
             await merge_request_refresh.refresh_unchecked(forge.services)
 
@@ -479,7 +479,7 @@ class TestMaintenanceJob:
         assert (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED
 
     async def test_continues_after_the_other_jobs(self, forge: RefreshScenario, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(merge_request_refresh, "ROUND", 2)
+        monkeypatch.setattr(merge_request_refresh, "MAX_REFRESHED_PER_RUN", 2)
         rows = [await forge.create_merge_request("topic", is_refreshed=False, target_branch=f"b{number}") for number in range(3)]
 
         await merge_request_refresh.refresh_unchecked(forge.services)

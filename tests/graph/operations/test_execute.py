@@ -66,7 +66,7 @@ class TestTransaction:
             await make.user()
             raise RuntimeError("the secret text of a fault")
 
-        monkeypatch.setattr("graph.types.issues.issues.may", may_once_committed)
+        monkeypatch.setattr("graph.types.issues.issues.can", may_once_committed)
         outcome = await ask(CREATE.replace("{ iid }", "{ viewerCan { update } }"), owner, path=str(project.id), title="t", labels=None)
 
         assert [problem.code for problem in outcome.errors] == ["INTERNAL"]

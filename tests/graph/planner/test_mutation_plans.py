@@ -121,7 +121,7 @@ class TestFallback:
         async def fails(*_: Any) -> bool:
             raise Unavailable
 
-        monkeypatch.setattr("graph.types.notes.may", fails)
+        monkeypatch.setattr("graph.types.notes.can", fails)
         outcome = await twins.run_both(NOTE, body="x")
 
         # The note is null, since what it shows of itself may not be; it is there all the same, once.

@@ -344,7 +344,7 @@ class TestSqlite:
     ) -> None:
         """By the thread, beside writers, and to its end before a transaction, which begins the log anew."""
         database, path = short_wait_database
-        monkeypatch.setattr(writers, "CARRIED_OVER", 8)
+        monkeypatch.setattr(writers, "CHECKPOINT_EVERY", 8)
         for number in range(8):
             await run_deferred_write(database, f"group{number}")
         while not cast(writers.SqliteWriter, database.writer)._has_checkpointed:  # noqa: ASYNC110 - a thread sets it

@@ -238,7 +238,7 @@ class TestLimits:
         monkeypatch.setattr(module, "is_small", lambda *_: True)
 
     def test_a_file_over_the_limit_is_not_read(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(module, "FILE_LIMIT", 1000)
+        monkeypatch.setattr(module, "MAX_FILE_BYTES", 1000)
         found = changes(repository, {"big": b"x\n" * 600, "grows": b"g\n"}, {"big": b"y\n", "grows": b"g\n" * 600, "ok": b"new\n"})
 
         assert [found["big"].diff, found["grows"].diff] == [FILE_TOO_LARGE, FILE_TOO_LARGE]
@@ -286,7 +286,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         assert len(found["a"].diff.encode()) <= MAX_DIFF_BYTES
 
     def test_bytes_read_are_bounded_for_small_changes(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(module, "READ_LIMIT", 100_000)
+        monkeypatch.setattr(module, "MAX_READ_BYTES", 100_000)
         before: Files = {f"f{number}": b"x\n" * 10_000 + b"%d\n" % number for number in range(5)}
         after: Files = {path: bytes(content) + b"y\n" for path, content in before.items() if isinstance(content, bytes)}
         found = changes(repository, before, after)
@@ -294,7 +294,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         assert [entry.diff == DIFF_TOO_LARGE for entry in found.values()] == [False, False, True, True, True]
 
     def test_very_many_files_are_counted(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(module, "TOTAL_LIMIT", 10_000)
+        monkeypatch.setattr(module, "MAX_DIFF_BYTES", 10_000)
         blob = git(repository.path, "hash-object", "-w", "--stdin", stdin=b"x\n")
         tree = git(repository.path, "mktree", stdin=b"".join(f"100644 blob {blob}\tf{n:05d}\n".encode() for n in range(500)))
         entries = diff_of_commit(repository, git(repository.path, "commit-tree", tree, "-m", "many"))
@@ -325,7 +325,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         before: Files = {name: b"".join(lines) for name in names} | {"bin": b"\0" + b"x" * 200_000}
         after: Files = {name: b"".join(other) for name in names} | {"bin": b"\0" + b"y" * 200_000}
         outside = changes(repository, before, after)
-        monkeypatch.setattr(module, "_SLOW_PAIR", 10**9)
+        monkeypatch.setattr(module, "_MAX_INLINE_PAIR_BYTES", 10**9)
         monkeypatch.setattr(module.program, "read_some", None)
 
         assert changes(repository, before, after) == outside
@@ -334,7 +334,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
     def test_hostile_contents_run_out_of_time(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
         rng = random.Random(1)
-        monkeypatch.setattr(module, "SECONDS_LIMIT", 0.2)
+        monkeypatch.setattr(module, "MAX_DIFF_SECONDS", 0.2)
         sides = [b"".join(b"%d\n" % rng.randrange(300) for _ in range(600_000)) for _ in range(2)]
         start = time.monotonic()
         found = changes(repository, {"a": sides[0], "b": b"1\n"}, {"a": sides[1], "b": b"2\n"})

@@ -43,10 +43,10 @@ class TestNewCommits:
             assert chunk == repository.commits([commit.oid for commit in chunk])
 
     def test_come_in_chunks(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(commit_walk, "CHUNK", 25)
+        monkeypatch.setattr(commit_walk, "MAX_CHUNK_COMMITS", 25)
         assert [len(chunk) for chunk in commit_walk.walk_new_commits(repository, tips(repository), set())] == [25, 25, 10]
         assert [len(chunk) for chunk in commit_walk.walk_ids(repository, tips(repository))] == [25, 25, 10]
-        monkeypatch.setattr(commit_walk, "CHUNK_BYTES", 1)
+        monkeypatch.setattr(commit_walk, "MAX_CHUNK_BYTES", 1)
         assert [len(chunk) for chunk in commit_walk.walk_new_commits(repository, tips(repository), set())] == [1] * 60
 
     def test_missing_known_ids_are_ignored(self, repository: Repository) -> None:
@@ -68,7 +68,7 @@ class TestNewCommits:
         assert found[-1].parents == ()
 
     def test_a_huge_commit_is_read_in_part(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(commit_walk, "LARGEST_COMMIT", 1000)
+        monkeypatch.setattr(commit_walk, "MAX_COMMIT_BYTES", 1000)
         parent = git(repository.path, "rev-parse", "master")
         git(repository.path, "hash-object", "-t", "tree", "-w", "--stdin")
         head = f"tree {EMPTY_TREE}\nparent {parent}\nauthor A <a> 1 +0000\ncommitter C <c> 2000000000 +0000\n\nHuge\n\n"
@@ -91,7 +91,7 @@ class TestNewCommits:
         assert commit_walk.count_new_commits(repository, heads, set()) is None
 
     def test_stopping_early_ends_the_process(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(commit_walk, "CHUNK", 1)
+        monkeypatch.setattr(commit_walk, "MAX_CHUNK_COMMITS", 1)
         before = children()
         chunks = commit_walk.walk_new_commits(repository, tips(repository), set())
         next(chunks)

@@ -121,7 +121,7 @@ class TestErrors:
 def test_a_walk_over_its_time_limit_is_reported(repository: Repository, monkeypatch: pytest.MonkeyPatch):
     root = commit(repository, 1)
     start = commit(repository, 3, commit(repository, 2, root))
-    monkeypatch.setattr(log, "SECONDS_LIMIT", -1.0)
+    monkeypatch.setattr(log, "MAX_WALK_SECONDS", -1.0)
 
     assert [found.oid for found in list_history(repository, start, skip=0, limit=1)] == [start]
     with pytest.raises(HistoryTooDeep):

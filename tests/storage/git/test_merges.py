@@ -70,8 +70,8 @@ class TestMerges:
     @pytest.mark.parametrize("size", [1, 3, 1000])
     @pytest.mark.parametrize("walked", [2, 100_000])
     def test_match_git_in_batches_of_any_size(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, walked: int) -> None:
-        monkeypatch.setattr("storage.git.merge_history.MOST_WALKED", walked)
-        monkeypatch.setattr("storage.git.merge_history.told", lambda message: MergeMessage(None, None, None))
+        monkeypatch.setattr("storage.git.merge_history.MAX_WALKED_COMMITS", walked)
+        monkeypatch.setattr("storage.git.merge_history.parse_merge_message", lambda message: MergeMessage(None, None, None))
         path = make_history(tmp_path / "app.git", commits=120, merges_every=4).path
         repository = Repository.open(path)
         line = first_parent_merges(repository, git(path, "rev-parse", "master"))

@@ -33,7 +33,7 @@ def packs_of(path: Path) -> int:
 
 
 def test_finds_those_with_many_packs_or_loose_objects_or_refs(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repack, "MOST_PACKS", 2)
+    monkeypatch.setattr(repack, "MAX_PACKS", 2)
     make_history(tmp_path / "2.git", commits=4)
     (tmp_path / ".incoming-x").mkdir()
     (tmp_path / "3.git").mkdir()
@@ -45,7 +45,7 @@ def test_finds_those_with_many_packs_or_loose_objects_or_refs(tmp_path: Path, pa
     loose.mkdir(exist_ok=True)
     for number in range(repack.MAX_LOOSE_OBJECTS + 1):
         (loose / f"{number:038x}").touch()
-    monkeypatch.setattr(repack, "MOST_REFS", 0)
+    monkeypatch.setattr(repack, "MAX_LOOSE_REFS", 0)
     merge_preview.write_head_ref(Repository.open(path), 1, Repository.open(path).resolve("master") or "")
     assert repack.repositories_to_repack(tmp_path) == [path, tmp_path / "2.git"]
 
@@ -119,7 +119,7 @@ async def test_is_cancelled_at_its_timeout_and_with_its_caller(path: Path, monke
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        monkeypatch.setattr(repack, "SECONDS", 0.0)
+        monkeypatch.setattr(repack, "TIMEOUT_SECONDS", 0.0)
         with pytest.raises(git_command.GitCommandError, match="took more than"):
             await repack.repack(path)
 

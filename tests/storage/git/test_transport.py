@@ -244,7 +244,7 @@ class TestPush:
         assert "refs/heads/evil" not in refs(path)
 
     async def test_without_authorization_nothing_is_applied(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Push, "_write", lambda push, judged: None)
+        monkeypatch.setattr(Push, "_write_rules", lambda push, judged: None)
         master = refs(path)["refs/heads/master"]
         assert (
             await Transport().receive_pack(
@@ -256,7 +256,7 @@ class TestPush:
 
     def test_unusable_hooks_are_detected_at_start(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shutil.copytree(HOOKS_FOLDER, tmp_path / "hooks")
-        monkeypatch.setattr("storage.git.protocol.transport.HOOKS", tmp_path / "hooks")
+        monkeypatch.setattr("storage.git.protocol.transport.HOOKS_FOLDER", tmp_path / "hooks")
         Transport()
         for name in ("pre-receive", "update", "post-receive"):
             (tmp_path / "hooks" / name).unlink()

@@ -126,7 +126,7 @@ class TestListing:
         assert [entry.path for entry in page][:2] == ["d5/d5/d5/d0", "d5/d5/d5/d0/d0"]
 
     def test_a_timeout_is_reported(self, path: Path, commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(trees, "SECONDS_LIMIT", -1.0)
+        monkeypatch.setattr(trees, "MAX_LISTING_SECONDS", -1.0)
         listing = TreeListing(Repository.open(path), commit, recursive=True)
         with pytest.raises(ListingTimeout):
             listing.page(ALL)
@@ -178,8 +178,8 @@ class TestBlob:
         assert find_blob(Repository.open(path), commit, at) is None
 
     def test_of_another_kind_of_contents(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(trees, "LARGEST_TEXT", 10)
-        monkeypatch.setattr(trees, "LARGEST_READ", 30)
+        monkeypatch.setattr(trees, "MAX_TEXT_BYTES", 10)
+        monkeypatch.setattr(trees, "MAX_READ_BYTES", 30)
         files: dict[str | bytes, bytes | tuple[int, bytes]] = {
             "empty": b"", "binary": b"a\0b", "latin": "für".encode("latin-1"), "long": b"123456789\xc3\xa9tail", "huge": b"x" * 31
         }  # fmt: skip
