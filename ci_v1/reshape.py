@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-TOKEN_USERNAME = "gitlab-ci-token"
+TOKEN_USERNAME = "gitlab-ci-token"  # noqa: S105 - a user name, not a token
 """The name beside a build's token in the address of a repository."""
 ZERO_SHA = "0" * 40
 

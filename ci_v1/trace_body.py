@@ -113,7 +113,7 @@ def _last_character_start(data: bytes) -> int:
 
 
 class TraceBodyParser(Protocol):
-    """A body that is read in pieces. Both raise MalformedError."""
+    """A body that is read in pieces. Both raise MalformedRequestError."""
 
     def feed(self, data: bytes) -> None: ...
 
@@ -125,7 +125,7 @@ class TraceBodyParser(Protocol):
 async def read_trace_body(
     receive: Receive, declared: bytes | None, content_type: bytes, accepted: AcceptedNames, spool: TraceSpool
 ) -> dict[str, Any]:
-    """What a body sends beside the trace, which is in the spool afterwards. Raises MalformedError, Gone, OSError."""
+    """What a body sends beside the trace, which is in the spool afterwards. Raises MalformedRequestError, ClientDisconnected, OSError."""
     if declared is not None and declared.isdigit() and int(declared[:12]) > MAX_BODY_BYTES:
         raise MalformedRequestError(error_response(413))
     body = _create_parser(content_type, accepted, spool)

@@ -165,7 +165,7 @@ class Config(BaseSettings):
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:
-        """Reads the configuration. What is None in `given` counts as not given. Raises ConfigError, which never shows a value."""
+        """Reads the configuration. An override of None counts as not given. Raises ConfigError, which never shows a value."""
         overrides = {name: value for name, value in overrides.items() if value is not None}
         try:
             return cls(**overrides)

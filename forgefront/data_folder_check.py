@@ -1,6 +1,6 @@
 """Whether a data folder is whole: the folder, the database, the repositories; what is wrong, and what to do.
 
-It changes nothing, but for `mend`, which makes the index equal to the repositories where the check found that it differs.
+It changes nothing, except `repair_indexes`, which makes the index equal to the repositories where the check found that it differs.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class CheckFinding:
 
 @dataclass
 class CheckReport:
-    """`looked_at` says in words what was checked, `notes` what is unusual and not wrong, `to_index` whose index can be repaired."""
+    """`checked` names what was checked, `notes` what is unusual and not wrong; the index of `unindexed_projects` can be repaired."""
 
     problems: list[CheckFinding] = field(default_factory=list)
     repaired: list[CheckFinding] = field(default_factory=list)

@@ -16,7 +16,7 @@ class DataFolderLock:
         self._file: int | None = None
 
     def acquire(self, clean_up: Callable[[], None] | None = None) -> None:
-        """Begins the use; runs `tidy` before, if nobody else uses the folder. Waits while another process tidies. Raises OSError."""
+        """Begins the use; runs `clean_up` before, if nobody else uses the folder. Waits while another process tidies. Raises OSError."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if clean_up is not None and _try_lock_exclusively(file):

@@ -44,7 +44,7 @@ class LocalClient:
         return unwrap_result(result)
 
     async def list_all(self, name: str, connection_field: str | None = None, **variables: Any) -> list[Any]:
-        """All nodes of a connection, page after page; `under` names it where it is a field of the root field."""
+        """All nodes of a connection, page after page; `connection_field` names it where it is a field of the root field."""
         nodes: list[Any] = []
         after: str | None = None
         while True:

@@ -26,7 +26,7 @@ def create_app(
     """The ASGI application for /api/v3.
 
     `external_url` is the address that links show, without /api/v3. Every row is held against its operation and every
-    operation against the schema here, so that a mistake in either ends the start. Raises BadRowError, UnknownProfileError
+    operation against the schema here, so that a mistake in either ends the start. Raises InvalidRouteError, UnknownProfileError
     and, for an operation that is not valid, what graph.operations.execution raises.
     """
     if routes is None:
@@ -41,7 +41,7 @@ def create_app(
 
 
 def _create_endpoint(route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> Endpoint:
-    """The row, ready to answer. Raises BadRowError."""
+    """The row, ready to answer. Raises InvalidRouteError."""
     endpoint_class = Endpoint
     if route.file_key is not None:
         endpoint_class = FileDownloadEndpoint

@@ -69,7 +69,7 @@ class ErrorResponse:
 
 
 def error_response(status: int, message: object | None = None, headers: Mapping[str, str] | None = None) -> ErrorResponse:
-    """An error with its usual text: `refusal(401)` says {"message": "401 Unauthorized"}."""
+    """An error with its usual text: `error_response(401)` says {"message": "401 Unauthorized"}."""
     return ErrorResponse(status, {"message": message or standard_message(status)}, headers or {})
 
 

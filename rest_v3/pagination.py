@@ -52,7 +52,7 @@ def build_headers(
 ) -> list[tuple[bytes, bytes]]:
     """The paging headers of a list.
 
-    `total` is None where counting would cost the whole history: then `more` says whether a page follows, and neither
+    `total` is None where counting would cost the whole history: then `has_more` says whether a page follows, and neither
     totals nor a last page are told. `url` is the list's address without its query, `filters` the known parameters.
     """
     if total is not None:

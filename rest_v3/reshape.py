@@ -1,8 +1,8 @@
 """The changes of form that GraphQL cannot spell.
 
 Two kinds. Those that every answer needs follow from the schema and the selection: enums become v3's lower-case words, times get their
-three digits, an inner connection becomes its list. The graph's plans make answers in this form at once (`form`); what graphql-core
-answered is brought there (`plan`). The rest are functions that a row names as `reshape`; they take what the row gives and the
+three digits, an inner connection becomes its list. The graph's plans make answers in this form at once (`output_format`); what graphql-core
+answered is brought there (`plan_transform`). The rest are functions that a row names as `reshape`; they take what the row gives and the
 operation's whole data.
 """
 
@@ -87,9 +87,9 @@ def _transform_each(transform: Transform) -> Transform:
 def truncate_to_milliseconds(time: str) -> str:
     """The graph's six digits of a second cut to the three of v3; the offset stays.
 
-    >>> milliseconds("2016-01-19T08:40:25.934123Z")
+    >>> truncate_to_milliseconds("2016-01-19T08:40:25.934123Z")
     '2016-01-19T08:40:25.934Z'
-    >>> milliseconds("2015-12-24T16:51:14.000000+01:00")
+    >>> truncate_to_milliseconds("2015-12-24T16:51:14.000000+01:00")
     '2015-12-24T16:51:14.000+01:00'
     """
     return time[:23] + time[26:]

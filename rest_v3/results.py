@@ -22,7 +22,7 @@ class PathStep:
 
 
 class RouteResultReader:
-    """Reads the outcomes of one row. Raises BadRowError when its operation does not ask for what it gives."""
+    """Reads the outcomes of one row. Raises InvalidRouteError when its operation does not ask for what it gives."""
 
     def __init__(self, route: Route, operation: RouteOperation) -> None:
         self._route = route

@@ -98,7 +98,7 @@ def split_path(raw: bytes) -> list[str]:
 
     Decoding comes after splitting, so that an escaped slash stays inside its segment:
 
-    >>> split(b"/projects/group%2Fname//issues/")
+    >>> split_path(b"/projects/group%2Fname//issues/")
     ['projects', 'group/name', 'issues']
     """
     return [_decode_segment(segment) for segment in raw.split(b"/") if segment]

@@ -42,7 +42,7 @@ class Translation:
 
 
 class UnknownCallError(Exception):
-    """No row answers; `nearest` are the calls of those that are most like it, and `allow` the methods of the path, if it is known."""
+    """No route matches. `suggestions` are the calls of the most similar routes."""
 
     def __init__(self, message: str, suggestions: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -129,7 +129,7 @@ class Translator:
         """What the row of `GET`, `/projects/3/builds?scope=failed` runs.
 
         The path may begin with /api/v3, also as a whole URL. The body is a form as curl's `-d` sends it, or a JSON object.
-        Raises UnknownCallError, RefusedError.
+        Raises UnknownCallError, RejectedCallError.
         """
         method, (path, query) = method.upper(), _strip_base(path)
         route = self._app.find_route(method, path)
@@ -180,8 +180,8 @@ def describe_route(route: Route) -> tuple[str, ...]:
     guard = route.guard or (None if route.allows_anonymous else default_guard(route.path))
     if _has_file(route):
         notes.append(
-            f"The file is received first: the operation {guard} says who may send one, and how large it may be ({route.upload_limit_path}). The "
-            f"operation is given its ticket, here {PLACEHOLDER_TICKET}, so that only the door can run it."
+            f"The file is received first: the operation {guard} says who may send one, and how large it may be ({route.upload_limit_path}). "
+            f"The operation is given its ticket, here {PLACEHOLDER_TICKET}, so that only the door can run it."
         )
     elif guard is not None and route.rejection_status is None and len(route.params) > len(route.path_names):
         notes.append(f"Before it says that a parameter is missing or wrong, it asks {guard} whether the caller may hear so.")

@@ -1,6 +1,7 @@
 """The builds and merge requests of the data set, with the runners, commits, pipelines, labels and votes that belong to them.
 
-At scale 1: 200,000 commits, 500,000 builds in 50,000 pipelines, 50,000 merge requests. Every project has the same history (`worked_on.py`).
+At scale 1: 200,000 commits, 500,000 builds in 50,000 pipelines, 50,000 merge requests. Every project has the same
+history (`project_history.py`).
 """
 
 import random
@@ -169,7 +170,7 @@ def merge_request_rows(projects: Iterable[int], history: ProjectHistory, people:
 
 
 def label_rows(projects: int, labels_per_project: int) -> Rows:
-    """Up to three of the `each` labels of a project on each merge request, one at least on the last two."""
+    """Up to three of the `labels_per_project` labels of a project on each merge request, one at least on the last two."""
     dice = random.Random(6)
     for number in range(1, projects * MERGE_REQUESTS + 1):
         first = (number - 1) // MERGE_REQUESTS * labels_per_project + 1

@@ -24,7 +24,7 @@ PEOPLE = (1, 2, 3, 4, 5)
 
 
 def insert_long_project(url: str, issues: int = ISSUES) -> bool:
-    """Adds it to a database that `data.seed` filled; gives whether it was not there before. The caller of the data set is a member."""
+    """Adds it to a database that `seed` filled; returns whether it was not there before. The caller of the data set is a member."""
     return asyncio.run(_insert_long_project(url, issues))
 
 

@@ -1,6 +1,6 @@
 """The data set of a run: the same rows for the same scale, on both databases.
 
-At scale 1: 50 users, 200 projects, 100,000 issues, 300,000 notes; commits, builds and merge requests are in `work_data.py`.
+At scale 1: 50 users, 200 projects, 100,000 issues, 300,000 notes; commits, builds and merge requests are in `build_rows.py`.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ WORDS = ("fix", "add", "the", "build", "page", "when", "user", "opens", "merge",
 class Dataset:
     """What a client needs to know of the rows: a plain member's token, and (project, issue) pairs of private projects where he is one.
 
-    `worked_on` are those of the projects whose repositories are to be the history that builds and merge requests are about;
-    `pending` are others, in which builds may wait.
+    `history_projects` are those of the projects whose repositories are to be the history that builds and merge requests are about;
+    `pending_projects` are others, in which builds may wait.
     """
 
     token: str
@@ -80,7 +80,7 @@ def describe_dataset(scale: float = 1.0) -> Dataset:
     listed_projects = tuple(own_projects[:20])
     every = max(ISSUES // 10, 1)
     issues = tuple((project, (project - 1) * ISSUES + 1 + index) for project in listed_projects for index in range(0, ISSUES, every))
-    # The first two and the last one have other histories: `commits.py` and `transfers.py`.
+    # The first two and the last one have other histories: `commit_histories.py` and `suites/transfers.py`.
     history_projects = listed_projects[2:-1]
     others = tuple(sorted(set(range(1, projects + 1)) - set(listed_projects)))
     return Dataset(

@@ -40,7 +40,7 @@ def stretch_round(seconds: float, per_second: float, connections: int) -> float:
 
 
 def fit_rounds(minutes: float, pairs: int, starts: int) -> RoundPlan:
-    """The most load that so many questions to a side (`races`), and starts of a side, leave room for. Raises TooShortError."""
+    """The most load that so many questions to a side (`pairs`), and starts of a side, leave room for. Raises TooShortError."""
     each = (minutes * 60 - starts * START_SECONDS) / max(pairs, 1)
     possible = [
         RoundPlan(float(min(seconds, 3)), count, float(seconds))

@@ -34,7 +34,7 @@ class ServerStartError(Exception):
 class MeasuredServer:
     """A server that answers. `cpu_seconds` is what its process used since it began, in user and kernel mode.
 
-    `tree`: it has processes below it that answer too, whose time and memory count.
+    `includes_children`: it has processes below it that answer too, whose time and memory count.
     """
 
     name: str
@@ -94,7 +94,7 @@ def run_service(data: Path, database_url: str, *, pinned: bool, workers: int = 1
     environment["FORGEFRONT_WORKERS"] = str(workers)
     port = free_port()
     with run_server("ours", [*command, "--port", str(port)], environment, port, "/-/health", data / "serve.log", pinned=pinned) as server:
-        yield replace(server, tree=workers > 1)
+        yield replace(server, includes_children=workers > 1)
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def run_http_backend(root: Path, *, pinned: bool) -> Iterator[MeasuredServer]:
 def run_server(
     name: str, command: list[str], extra_environment: Mapping[str, str], port: int, ready: str, log: Path, *, pinned: bool
 ) -> Iterator[MeasuredServer]:
-    """A server that `command` starts, once it answers `ready`, until the end of the block. Raises DidNotStartError."""
+    """A server that `command` starts, once it answers `ready`, until the end of the block. Raises ServerStartError."""
     pin = ["taskset", "--cpu-list", str(SERVER_CORE)] if pinned else []
     # Nothing of the caller's configuration, so that two runs are alike.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FORGEFRONT_")}

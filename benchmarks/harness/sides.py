@@ -30,7 +30,7 @@ class SideEnvironment:
 
 @dataclass(frozen=True)
 class BenchmarkSide:
-    """`signs_in`: whether it looks up the caller and what he may see, as the service does. `start` raises NotThereError.
+    """`checks_caller`: whether it looks up the caller and what he may see, as the service does. `start` raises PeerUnavailableError.
 
     `served_by` names an earlier side whose process answers this one's questions too, so that it has no process of its own.
     """

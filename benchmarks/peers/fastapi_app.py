@@ -1,7 +1,7 @@
 """FastAPI + SQLModel: a session, the caller and the project as dependencies, relations by `selectinload`, response models.
 
-Tables and dependencies are those of the other races' peer (`peer.py`, `peer_work.py`); the answers are those of the table. Run it with
-`uvicorn --factory benchmarks.peers.fastapi_app:create_app`.
+Tables and dependencies are those of the other comparisons' peer (`fastapi_peer.py`, `fastapi_peer_builds.py`); the answers are those of
+the table. Run it with `uvicorn --factory benchmarks.peers.fastapi_app:create_app`.
 """
 
 from collections.abc import AsyncIterator

@@ -1,7 +1,7 @@
 """The peer: the same answers, written the way FastAPI and SQLModel are meant to be written.
 
 It works on the service's own tables, so both sides do the same job: find the caller by the digest of a token, decide whether the
-caller may see the project, read or write, and answer the same fields. `peer_app.py` makes the application.
+caller may see the project, read or write, and answer the same fields. `fastapi_peer_app.py` makes the application.
 """
 
 import hashlib

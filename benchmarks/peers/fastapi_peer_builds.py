@@ -1,4 +1,4 @@
-"""The peer's lists of builds and of merge requests, in the manner of `peer.py`."""
+"""The peer's lists of builds and of merge requests, in the manner of `fastapi_peer.py`."""
 
 from datetime import datetime
 from enum import StrEnum

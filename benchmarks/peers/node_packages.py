@@ -41,7 +41,7 @@ def is_installed(name: str, cache: Path) -> bool:
 
 
 def create_command(name: str, cache: Path, log: Callable[[str], None]) -> list[str]:
-    """What starts the peer, whose packages are installed if they are not there. Raises NotThereError."""
+    """What starts the peer, whose packages are installed if they are not there. Raises PeerUnavailableError."""
     folder = folder_of(name, cache)
     if not is_installed(name, cache):
         _install(name, folder, log)

@@ -14,7 +14,7 @@ MAX_MEMORY_MIB = 220
 
 @dataclass(frozen=True)
 class Goal:
-    """Of one question: a ratio to a side. `what` is its figure; the ratio is to be at most, or at least, so much."""
+    """Of one question: a ratio to a side. `figure` is what it compares; the ratio is to be at most, or at least, so much."""
 
     key: str
     title: str

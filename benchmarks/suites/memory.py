@@ -168,6 +168,10 @@ def render_report(found: dict[str, Any]) -> str:
         figures = [row["idle_mib"], row["after_load_mib"], first, second, second - first]
         met = f"no: {', '.join(lacking)}" if lacking else "yes"
         lines.append([f"{NAMES[row['database']]}, {row['load_requests']:,} requests", *(f"{each:.0f}" for each in figures), met])
-    goal = f"The goal: at most {MAX_IDLE_MIB} idle, {goals.MAX_MEMORY_MIB} after the load, and at most {MAX_GROWTH_MIB} more for the second {queries}"
+    goal = (
+        f"The goal: at most {MAX_IDLE_MIB} idle, {goals.MAX_MEMORY_MIB} after the load, "
+        f"and at most {MAX_GROWTH_MIB} more for the second {queries}"
+    )
     load_of = f"one server process, {run['connections']} connections, scale {run['scale']:g}"
-    return f"{runs.render_table(lines)}\n\n{goal}; {load_of}. Each of the distinct queries is sent {REPEATS_PER_QUERY} times. {runs.describe_machine(found)}"
+    repeats = f"Each of the distinct queries is sent {REPEATS_PER_QUERY} times."
+    return f"{runs.render_table(lines)}\n\n{goal}; {load_of}. {repeats} {runs.describe_machine(found)}"

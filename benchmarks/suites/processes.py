@@ -90,4 +90,5 @@ def render_report(found: dict[str, Any]) -> str:
         name = f"{row['processes']} server process{'es' if row['processes'] > 1 else ''}"
         lines.append([name, *cells, f"{row['memory_mib']:.0f}"])
     rounds = f"medians of {run['rounds']} rounds of {run['seconds']:g} s, {run['connections']} connections"
-    return f"{runs.render_table(lines)}\n\nScale {run['scale']:g}; {rounds}; PostgreSQL and wrk have the same cores. {runs.describe_machine(found)}"
+    setup = f"Scale {run['scale']:g}; {rounds}; PostgreSQL and wrk have the same cores."
+    return f"{runs.render_table(lines)}\n\n{setup} {runs.describe_machine(found)}"

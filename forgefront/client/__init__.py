@@ -1,8 +1,8 @@
 """Typed Python clients of the graph, made from a folder of operations.
 
-`documents` reads the folder and holds it against the schema; `selections` makes classes of what operations answer, `inputs` of what they
-are sent, both as the data of `model`; `printing` prints it, in lines that no formatter changes (`layout`). `runtime` and `streams` stand
-in every client as they stand here.
+`operation_documents` reads the folder and validates it against the schema. `selections` makes classes of results and `inputs` of
+variables, both as the data of `client_model`. `renderer` prints them in lines that no formatter changes (`layout`). `runtime` and
+`streams` are copied into every client as they are here.
 """
 
 from pathlib import Path
@@ -19,6 +19,6 @@ __all__ = ["InvalidOperationsError", "OperationProblem", "generate"]
 def generate(folder: Path, schema: GraphQLSchema, version: str) -> str:
     """The source of a module for the operations in the `.graphql` files of a folder, the same for the same files, schema and version.
 
-    Raises WrongOperationsError.
+    Raises InvalidOperationsError.
     """
     return renderer.render_module(build_model(operation_documents.read(folder, schema), schema), version)

@@ -36,7 +36,7 @@ Type = PlainType | NamedType | ListType | NullableType
 
 @dataclass(frozen=True, slots=True)
 class RecordMember:
-    """A field of a class. `key` is its name in JSON; with `absent` the key may be missing."""
+    """A field of a class. `key` is its name in JSON; with `may_be_absent` the key may be missing."""
 
     name: str
     key: str
@@ -76,7 +76,7 @@ class EnumClass:
 
 @dataclass(frozen=True, slots=True)
 class InputField:
-    """A field of an input, or a variable. One that is not `required` need not be sent."""
+    """A field of an input, or a variable. One that is not `is_required` need not be sent."""
 
     name: str
     key: str

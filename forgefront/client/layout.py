@@ -35,7 +35,7 @@ def format_flat(piece: Piece) -> str:
 
 
 def format_lines(before: str, piece: Piece, after: str, indent: int, *, may_wrap: bool = True) -> list[str]:
-    """The lines of `before piece after` at an indent. What has no brackets of its own is put in some, if `wrapped`."""
+    """The lines of `before piece after` at an indent. What has no brackets of its own is put in some, if `may_wrap`."""
     line = " " * indent + before + format_flat(piece) + after
     if len(line) <= WIDTH:
         return [line]

@@ -10,7 +10,7 @@ SHADOWED_NAMES = frozenset(("bool", "float", "int", "object", "str", "tuple", "p
 
 def snake_case(name: str) -> str:
     """
-    >>> snake("mergeRequestsHTTPUrl"), snake("from"), snake("__typename")
+    >>> snake_case("mergeRequestsHTTPUrl"), snake_case("from"), snake_case("__typename")
     ('merge_requests_http_url', 'from_', 'typename')
     """
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
@@ -22,7 +22,7 @@ def snake_case(name: str) -> str:
 
 def pascal_case(name: str) -> str:
     """
-    >>> pascal("projectBuilds"), pascal("D01_Wall")
+    >>> pascal_case("projectBuilds"), pascal_case("D01_Wall")
     ('ProjectBuilds', 'D01Wall')
     """
     return "".join(part[0].upper() + part[1:] for part in name.split("_") if part) or "X"
@@ -35,7 +35,7 @@ class UniqueNames:
         self._names = set(reserved) | set(dir(builtins))
 
     def reserve(self, preferred: str, suffix: str) -> str:
-        """`wanted`, or with `otherwise` behind it where another has it, or then with a number."""
+        """`preferred`; where that is taken, with `suffix` behind it; where that is taken too, with a number as well."""
         name = preferred
         if name in self._names:
             name = preferred + suffix

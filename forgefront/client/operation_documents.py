@@ -62,7 +62,7 @@ class OperationDocument:
 
 
 def read(folder: Path, schema: GraphQLSchema) -> OperationDocument:
-    """The operations of a folder, without what lies in folders below. Raises WrongOperationsError."""
+    """The operations of a folder, without what lies in folders below. Raises InvalidOperationsError."""
     paths = sorted(folder.glob("*.graphql"))
     if not paths:
         raise InvalidOperationsError([OperationProblem(str(folder), None, "there is no .graphql file")])

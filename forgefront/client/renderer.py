@@ -71,7 +71,7 @@ def _source_body(source: ModuleType) -> str:
 
 
 def render_annotation(kind: Type, *, is_input: bool = False) -> Piece:
-    """A type in source; with `given` as callers may give it."""
+    """A type in source; with `is_input` as callers may give it."""
     if isinstance(kind, NullableType):
         return UnionExpression((render_annotation(kind.inner_type, is_input=is_input), "None"))
     if isinstance(kind, ListType):

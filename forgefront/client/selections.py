@@ -57,7 +57,7 @@ class RequestedField:
 
 
 def build_model(document: OperationDocument, schema: GraphQLSchema) -> ClientModel:
-    """The client of a document that is valid. Raises WrongOperationsError where two names of GraphQL would be one of Python."""
+    """The client of a document that is valid. Raises InvalidOperationsError where two names of GraphQL would be one of Python."""
     return _ModelBuilder(document, schema).build()
 
 

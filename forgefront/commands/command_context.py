@@ -54,7 +54,7 @@ def load_config(data: Path | None, **given: Any) -> Config:
 
 
 def load_existing_config(data: Path | None) -> Config:
-    """As `config_of`, of a data folder that is there; the command ends without one."""
+    """As `load_config`, of a data folder that is there; the command ends without one."""
     config = load_config(data)
     if not config.data.is_dir():
         fail(f"there is no data folder {config.data}; name one with --data, or begin one with `forgefront serve` or `forgefront demo`")
@@ -70,7 +70,7 @@ def run_with_client(
     may_create: bool = False,
     progress: ProgressCallback | None = None,
 ) -> T:
-    """Runs `work` over the data folder; ends the command where it is refused. Only what `creates` may begin a new folder."""
+    """Runs `work` over the data folder; ends the command where it is refused. Only with `may_create` it may begin a new folder."""
     config = load_config(data) if may_create else load_existing_config(data)
     return run_with_backend(config, lambda engine: work(LocalClient(engine.graph, document, username)), progress=progress)
 

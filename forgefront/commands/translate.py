@@ -91,9 +91,8 @@ def translate(
         }
         print_result({**translated, "notes": translation.notes}, True)
     else:
-        typer.echo(
-            f"# {translation.call}\n{translation.query}\n\n# Variables\n{orjson.dumps(translation.variables, option=orjson.OPT_INDENT_2).decode()}"
-        )
+        variables = orjson.dumps(translation.variables, option=orjson.OPT_INDENT_2).decode()
+        typer.echo(f"# {translation.call}\n{translation.query}\n\n# Variables\n{variables}")
         for note in translation.notes:
             typer.echo(f"# {note}")
 

@@ -27,7 +27,7 @@ class CommitAuthor:
 def group_authors(
     entries: Iterable[tuple[str, str, int]], reserved: Iterable[str], is_valid_address: Callable[[str], bool]
 ) -> list[CommitAuthor]:
-    """The persons behind (name, e-mail, commits) entries, in the order of the entries. `taken` usernames are given to nobody."""
+    """The persons behind (name, e-mail, commits) entries, in the order of the entries. `reserved` usernames are given to nobody."""
     authors = list(entries)
     groups = _DisjointSets()
     for name, email, _ in authors:

@@ -110,7 +110,7 @@ class DemoBuilder:
     _issue_numbers: dict[str, int] = field(init=False, default_factory=dict)
 
     async def build(self) -> Demo:
-        """Raises NotEmpty for a database with users, Refused for what the graph refuses."""
+        """Raises FolderNotEmpty for a database with users, OperationRejected for what the graph refuses."""
         self._client = LocalClient(self.backend.graph, OPERATIONS_FILE)
         if (await self._client.run("Users"))["totalCount"]:
             raise FolderNotEmpty("the database holds users already; empty it or name another one, nothing was changed")

@@ -16,7 +16,7 @@ MAX_COMMITS = 4
 
 @dataclass(frozen=True, slots=True)
 class DemoJob:
-    """A job of each run. `ends` are its outcomes on the newest commit, the one before, and so on; `left` is what a good one leaves."""
+    """A job of each run. `statuses` are its results, the newest commit first; `artifact` is the name and content of a successful one's file."""
 
     name: str
     stage: str

@@ -41,7 +41,7 @@ def _list_contents(data: Path) -> list[str]:
 
 @contextlib.contextmanager
 def claim_folder(config: Config) -> Iterator[None]:
-    """The empty data folder, for this process alone. What goes wrong inside leaves it as it was. Raises NotEmpty, OSError."""
+    """The empty data folder, for this process alone. What goes wrong inside leaves it as it was. Raises FolderNotEmpty, OSError."""
     data = config.data
     if not is_fillable(config):
         names = ", ".join(_list_contents(data)[:3])

@@ -17,7 +17,7 @@ class DemoBuilderProtocol(Protocol):
         """When it happens."""
 
     async def run_mutation(self, by: str, operation: str, **values: Any) -> Any:
-        """Runs a mutation as a user: `await do("dev", "CreateIssue", title=…)`."""
+        """Runs a mutation as a user: `await run_mutation("dev", "CreateIssue", title=…)`."""
 
     def username_of(self, author: str | int) -> str:
         """The username that is meant by a name, or by the number of an author."""
@@ -29,7 +29,7 @@ class DemoBuilderProtocol(Protocol):
 
 
 async def create_merge_requests(builder: DemoBuilderProtocol, repositories: Repositories, project_id: int, branch: str) -> int:
-    """Opens the merge requests of `PROPOSED`; gives the v3 id of the first."""
+    """Opens the merge requests of `MERGE_REQUESTS`; returns the v3 id of the first."""
     merge_request_ids = [await _create_merge_request(builder, repositories, project_id, branch, content) for content in MERGE_REQUESTS]
     return merge_request_ids[0]
 

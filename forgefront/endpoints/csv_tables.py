@@ -114,7 +114,7 @@ def _format_cell(value: Any) -> str:
 def _escape_formulas(text: str) -> str:
     """The text with an apostrophe before each sign that a spreadsheet would take for the beginning of a formula.
 
-    >>> _guarded("=1+1"), _guarded("a;=1+1"), _guarded("a = b; c")
+    >>> _escape_formulas("=1+1"), _escape_formulas("a;=1+1"), _escape_formulas("a = b; c")
     ("'=1+1", "a;'=1+1", 'a = b; c')
     """
     escaped = _FORMULA_PATTERN.sub(r"\1'\2", text)

@@ -1,9 +1,9 @@
 """The door to questions with names: `GET /q/NAME.json` and `GET /q/NAME.csv`, for spreadsheets, scripts and panels that fetch an address.
 
-NAME is that of the query of a trusted document. Its variables are the parameters of the address (`forgefront/endpoints/query_variables.py`), and the
-credential stands in a header, as at /graphql, or is the password of Basic credentials (RFC 7617), with any user name: spreadsheets can send
-nothing else. As JSON it answers `{"data": …}`; as CSV (RFC 4180) the rows of one list (`forgefront/endpoints/csv_tables.py`), which `?list=PATH`
-chooses. It runs through the same door to the graph as text does: the same rights, limits and rate.
+NAME is that of the query of a trusted document. Its variables are the parameters of the URL (`forgefront/endpoints/query_variables.py`).
+The credential stands in a header, as at /graphql, or is the password of Basic credentials (RFC 7617), with any user name: spreadsheets can
+send nothing else. As JSON it answers `{"data": …}`; as CSV (RFC 4180) the rows of one list (`forgefront/endpoints/csv_tables.py`), which
+`?list=PATH` chooses. It runs through the same door to the graph as text does: the same rights, limits and rate.
 
     400  parameters that are unknown, missing or cannot be read: all of them are named       401  no credential, or one that is not good
     404  no such question; a mutation or a subscription is none                              405  other methods than GET and HEAD
@@ -11,7 +11,8 @@ chooses. It runs through the same door to the graph as text does: the same right
 What the graph says is answered with the statuses of the GraphQL door. CSV has no place for errors beside data: there the first error is
 the answer, with the status that v3 would give it.
 
-`GET /q` lists the questions, for who has a good credential: JSON, or a page for who asks for HTML (`forgefront/endpoints/named_query_index.py`).
+`GET /q` lists the queries for callers with a valid credential, as JSON or, where HTML is accepted, as a page
+(`forgefront/endpoints/named_query_index.py`).
 
 Browsers keep Basic credentials and send them of their own accord, also for other sites. Nothing comes of it: these paths change nothing,
 other origins are never shown an answer to such a request (`forgefront/server/cors.py`) nor may embed one, and the realm is not that of git.

@@ -31,7 +31,7 @@ PAGE_CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form
 def describe_query(
     document: TrustedDocument, variables: Mapping[str, RouteOperationVariable], list_names: Iterable[str], url: str
 ) -> dict[str, Any]:
-    """An entry of the list. `address` is that of the question, without the ending that names a format."""
+    """An entry of the list. `url` is that of the question, without the ending that names a format."""
     operation = _parse_operation(document.text)
     defaults = {
         node.variable.name.value: value_from_ast_untyped(node.default_value)

@@ -59,7 +59,7 @@ class GitHttpRefusal(Exception):
 
 
 class GitHttpEndpoint:
-    """The door. It takes what `serves` says."""
+    """The endpoint of git over HTTP. It serves the requests that `matches` accepts."""
 
     def __init__(self, access: GitAccess, transport: Transport) -> None:
         self._access = access

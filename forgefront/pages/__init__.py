@@ -36,7 +36,10 @@ _PAGE_PREFIXES = frozenset({"u", "groups"})
 
 
 class PagesApp:
-    """The door. It takes what `serves` says. `base_url` is the address of the service for browsers, which may have a path."""
+    """The app of the pages. It serves the requests that `matches` accepts.
+
+    `base_url` is the address of the service for browsers, which may have a path.
+    """
 
     def __init__(self, base_url: str) -> None:
         self._files = StaticFolder(

@@ -1,8 +1,8 @@
-"""A door that serves a folder of static files: pages for people, with the headers that keep them apart from everything else.
+"""Serves a folder of static files: pages for people, with the headers that keep them apart from everything else.
 
-    files = Files(FOLDER, at="/-/pages/", policy=POLICY, values={"base": "/git"})
-    files.matches("/-/pages/main.js")      True, and so is every other path below `at`
-    await files(scope, receive, send)      FOLDER/main.js; `at` itself is FOLDER/index.html; anything else is not found
+    files = StaticFolder(FOLDER, base_path="/-/pages/", policy=POLICY, values={"base": "/git"})
+    files.matches("/-/pages/main.js")      True, and so is every other path below `base_path`
+    await files(scope, receive, send)      FOLDER/main.js; `base_path` itself is FOLDER/index.html; anything else is not found
     await files.send("index.html", …)      the same file at any other address
 
 What there is is looked up once, at start, so that a path from outside never reaches the file system. Small files are kept in memory;
@@ -62,7 +62,7 @@ class _StaticFile:
 
 
 class StaticFolder:
-    """The door. `policy` is the Content-Security-Policy of every answer; `values` replace `$name` in HTML files, escaped."""
+    """The app of one folder. `policy` is the Content-Security-Policy of every answer; `values` replace `$name` in HTML files, escaped."""
 
     def __init__(self, folder: Path, *, base_path: str, policy: str, values: Mapping[str, str] | None = None) -> None:
         self._base_path = base_path
@@ -80,7 +80,7 @@ class StaticFolder:
         self._files[name] = _StaticFile(Path(name), body, len(body), CONTENT_TYPES[Path(name).suffix], _etag_of(body))
 
     def matches(self, path: str) -> bool:
-        """Whether a path, as the scope has it, is below `at`."""
+        """Whether a path, as the scope has it, is below `base_path`."""
         return path.startswith(self._base_path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ BLOCK_BYTES = 2**18
 
 
 def write_archive(root: Path, patterns: Iterable[str], extra_names: Iterable[str], target: Path) -> tuple[int, list[str]]:
-    """Writes the zip; gives how many files it has, and the patterns that named none. `more` are files named exactly.
+    """Writes the zip; returns how many files it has, and the patterns that matched none. `extra_names` are files named exactly.
 
     A symbolic link is left out, and what lies behind one.
     """

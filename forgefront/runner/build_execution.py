@@ -219,7 +219,7 @@ class BuildExecution:
         stop.set()
 
     def _raise_if_stopped(self) -> None:
-        """Raises _Stopped when the build is to end."""
+        """Raises _BuildStopped when the build is to end."""
         if self._stop.is_set():
             late = f"The build took longer than {self.job.timeout_seconds} s, which is all that it has."
             raise _BuildStopped(
@@ -251,7 +251,7 @@ class BuildExecution:
         return passed
 
     async def _run_unless_stopped(self, work: Any) -> None:
-        """Waits for the work, unless the build is to end. Raises _Stopped."""
+        """Waits for the work, unless the build is to end. Raises _BuildStopped."""
         running, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -25,7 +25,7 @@ BuildListener = Callable[[ClaimedBuild, BuildOutcome], None]
 
 
 class BuildRunner:
-    """Runs builds, `at_once` of them side by side. The first call of `stop` lets them end within `grace` seconds, the second does not."""
+    """Runs builds, `max_concurrent` of them at once. The first call of `stop` lets them end within `grace` seconds, the second does not."""
 
     def __init__(
         self,

@@ -88,22 +88,25 @@ class ForgeClient:
         await self._http.aclose()
 
     async def claim(self, wait_seconds: int = CLAIM_WAIT_SECONDS) -> ClaimedBuild | None:
-        """A build to run; waits so long for one. Raises Refused, Unreachable."""
+        """A build to run; waits so long for one. Raises RequestRejected, ServiceUnreachable."""
         payload = await self._call("Claim", {**self._runner_info, "waitSeconds": wait_seconds}, self._token, retry_seconds=0.0)
         return _parse_build(payload["build"]["databaseId"], payload["job"]) if payload["build"] else None
 
     async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float) -> None:
-        """RUNNING, SUCCESS, FAILED, or PENDING to give the build back. Raises Gone, Unreachable after so many seconds."""
+        """RUNNING, SUCCESS, FAILED, or PENDING to give the build back. Raises BuildRevoked, ServiceUnreachable after so many seconds."""
         await self._call("Report", {"databaseId": job.build_id, "status": status}, job.token, retry_seconds=retry_seconds)
 
     async def append_trace(self, job: ClaimedBuild, text: str, offset: int, *, retry_seconds: float) -> None:
-        """Adds to the trace; `offset` is its length so far in bytes. Raises Gone, Unreachable after so many seconds."""
+        """Adds to the trace; `offset` is its length so far in bytes. Raises BuildRevoked, ServiceUnreachable after so many seconds."""
         await self._call("Append", {"databaseId": job.build_id, "text": text, "offset": offset}, job.token, retry_seconds=retry_seconds)
 
     async def upload_artifact(
         self, job: ClaimedBuild, file: Path, filename: str, on_progress: Callable[[int, int], None], *, retry_seconds: float
     ) -> None:
-        """Sends the artifact; `told` hears how many bytes of how many are sent. Raises Gone, Refused, Unreachable."""
+        """Sends the artifact; `on_progress` takes the bytes sent and the bytes in all.
+
+        Raises BuildRevoked, RequestRejected, ServiceUnreachable.
+        """
         size = (await asyncio.to_thread(file.stat)).st_size
         upload_input = {"databaseId": job.build_id, "filename": filename, "size": size}
 

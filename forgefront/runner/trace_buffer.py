@@ -48,7 +48,7 @@ class TraceBuffer:
         self._raw = ""
 
     def next_chunk(self) -> str:
-        """What to send next, to be taken again until `sent`; empty when there is nothing."""
+        """What to send next, to be taken again until `mark_sent`; empty when there is nothing."""
         masked = self._mask(self._raw)
         held_back = self._partial_secret_length(masked)
         self._ready += masked[: len(masked) - held_back]
@@ -56,7 +56,7 @@ class TraceBuffer:
         return self._ready[:MAX_CHARACTERS_PER_CALL]
 
     def mark_sent(self, text: str) -> None:
-        """Forgets what `take` gave."""
+        """Forgets what `next_chunk` returned."""
         self.offset += len(text.encode())
         self._ready = self._ready[len(text) :]
         if len(self._raw) + len(self._ready) < MAX_BUFFERED_CHARACTERS:

@@ -32,9 +32,9 @@ VARY_ORIGIN = (b"vary", b"Origin")
 
 
 class CorsMiddleware:
-    """The outermost part of the service. It adds headers to whatever `app` answers, and preflights are answered by `preflight`.
+    """The outermost part of the service. It adds headers to whatever `app` answers, and preflights are answered by `answer_preflight`.
 
-    `covers` says which paths take part, `origins` who may call: ("*",) is everybody, () nobody. `own` is the address of the service.
+    `is_covered` says which paths take part, `origins` who may call: ("*",) is everybody, () nobody. `own_url` is the URL of the service.
     """
 
     def __init__(self, app: ASGIApp, origins: tuple[str, ...], own_url: str, is_covered: Callable[[str], bool]) -> None:

@@ -1,7 +1,7 @@
 """uvicorn's HTTP/1.1 connection, with the limits that uvicorn leaves to a proxy: time for a header, idle bodies and readers, header sizes.
 
 A slow client costs one connection for a bounded time and nothing else. The times are looked at once a second for all connections
-together (`overdue`), since a timer for each request would cost more than the request line.
+together (`enforce_timeouts`), since a timer for each request would cost more than the request line.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class RequestHeaderRejected(Exception):
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection. `times` is set on a subclass by `with_times`, because uvicorn makes the instances."""
+    """One connection. `timeouts` is set on a subclass by `create_connection_class`, because uvicorn makes the instances."""
 
     timeouts = ConnectionTimeouts(header=20, idle=30, keep_alive=30)
 
@@ -137,8 +137,8 @@ class HttpConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, without a timer for each answer: `overdue` looks at idle connections, including those that such a timer forgets
-        once any byte has come."""
+        """As uvicorn's, without a timer for each answer: `enforce_timeouts` looks at idle connections, including those that such a timer
+        forgets once any byte has come."""
         self._idle_since = self.loop.time()
         self.server_state.total_requests += 1
         if self.transport.is_closing():

@@ -54,7 +54,7 @@ log = structlog.get_logger("ssh")
 
 
 class GitSshServer:
-    """The door, on a listening socket that it closes at the end. `running` is told how many connections there are."""
+    """Serves git on a listening socket, which it closes at the end. `set_connections` is called with the number of connections."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class GitSshServer:
         self._draining = asyncio.create_task(self._drain(seconds))
 
     async def close(self) -> None:
-        """Returns when all that ran has ended, or FINISHING_SECONDS after its time; where nobody called `leave_off`, that is now."""
+        """Returns when all commands have ended, or FINISH_PUSHES_SECONDS after the deadline, which is now unless `begin_shutdown` set one."""
         self.begin_shutdown(0.0)
         assert self._draining is not None  # noqa: S101 - made by the line above
         await self._draining

@@ -43,7 +43,7 @@ class GitCommand:
 def parse_command(command: str) -> GitCommand | None:
     """What a command asks for, or None for anything that is not one of git's two.
 
-    `git-upload-pack '/ada/app.git'` and `git upload-pack ada/app` become `Asked(Service.UPLOAD, "ada/app")`.
+    `git-upload-pack '/ada/app.git'` and `git upload-pack ada/app` become `GitCommand(GitService.UPLOAD, "ada/app")`.
     """
     if len(command) > MAX_COMMAND_LENGTH or not command.isprintable():
         return None
@@ -62,7 +62,7 @@ def parse_command(command: str) -> GitCommand | None:
 class SshSession(asyncssh.SSHServerSession[bytes]):
     """A channel on which one command runs, which `run` serves once it is asked for. `writable` is that of the connection.
 
-    `command` None is a wish for a shell. `moved_at` says when a byte last went either way, None before git is there to talk to.
+    `command` None is a request for a shell. `last_transfer_at` says when a byte last went either way, None before git is there to talk to.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
         self._resumed.set()
 
     async def read_incoming(self, *, accepts_disconnect: bool) -> ClientStream:
-        """What the client sends, to its end. Raises Gone where a client is lost, unless what has come shall count as `whole`."""
+        """What the client sends, to its end. Raises SshClientDisconnected where a client is lost, unless `accepts_disconnect`."""
         self.last_transfer_at = monotonic()
         while True:
             while self._blocks:
@@ -156,7 +156,7 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
             raise SshClientDisconnected
 
     async def write(self, block: bytes) -> None:
-        """Returns when more can be taken. Raises Gone."""
+        """Returns when more can be taken. Raises SshClientDisconnected."""
         if self.is_disconnected:
             raise SshClientDisconnected
         try:

@@ -1,7 +1,7 @@
 """JSON schemas of answers, parameters and bodies, made from the rows and their operations, and the names that they have together.
 
 A schema is first written out whole, with the name that it should have as its `title`: that of the fragment which selects an object, of the
-enum, of the row's shape. `Components` then puts a reference in the place of each, so that what is equal is one component.
+enum, of the row's shape. `ComponentRegistry` then puts a reference in the place of each, so that what is equal is one component.
 """
 
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ class ComponentRegistry:
             self._names.setdefault(_digest(schema), name)
 
     def replace_with_references(self, schema: Schema, context_name: str = "") -> Schema:
-        """The schema with references to components in the place of all that has a title; `place` names what it stands in."""
+        """The schema with references to components in the place of all that has a title; `context_name` names what it stands in."""
         digest = _digest(schema)
         name = schema.get("title")
         if name is not None:
@@ -283,7 +283,7 @@ def body_schema(
 
 
 def _pascal_case(name: str) -> str:
-    """>>> _pascal("userLinked"), _pascal("merge_requests_events")
+    """>>> _pascal_case("userLinked"), _pascal_case("merge_requests_events")
     ('UserLinked', 'MergeRequestsEvents')
     """
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))

@@ -1,7 +1,7 @@
 """The OpenAPI document, made from the rows, and the page to read it with.
 
 Parameters come from the row, statuses from the row and the error table, answers from the operation's selection over the schema; whatever
-has a name is a component (`rest_v3.api_docs.json_schemas`). The page is static, reads the document of this server and nothing from anywhere else.
+has a name is a component (`rest_v3.api_docs.json_schemas`). The page is static and reads nothing except the document of this server.
 """
 
 import re
@@ -301,14 +301,14 @@ def _build_error_response(status: int) -> Schema:
 
 
 def _to_template(path: str) -> str:
-    """>>> _braced("/users/:uid/keys/:id")
+    """>>> _to_template("/users/:uid/keys/:id")
     '/users/{uid}/keys/{id}'
     """
     return re.sub(r":(\w+)", r"{\1}", path)
 
 
 def _sentence_case(name: str) -> str:
-    """>>> _words("updateIssue")
+    """>>> _sentence_case("updateIssue")
     'Update issue'
     """
     spaced = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()

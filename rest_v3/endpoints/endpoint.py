@@ -74,7 +74,7 @@ class RestResponse:
 
 
 class Endpoint:
-    """A row with its operation, ready to answer. Raises BadRowError when the two do not fit."""
+    """A row with its operation, ready to answer. Raises InvalidRouteError when the two do not fit."""
 
     token_name = "private_token"  # noqa: S105 - what the parameter is called
     """The parameter that may hold the caller's credential."""

@@ -89,7 +89,7 @@ def parse_range(range_header: bytes | None, size: int) -> tuple[int, int] | None
 
     None stands for the whole: without a header, for one that cannot be read, and for several ranges.
 
-    >>> range_of(b"bytes=2-5", 10), range_of(b"bytes=-3", 10), range_of(b"bytes=8-", 10), range_of(b"bytes=10-", 10)
+    >>> parse_range(b"bytes=2-5", 10), parse_range(b"bytes=-3", 10), parse_range(b"bytes=8-", 10), parse_range(b"bytes=10-", 10)
     ((2, 4), (7, 3), (8, 2), (10, 0))
     """
     found = RANGE_PATTERN.fullmatch(range_header or b"")
@@ -109,7 +109,7 @@ def content_disposition(name: str) -> bytes:
 
     `filename` comes last, since clients of the time take whatever follows its `=`.
 
-    >>> disposition("a.zip"), disposition('naïve "1".zip')
+    >>> content_disposition("a.zip"), content_disposition('naïve "1".zip')
     (b'attachment; filename="a.zip"', b"attachment; filename*=UTF-8''na%C3%AFve%20%221%22.zip; filename=\\"na_ve _1_.zip\\"")
     """
     plain = re.sub(r"[^A-Za-z0-9 !#$&'()+,.=@^_`{}~\[\]-]", "_", name)

@@ -109,12 +109,12 @@ class FileUploadForm(MultipartForm):
         self._is_ended = False
 
     async def read_to_file(self) -> None:
-        """Reads until the file begins, or the end where there is none. Raises MalformedError, Gone."""
+        """Reads until the file begins, or the end where there is none. Raises MalformedRequestError, ClientDisconnected."""
         while self.file_name is None and not self._is_ended:
             await self._read_chunk()
 
     async def read_file(self) -> AsyncIterator[bytes]:
-        """The bytes of the file; at the end the whole form is read. Raises MalformedError, Gone."""
+        """The bytes of the file; at the end the whole form is read. Raises MalformedRequestError, ClientDisconnected."""
         while True:
             pieces, self._file_pieces = self._file_pieces, []
             for piece in pieces:
@@ -156,7 +156,10 @@ class FileUploadForm(MultipartForm):
 
 
 async def _store_file(form: FileUploadForm, incoming: IncomingFile, limit: int) -> ErrorResponse | None:
-    """Writes the file; the refusal of one that is too large or that cannot be read. Raises Gone, and OSError for a full disk."""
+    """Writes the file. Returns the error of one that is too large or that cannot be read.
+
+    Raises ClientDisconnected, and OSError for a full disk.
+    """
     size = 0
     try:
         async for piece in form.read_file():

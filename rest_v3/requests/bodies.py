@@ -25,7 +25,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class MalformedRequestError(Exception):
-    """The request cannot be read; `answer` is what its caller gets."""
+    """The request cannot be read; `response` is what its caller gets."""
 
     def __init__(self, response: ErrorResponse) -> None:
         super().__init__(response.status)
@@ -80,7 +80,7 @@ def _append(sent: dict[str, Any], name: str, value: Any) -> None:
 def parse_pairs(encoded: bytes) -> list[tuple[str, str]]:
     """The pairs of a query string or an urlencoded form.
 
-    >>> pairs_of(b"labels=a%2C+b&x&state=opened")
+    >>> parse_pairs(b"labels=a%2C+b&x&state=opened")
     [('labels', 'a, b'), ('x', ''), ('state', 'opened')]
     """
     if not encoded:
@@ -110,7 +110,7 @@ def _unquote(part: bytes) -> str:
 async def read_body(receive: Receive, declared: bytes | None, max_bytes: int = MAX_FORM_BODY_BYTES) -> bytes | None:
     """The body; None when the caller went away. The bytes are counted, whatever length was declared.
 
-    Raises MalformedError (413) for more than `largest` bytes.
+    Raises MalformedRequestError (413) for more than `max_bytes` bytes.
     """
     if declared is not None and declared.isdigit() and int(declared[:12]) > max_bytes:
         raise MalformedRequestError(error_response(413))
@@ -132,7 +132,7 @@ async def read_body(receive: Receive, declared: bytes | None, max_bytes: int = M
 def parse_body(body: bytes, content_type: bytes, accepted: AcceptedNames) -> dict[str, Any]:
     """What a body sends. Without a content type it is read as a form.
 
-    Raises MalformedError: 400 for what cannot be read, 406 for another content type (wire-facts 2.3).
+    Raises MalformedRequestError: 400 for what cannot be read, 406 for another content type (wire-facts 2.3).
     """
     kind = content_type.partition(b";")[0].strip().lower()
     if not body:
@@ -192,7 +192,7 @@ def _parse_multipart(body: bytes, content_type: bytes) -> list[tuple[str, str]]:
 class MultipartForm:
     """Gathers the text fields of a multipart form, which is fed in pieces.
 
-    Raises MalformedError (400) for one that cannot be read.
+    Raises MalformedRequestError (400) for one that cannot be read.
     """
 
     def __init__(self, content_type: bytes) -> None:

@@ -82,7 +82,7 @@ class RouteParameter:
     def variable_value(self, sent: Mapping[str, Value]) -> Value:
         """The variable for what was sent, or NOT_SENT.
 
-        Raises WrongValueError for a value that cannot be read. A required parameter that is missing or blank is
+        Raises InvalidValueError for a value that cannot be read. A required parameter that is missing or blank is
         NOT_SENT here: the row says which of them is named first.
         """
         for key in self.accepted_names:
@@ -113,7 +113,7 @@ def text(
     null_clears: bool = False,
     description: str = "",
 ) -> RouteParameter:
-    """Free text. With `clears` a blank is sent as "", with `null_clears` a JSON null is sent as null."""
+    """Free text. With `blank_clears` a blank is sent as "", with `null_clears` a JSON null is sent as null."""
     return RouteParameter(
         name=name,
         kind="text",
@@ -141,10 +141,10 @@ def integer(
     invalid_message: str | None = None,
     description: str = "",
 ) -> RouteParameter:
-    """A 32-bit number. With `clears`, 0 and a blank are sent as null (`assignee_id=0`).
+    """A 32-bit number. With `blank_clears`, 0 and a blank are sent as null (`assignee_id=0`).
 
     With `lenient`, what is no such number is as if it had not been sent.
-    `means` replaces some numbers (`{0: "PRIVATE", 10: "INTERNAL"}` for the levels of a graph's enum); `among` lists what
+    `meanings` replaces some numbers (`{0: "PRIVATE", 10: "INTERNAL"}` for the levels of a graph's enum); `allowed` lists what
     is accepted, after that replacement.
     """
 
@@ -230,7 +230,7 @@ def names(
     null_clears: bool = False,
     description: str = "",
 ) -> RouteParameter:
-    """Names separated by commas and trimmed. With `clears` a blank is sent as an empty list (`labels=`)."""
+    """Names separated by commas and trimmed. With `blank_clears` a blank is sent as an empty list (`labels=`)."""
     return RouteParameter(
         name=name,
         kind="names",
@@ -312,7 +312,7 @@ def choices(
 
 
 def file(name: str, *, description: str = "") -> RouteParameter:
-    """A file of a multipart form. The variable names it by its ticket, under which the graph received it (`rest_v3.endpoints.file_uploads`)."""
+    """A file of a multipart form. The variable is the ticket under which the graph received it (`rest_v3.endpoints.file_uploads`)."""
     return RouteParameter(name=name, kind="file", read=read_file, is_required=True, description=description)
 
 

@@ -24,7 +24,7 @@ MAX_LIST_LENGTH = 1_000
 
 
 def check_list_length(values: list[V]) -> list[V]:
-    """The values of a list. Raises WrongValueError for too many."""
+    """The values of a list. Raises InvalidValueError for too many."""
     if len(values) > MAX_LIST_LENGTH:
         raise InvalidValueError(f"has too many values (maximum is {MAX_LIST_LENGTH})")
     return values

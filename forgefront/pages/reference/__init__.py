@@ -151,10 +151,8 @@ class _SectionRenderer:
             return f'<section id="{anchor}">{self._render_field(node, anchor, "h3")}{self._render_calls(anchor)}</section>'
         heading = f'<h3>{_keyword(node)} <a href="#{anchor}">{node.name.value}</a>{_render_extras(node)}</h3>'
         members = "".join(self._render_members(node, anchor))
-        return (
-            f'<section id="{anchor}">{heading}'
-            f"{_render_description(node)}{self._render_calls(anchor)}{self._render_uses(anchor)}<div class=members>{members}</div></section>"
-        )
+        references = f"{self._render_calls(anchor)}{self._render_uses(anchor)}"
+        return f'<section id="{anchor}">{heading}{_render_description(node)}{references}<div class=members>{members}</div></section>'
 
     def _render_members(self, node: TypeDefinitionNode, anchor: str) -> Iterator[str]:
         if isinstance(node, FieldsNode):
