@@ -180,8 +180,8 @@ def describe_route(route: Route) -> tuple[str, ...]:
     guard = route.guard or (None if route.allows_anonymous else default_guard(route.path))
     if _has_file(route):
         notes.append(
-            f"The file is received first: the operation {guard} says who may send one, and how large it may be ({route.upload_limit_path}). "
-            f"The operation is given its ticket, here {PLACEHOLDER_TICKET}, so that only the door can run it."
+            f"The file is received first: the operation {guard} says who may send one, and how large it may be "
+            f"({route.upload_limit_path}). The operation is given its ticket, here {PLACEHOLDER_TICKET}, so that only the door can run it."
         )
     elif guard is not None and route.rejection_status is None and len(route.params) > len(route.path_names):
         notes.append(f"Before it says that a parameter is missing or wrong, it asks {guard} whether the caller may hear so.")

@@ -16,7 +16,7 @@ MAX_COMMITS = 4
 
 @dataclass(frozen=True, slots=True)
 class DemoJob:
-    """A job of each run. `statuses` are its results, the newest commit first; `artifact` is the name and content of a successful one's file."""
+    """A job of each run. `statuses` are its results, newest commit first; `artifact` is the file of a successful one, with its content."""
 
     name: str
     stage: str

@@ -122,7 +122,7 @@ class GitSshServer:
         self._draining = asyncio.create_task(self._drain(seconds))
 
     async def close(self) -> None:
-        """Returns when all commands have ended, or FINISH_PUSHES_SECONDS after the deadline, which is now unless `begin_shutdown` set one."""
+        """Returns when all commands have ended, or FINISH_PUSHES_SECONDS after the deadline: now, unless `begin_shutdown` set one."""
         self.begin_shutdown(0.0)
         assert self._draining is not None  # noqa: S101 - made by the line above
         await self._draining
