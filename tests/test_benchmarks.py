@@ -296,9 +296,9 @@ async def test_statements_do_not_grow_with_the_rows(seeded: tuple[Path, seed.Dat
 
 def test_claims_find_the_builds_and_polls_find_none(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, rows = seeded
-    monkeypatch.setattr(claims, "FEW", 40)
+    monkeypatch.setattr(claims, "FEW_PENDING", 40)
     monkeypatch.setattr(claims, "CLAIMS", 5)
-    monkeypatch.setattr(claims, "WARMING_SECONDS", 0.1)
+    monkeypatch.setattr(claims, "WARMUP_SECONDS", 0.1)
     url = f"sqlite:///{folder / 'forgefront.db'}"
     with servers.run_service(folder, url, pinned=False) as ours:
         polled = claims.measure_polling(ours, 1.0)
@@ -329,7 +329,7 @@ def test_an_unlike_answer_is_unfair() -> None:
 
 def test_clone_fetch_and_push_are_done_on_both_sides(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, rows = seeded
-    monkeypatch.setattr(transfers, "PUSHED", 3)
+    monkeypatch.setattr(transfers, "COMMITS_PER_PUSH", 3)
     made = transfers.Transfers(rows, folder, 0.01)
     with (
         servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False) as ours,

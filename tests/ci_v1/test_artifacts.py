@@ -86,7 +86,7 @@ class TestSend:
         assert await artifact_bytes(make) == []
 
     async def test_rejects_a_file_that_is_too_large(self, graph: Graph, make: DataFactory, runner_with_build: LegacyRunner) -> None:
-        small = Graph(replace(graph.services, largest_artifact=10))
+        small = Graph(replace(graph.services, max_artifact_bytes=10))
         app: Any = ci_v1.create_app(small, ArtifactAccess(small.services), external_url=EXTERNAL_URL)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"{EXTERNAL_URL}/ci/api/v1/") as client:
             sender = LegacyRunner(client, runner_with_build.token, runner_with_build.build)
@@ -129,7 +129,7 @@ class TestAuthorize:
     ) -> None:
         proxy = {"Gitlab-Workhorse": "0.6"}
         path, large = f"{runner_with_build.artifacts_path}/authorize", {"filesize": 2**31 - 1}
-        small = Graph(replace(graph.services, largest_artifact=10))
+        small = Graph(replace(graph.services, max_artifact_bytes=10))
         app: Any = ci_v1.create_app(small, ArtifactAccess(small.services), external_url=EXTERNAL_URL)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"{EXTERNAL_URL}/ci/api/v1/") as client:
             assert (await client.post(path, headers={**runner_with_build.build_token_headers, **proxy}, json=large)).status_code == 413

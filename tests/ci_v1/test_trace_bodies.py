@@ -168,7 +168,7 @@ class TestUpdate:
     async def test_a_trace_over_the_limit_is_truncated_with_a_notice(
         self, make: DataFactory, services: Services, runner_with_build: LegacyRunner
     ) -> None:
-        object.__setattr__(services, "largest_trace", 1000)
+        object.__setattr__(services, "max_trace_bytes", 1000)
         for size in (999, 5_000_000, 10_000_000):
             assert (await runner_with_build.update(trace="€" * size)).status_code == 200
         assert (await runner_with_build.update(trace="€" * 10_000_000, state="failed")).status_code == 200

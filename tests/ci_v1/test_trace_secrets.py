@@ -109,7 +109,7 @@ class TestOldProtocol:
         self, runner_with_build: LegacyRunner, check_leaks: Any, services: Services
     ) -> None:
         token = runner_with_build.build["token"]
-        object.__setattr__(services, "largest_trace", len(token))
+        object.__setattr__(services, "max_trace_bytes", len(token))
         await runner_with_build.update(trace=f"x {token} and more")
 
         assert (await check_leaks()).startswith(f"x {'*' * (len(token) - 2)}\n[The trace is longer than")

@@ -242,7 +242,7 @@ class TestVariants:
 
 class TestInterruptedStream:
     def test_is_resumed_after_its_last_event(self, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(client, "_FIRST_PAUSE", 0.0)
+        monkeypatch.setattr(client, "_MIN_PAUSE_SECONDS", 0.0)
         monkeypatch.setattr(client.time, "sleep", lambda _: None)
         build = {
             "databaseId": 1,

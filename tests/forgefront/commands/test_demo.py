@@ -269,7 +269,7 @@ class TestDataFolder:
         async def fails(self: DemoBuilder, made: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(DemoBuilder, "_others", fails)
+        monkeypatch.setattr(DemoBuilder, "_create_other_projects", fails)
         (tmp_path / "data").mkdir()
         (tmp_path / "data" / "forgefront.toml").write_text("port = 1\n")
         assert CommandRunner(tmp_path / "data")("demo", "--repository", source, code=130).stderr.endswith("interrupted\n")
@@ -296,7 +296,7 @@ class TestDataFolder:
 
     def test_without_a_history(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         CommandRunner(tmp_path / "data")("demo", "--repository", tmp_path, code=2)
-        monkeypatch.setattr("forgefront.commands.demo.CHECKOUT", tmp_path)
+        monkeypatch.setattr("forgefront.commands.demo.CHECKOUT_FOLDER", tmp_path)
         result = CommandRunner(tmp_path / "data")("demo", code=1)
         assert "is no git checkout; name a repository with --repository PATH" in result.stderr
         git(tmp_path, "init", "-q")

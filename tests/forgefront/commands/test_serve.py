@@ -140,7 +140,7 @@ def test_checkout_without_a_history(commits: str, tmp_path: Path, isolated_envir
     (tmp_path / "checkout").mkdir()
     if commits == "none":
         git(tmp_path / "checkout", "init", "-q")
-    monkeypatch.setattr("forgefront.commands.demo.CHECKOUT", tmp_path / "checkout")
+    monkeypatch.setattr("forgefront.commands.demo.CHECKOUT_FOLDER", tmp_path / "checkout")
     monkeypatch.setattr("forgefront.server.http_server.run", lambda config, on_ready: on_ready(config))
     result = CommandRunner(tmp_path / "data")("serve", "--demo")
     assert "the demo's project is empty. To see a history: --repository PATH, with a new --data." in result.stderr

@@ -525,7 +525,7 @@ class TestPush:
         assert "hasDotgit" in output.err
         assert forge.leftovers(project) == []
 
-    @pytest.mark.parametrize("settings", [{"largest_push": 1_048_576}])
+    @pytest.mark.parametrize("settings", [{"max_push_bytes": 1_048_576}])
     @ONE_DATABASE
     async def test_too_large_a_push(self, forge: GitHttpServer, project: tables.Project, master: tables.User) -> None:
         folder = await forge.clone(project, master)
@@ -537,7 +537,7 @@ class TestPush:
         assert "This push is rejected: it has more than the 1 MB that one push may have" in " ".join(output.err.split())
         assert forge.leftovers(project) == []
 
-    @pytest.mark.parametrize("settings", [{"largest_object": 2_000_000}])
+    @pytest.mark.parametrize("settings", [{"max_object_bytes": 2_000_000}])
     @ONE_DATABASE
     async def test_too_large_a_file(self, forge: GitHttpServer, project: tables.Project, master: tables.User) -> None:
         """A pack of a few kilobytes, which is unpacked to more than one file may have."""
@@ -632,7 +632,7 @@ class TestHttpRequests:
 
 @ONE_DATABASE
 class TestLimits:
-    @pytest.mark.parametrize("settings", [{"processes": 3}])
+    @pytest.mark.parametrize("settings", [{"max_processes": 3}])
     async def test_twenty_clones_at_once(self, forge: GitHttpServer, project: tables.Project, developer: tables.User) -> None:
         turns = forge.transport.fetching
         most = 0
@@ -651,7 +651,7 @@ class TestLimits:
         assert 1 <= most <= 3
         assert (turns.running, turns.waiting) == (0, 0)
 
-    @pytest.mark.parametrize("settings", [{"processes": 1}])
+    @pytest.mark.parametrize("settings", [{"max_processes": 1}])
     async def test_a_full_queue(
         self, forge: GitHttpServer, project: tables.Project, developer: tables.User, monkeypatch: pytest.MonkeyPatch
     ) -> None:

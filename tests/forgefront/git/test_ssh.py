@@ -164,7 +164,7 @@ async def project(forge: SshServer, developer: tables.User, master: tables.User)
 
 class TestCommandParsing:
     @pytest.mark.parametrize(
-        ("command", "request"),
+        ("command", "expected"),
         [
             ("git-upload-pack 'ada/app.git'", GitCommand(GitService.UPLOAD, "ada/app")),
             ("git-upload-pack '/ada/app.git'", GitCommand(GitService.UPLOAD, "ada/app")),
@@ -174,8 +174,8 @@ class TestCommandParsing:
             ("git-upload-pack '$(id)/`id`;ls'", GitCommand(GitService.UPLOAD, "$(id)/`id`;ls")),
         ],
     )
-    def test_understood(self, command: str, request: GitCommand) -> None:
-        assert parse_command(command) == request
+    def test_understood(self, command: str, expected: GitCommand) -> None:
+        assert parse_command(command) == expected
 
     @pytest.mark.parametrize(
         "command",
@@ -258,7 +258,7 @@ class TestFetch:
         assert "refs/heads/master" in (await forge.git("ls-remote", f"git@127.0.0.1:{forge.path_of[project.id]}.git")).out
 
     @ONE_DATABASE
-    @pytest.mark.parametrize("settings", [{"processes": 2}])
+    @pytest.mark.parametrize("settings", [{"max_processes": 2}])
     async def test_as_many_at_once_as_over_http(self, forge: SshServer, project: tables.Project, developer: tables.User) -> None:
         most = 0
 
@@ -275,7 +275,7 @@ class TestFetch:
         assert 1 <= most <= 2
 
     @ONE_DATABASE
-    @pytest.mark.parametrize("settings", [{"processes": 1}])
+    @pytest.mark.parametrize("settings", [{"max_processes": 1}])
     async def test_a_full_queue(
         self, forge: SshServer, project: tables.Project, developer: tables.User, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -527,15 +527,15 @@ class TestLimits:
     async def test_unauthenticated_connections_are_limited(
         self, forge: SshServer, developer: tables.User, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ssh_server, "MOST_STRANGERS_OF_ONE", 3)
+        monkeypatch.setattr(ssh_server, "MAX_UNAUTHENTICATED_PER_ADDRESS", 3)
         opened = [await asyncio.open_connection("127.0.0.1", forge.port) for _ in range(3)]
         for reader, _ in opened:
             assert await reader.readline() == b"SSH-2.0-Forgefront\r\n"
         reader, writer = await asyncio.open_connection("127.0.0.1", forge.port)
         assert await reader.read() == b""
         writer.close()
-        monkeypatch.setattr(ssh_server, "MOST_STRANGERS_OF_ONE", 100)
-        monkeypatch.setattr(ssh_server, "MOST_STRANGERS", 3)
+        monkeypatch.setattr(ssh_server, "MAX_UNAUTHENTICATED_PER_ADDRESS", 100)
+        monkeypatch.setattr(ssh_server, "MAX_UNAUTHENTICATED", 3)
         # The oldest has to go, so that who comes can come in.
         async with await forge.connect("developer"):
             assert b"SSH" not in await opened[0][0].read()
@@ -568,7 +568,7 @@ class TestLimits:
     async def test_idle_timeout(
         self, forge: SshServer, project: tables.Project, developer: tables.User, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ssh_server, "SILENT_SECONDS", dict.fromkeys(GitService, 0.1))
+        monkeypatch.setattr(ssh_server, "MAX_SILENT_SECONDS", dict.fromkeys(GitService, 0.1))
         monkeypatch.setattr(ssh_server, "IDLE_SECONDS", 0.5)
         async with await forge.connect("developer") as connection:
             for service in GitService:

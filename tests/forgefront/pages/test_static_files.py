@@ -13,8 +13,8 @@ POLICY = "default-src 'none'"
 
 @pytest.fixture
 def http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> httpx.AsyncClient:
-    monkeypatch.setattr(static_folder, "KEPT_BYTES", 1000)
-    monkeypatch.setattr(static_folder, "BLOCK", 700)
+    monkeypatch.setattr(static_folder, "MAX_CACHED_BYTES", 1000)
+    monkeypatch.setattr(static_folder, "BLOCK_BYTES", 700)
     served = tmp_path / "served"
     (served / "deep").mkdir(parents=True)
     (served / "index.html").write_text('<script src="$base/-/x/main.js"></script>')

@@ -91,7 +91,7 @@ class TestUpload:
     async def test_too_large_a_request_is_rejected(self, ask: Ask, make: DataFactory, graph: Graph, declared: bool) -> None:
         owner, build = await create_build(make)
         ticket = await create_upload_ticket(ask, owner, build)
-        small = replace(graph.services, largest_artifact=4)
+        small = replace(graph.services, max_artifact_bytes=4)
         read = 0
 
         async def body() -> AsyncIterator[bytes]:

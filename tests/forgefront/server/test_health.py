@@ -82,7 +82,7 @@ class TestReadiness:
         assert response.json()["checks"]["database"]["problem"] == "it cannot be reached"
 
     async def test_database_that_never_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(health, "WAIT_SECONDS", 0.2)
+        monkeypatch.setattr(health, "CHECK_TIMEOUT_SECONDS", 0.2)
 
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()
@@ -100,7 +100,7 @@ class TestReadiness:
         await server.wait_closed()
 
     async def test_an_uncancellable_check_does_not_delay_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(health, "WAIT_SECONDS", 0.1)
+        monkeypatch.setattr(health, "CHECK_TIMEOUT_SECONDS", 0.1)
         release = asyncio.Event()
 
         async def stubborn() -> None:
@@ -134,7 +134,7 @@ class TestReadiness:
         assert all(result["checks"]["shop"]["problem"] == "closed for today" for result in results)
 
     async def test_checks_again_after_the_cache_expires(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
+        monkeypatch.setattr(health, "RESULT_CACHE_SECONDS", 0.0)
         broken = True
 
         async def check() -> None:

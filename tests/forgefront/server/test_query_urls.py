@@ -222,7 +222,7 @@ class TestRejections:
         )
 
     async def test_shares_the_rate_limit_of_the_graph(self, graph: Graph, project: tables.Project) -> None:
-        limited = Graph(replace(graph.services, rates=RateLimiter(1)))
+        limited = Graph(replace(graph.services, rate_limiter=RateLimiter(1)))
         transport = httpx.ASGITransport(app=build_app(limited))
         async with httpx.AsyncClient(transport=transport, base_url="http://forge/q") as client:
             client.headers["PRIVATE-TOKEN"] = "token-ada"

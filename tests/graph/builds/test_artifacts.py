@@ -210,7 +210,7 @@ class TestStoreArtifact:
 
     async def test_a_too_large_upload_is_discarded(self, ask: Ask, make: DataFactory, services: Services) -> None:
         owner, build = await create_build(make)
-        access = ArtifactAccess(replace(services, largest_artifact=4))
+        access = ArtifactAccess(replace(services, max_artifact_bytes=4))
         permit = await access.authorize_upload(await create_upload_ticket(ask, owner, build), "test")
 
         with pytest.raises(TooLarge):

@@ -204,7 +204,7 @@ class TestConcurrentClaims:
         project, runner = await make.project(), await make.runner()
         builds = {(await make.pending_build(project)).id for _ in range(10)}
         processes = [
-            RunnerCalls(Graph(replace(services, line=RunnerQueue(cache_seconds=0.0))), make.runner_token(runner)) for _ in range(5)
+            RunnerCalls(Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=0.0))), make.runner_token(runner)) for _ in range(5)
         ]
 
         taken = await asyncio.gather(*(process.claim_id() for process in processes for _ in range(2)))
@@ -441,7 +441,7 @@ class TestLease:
 
 class TestWaiting:
     async def test_waits_until_a_build_is_created(self, ask: Ask, services: Services, make: DataFactory) -> None:
-        services = replace(services, line=RunnerQueue(cache_seconds=10.0, poll_seconds=10.0))
+        services = replace(services, runner_queue=RunnerQueue(cache_seconds=10.0, poll_seconds=10.0))
         project = await make.project(owner=(owner := await make.user()))
         build = await make.pending_build(project, status=CheckStatus.FAILED, started_at=now(), finished_at=now())
         graph, runner = Graph(services), await make.runner()
@@ -459,7 +459,7 @@ class TestWaiting:
         assert job is not None and job["id"] == build.id
 
     async def test_builds_of_another_process_are_claimed_within_the_poll_interval(self, services: Services, make: DataFactory) -> None:
-        graph = Graph(replace(services, line=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2)))
+        graph = Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2)))
         project, runner = await make.project(), await make.runner()
         waiting = asyncio.create_task(RunnerCalls(graph, make.runner_token(runner)).claim(waitSeconds=20))
         await asyncio.sleep(0.3)
@@ -481,7 +481,7 @@ class TestWaiting:
             assert await waiting is None
 
     async def test_a_disconnected_runner_claims_nothing(self, services: Services, make: DataFactory) -> None:
-        serve = make_graphql_app(Graph(replace(services, line=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2))))
+        serve = make_graphql_app(Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2))))
         project, token = await make.project(), make.runner_token(await make.runner())
         query = "mutation { claimBuild(input: {waitSeconds: 20}) { build { databaseId } } }"
         received = [{"type": "http.disconnect"}, {"type": "http.request", "body": orjson.dumps({"query": query}), "more_body": False}]
@@ -508,7 +508,7 @@ class TestWaiting:
 
     async def test_many_waiting_runners_share_one_query(self, services: Services, make: DataFactory, statements: StatementRecorder) -> None:
         """50 runners that wait cost their own sign-ins, and one look for all of them."""
-        graph = Graph(replace(services, line=RunnerQueue(cache_seconds=10.0, poll_seconds=0.1)))
+        graph = Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=10.0, poll_seconds=0.1)))
         runner = RunnerCalls(graph, make.runner_token(await make.runner(contacted_at=now())))
         await runner.claim()
         with statements.record() as seen:

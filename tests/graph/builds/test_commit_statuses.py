@@ -222,7 +222,7 @@ class TestTransitions:
 
     async def test_wakes_up_waiting_merges(self, services: Services, owner: tables.User, project: tables.Project) -> None:
         bell = CountingWakeup()
-        ask = Ask(Graph(replace(services, upkeep=bell)))
+        ask = Ask(Graph(replace(services, maintenance_wakeup=bell)))
 
         await post(ask, owner, project, "PENDING")
         await post(ask, owner, project, "SUCCESS")

@@ -75,7 +75,7 @@ class TestAppendTrace:
 
     async def test_is_truncated_at_the_limit_with_a_notice(self, ask: Ask, make: DataFactory) -> None:
         owner, build = await create_build(make)
-        object.__setattr__(ask.graph.services, "largest_trace", 10)
+        object.__setattr__(ask.graph.services, "max_trace_bytes", 10)
 
         cut = await append(ask, owner, build, "a\nb\nöööö more", 0)
 

@@ -89,7 +89,7 @@ class TestHistory:
         self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for module in (log, branch_history):
-            monkeypatch.setattr(module, "LOOKED_AT", 4)
+            monkeypatch.setattr(module, "MAX_EXAMINED_COMMITS", 4)
         for variables, arguments in PARENT_MODES[2:]:
             seen, pages = await read_all_pages(ask, owner, project, **variables)
             assert seen == git_log_pages(make, project, *arguments), arguments

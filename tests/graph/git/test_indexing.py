@@ -177,7 +177,7 @@ class TestHostileCommits:
 class TestChunks:
     async def test_an_interrupted_indexing_resumes(self, make: DataFactory, push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reading, "MAX_CHUNK_COMMITS", 10)
-        monkeypatch.setattr("graph.git_access.RECORDING_PAUSES", ())
+        monkeypatch.setattr("graph.git_access.RECORD_RETRY_SECONDS", ())
         project, write, left = await make.project(history={"commits": 60}), indexed_commits.write_missing_commits, [3]
 
         async def dying(*arguments: Any) -> None:

@@ -408,7 +408,7 @@ class TestCrash:
             await forge.deliverer.run_once()
             await asyncio.wait(forge.deliverer._running)
             with monkeypatch.context() as patch:
-                patch.setattr(delivery_worker, "kept", None)
+                patch.setattr(delivery_worker, "write_transaction", None)
                 with pytest.raises(TypeError):
                     await forge.deliverer.run_once()
             await forge.deliverer.run_once()

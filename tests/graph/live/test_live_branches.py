@@ -150,7 +150,7 @@ class TestEvents:
         self, graph: Graph, branches: BranchScenario, master: tables.User, make: DataFactory
     ) -> None:
         """Two processes look while checks come."""
-        other = replace(branches.services, live=ChangeBroadcaster(), upkeep=Wakeup())
+        other = replace(branches.services, broadcaster=ChangeBroadcaster(), maintenance_wakeup=Wakeup())
         tip = await branches.merges.tip()
         done = asyncio.Event()
 

@@ -166,7 +166,7 @@ class TestSharedAnswers:
         for status in (CheckStatus.RUNNING, CheckStatus.FAILED):
             await start_build(services, build, status)
         for _ in range(30):
-            own = Graph(replace(services, live=ChangeBroadcaster()))
+            own = Graph(replace(services, broadcaster=ChangeBroadcaster()))
             streams = [await open_stream(own, viewer, RESUMED, after=str(number % 2)) for number, viewer in enumerate(people)]
             async with asyncio.timeout(10):
                 await asyncio.gather(*(next_event(stream) for stream in streams if isinstance(stream, SubscriptionStream)))

@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from graph.context import Context, Services
 from graph.errors import Code
-from graph.live import broadcaster as living
+from graph.live import broadcaster
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.live.change_log import CommittedLogReader
 from graph.live.subscriptions import SubscriptionStream
@@ -153,7 +153,7 @@ class TestResuming:
         change: Change,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("graph.live.subscriptions.PAGE", 3)
+        monkeypatch.setattr("graph.live.subscriptions.PAGE_SIZE", 3)
         made = [await make.build(project, SHA) for _ in range(8)]
         for build in made:
             await change(build, CheckStatus.RUNNING)
@@ -180,7 +180,7 @@ class TestResuming:
         self, graph: Graph, make: DataFactory, owner: tables.User, project: tables.Project, change: Change, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What is read of the past meets what comes now without a seam."""
-        monkeypatch.setattr("graph.live.subscriptions.PAGE", 2)
+        monkeypatch.setattr("graph.live.subscriptions.PAGE_SIZE", 2)
         made = [await make.build(project, SHA) for _ in range(30)]
         for build in made[:10]:
             await change(build, CheckStatus.RUNNING)
@@ -282,7 +282,7 @@ class TestNotifications:
         project = await make.project(owner=owner, builds_enabled=True)
         build = await make.build(project, SHA)
         tasks = [asyncio.create_task(each.run(services.database)) for each in (services.broadcaster, other)]
-        async with subscribed(Graph(replace(services, live=other)), owner, CHANGED) as stream:
+        async with subscribed(Graph(replace(services, broadcaster=other)), owner, CHANGED) as stream:
             await asyncio.sleep(0.2)
             started = asyncio.get_running_loop().time()
             await change(build, CheckStatus.RUNNING)
@@ -346,8 +346,8 @@ class TestPermissions:
     async def test_revocation_is_checked_periodically(
         self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(living, "CHECK_SECONDS", 0.05)
-        monkeypatch.setattr(living, "POLL_SECONDS", 0.05)
+        monkeypatch.setattr(broadcaster, "TOKEN_CHECK_SECONDS", 0.05)
+        monkeypatch.setattr(broadcaster, "POLL_SECONDS", 0.05)
         task = asyncio.create_task(services.broadcaster.run(services.database))
         async with subscribed(graph, owner, CHANGED) as stream:
             owner.state = tables.UserState.BLOCKED
@@ -403,8 +403,8 @@ class TestLimits:
         change: Change,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(living, "QUEUE", 3)
-        monkeypatch.setattr(living, "SLOW_SECONDS", 0.0)
+        monkeypatch.setattr(broadcaster, "MAX_QUEUED_CHANGES", 3)
+        monkeypatch.setattr(broadcaster, "SLOW_CONSUMER_SECONDS", 0.0)
         made = [await make.build(project, SHA) for _ in range(6)]
         async with subscribed(graph, owner, CHANGED) as slow:
             await change(made[0], CheckStatus.RUNNING)
@@ -432,7 +432,7 @@ class TestLimits:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """A reader that keeps up is not cut off for a push that brings many changes."""
-        monkeypatch.setattr(living, "QUEUE", 3)
+        monkeypatch.setattr(broadcaster, "MAX_QUEUED_CHANGES", 3)
         made = [await make.build(project, SHA) for _ in range(12)]
         async with subscribed(graph, owner, CHANGED) as stream:
             before = stream.position
@@ -452,7 +452,7 @@ class TestLimits:
 
     async def test_the_number_of_streams_is_limited(self, services: Services, owner: tables.User) -> None:
         counts: list[int] = []
-        few = replace(services, live=ChangeBroadcaster(max_streams=2))
+        few = replace(services, broadcaster=ChangeBroadcaster(max_streams=2))
         few.broadcaster.on_count_change = counts.append
         graph = Graph(few)
         async with subscribed(graph, owner, CHANGED), subscribed(graph, owner, CHANGED):
@@ -463,7 +463,7 @@ class TestLimits:
 
     async def test_one_user_takes_no_more_than_a_share(self, services: Services, make: DataFactory, owner: tables.User) -> None:
         other = await make.user()
-        graph = Graph(replace(services, live=ChangeBroadcaster(max_streams=10, max_streams_per_viewer=2)))
+        graph = Graph(replace(services, broadcaster=ChangeBroadcaster(max_streams=10, max_streams_per_viewer=2)))
         async with subscribed(graph, owner, CHANGED), subscribed(graph, owner, CHANGED):
             refused = await open_stream(graph, owner, CHANGED)
             assert isinstance(refused, OperationResult)
@@ -496,7 +496,7 @@ class TestLimits:
                 raise ConnectionRefusedError
 
             with monkeypatch.context() as patched:
-                patched.setattr("graph.live.fanout.viewer_of", away)
+                patched.setattr("graph.live.fanout.find_viewer", away)
                 assert await end_code(stream) is None
             assert stream.is_interrupted
         async with subscribed(graph, owner, CHANGED, after=str(before)) as again:

@@ -264,7 +264,7 @@ def break_after(monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool) -> N
 class TestCrashes:
     """Between each pair of steps; `repair` is what the next process does."""
 
-    @pytest.mark.parametrize(("name", "after"), [("_intend", False), ("_intend", True), ("_swap", False)])
+    @pytest.mark.parametrize(("name", "after"), [("_write_intent", False), ("_write_intent", True), ("_move_target", False)])
     async def test_before_the_swap_nothing_was_merged(
         self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, name: str, after: bool
     ) -> None:
@@ -273,16 +273,16 @@ class TestCrashes:
             break_after(patch, name, after=after)
             with pytest.raises(SimulatedCrash):
                 await accept(merges, proposal, people["developer"])
-        assert await merges.make.count(tables.MergeIntent) == (1 if name == "_swap" else 0)
+        assert await merges.make.count(tables.MergeIntent) == (1 if name == "_move_target" else 0)
         await merging.repair(merges.services)
-        assert await merges.make.count(tables.MergeIntent) == (1 if name == "_swap" else 0)  # too young
+        assert await merges.make.count(tables.MergeIntent) == (1 if name == "_move_target" else 0)  # too young
         await backdate_intents(merges)
         await merging.repair(merges.services)
         await assert_not_merged(merges, proposal, before)
         await accept(merges, proposal, people["developer"])
         await assert_merged(merges, proposal)
 
-    @pytest.mark.parametrize(("name", "after"), [("_swap", True), ("_finish", False), ("_record", True)])
+    @pytest.mark.parametrize(("name", "after"), [("_move_target", True), ("_finish_merge", False), ("_record_merge", True)])
     async def test_after_the_swap_it_is_finished(
         self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, name: str, after: bool
     ) -> None:
@@ -400,7 +400,7 @@ class TestCompareAndSwap:
                 (await merging.lock_merge_request(own, plan.row.id)).head_oid = heads[0]
             return await whole(plan, own)
 
-        monkeypatch.setattr(merging, "_intend", intend)
+        monkeypatch.setattr(merging, "_write_intent", intend)
         row = await accept(merges, proposal, people["developer"])
         assert row.head_oid == heads[0]
         assert await merges.contains(heads[0])
@@ -415,7 +415,7 @@ class TestCompareAndSwap:
             await merges.make.save(tables.ProtectedBranch(project_id=merges.project.id, name="master"))
             return planned
 
-        monkeypatch.setattr(merging, "_plan", plan)
+        monkeypatch.setattr(merging, "_prepare", plan)
         with pytest.raises(Forbidden):
             await accept(merges, proposal, people["developer"])
         await assert_not_merged(merges, proposal, before)
@@ -456,7 +456,7 @@ class TestCompareAndSwap:
 
 
 class TestCancellation:
-    @pytest.mark.parametrize("name", ["_intend", "_swap", "_finish", "_record"])
+    @pytest.mark.parametrize("name", ["_write_intent", "_move_target", "_finish_merge", "_record_merge"])
     async def test_cancellation_during_the_swap_completes_the_merge(
         self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:
@@ -485,7 +485,7 @@ class TestCancellation:
             reached.set()
             await asyncio.sleep(60)
 
-        monkeypatch.setattr(merging, "_plan", never)
+        monkeypatch.setattr(merging, "_prepare", never)
         task = asyncio.create_task(accept(merges, proposal, people["developer"]))
         await reached.wait()
         task.cancel()
@@ -505,7 +505,7 @@ class TestCancellation:
             return await whole(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(merging, "_record", slowly)
+            patch.setattr(merging, "_record_merge", slowly)
             patch.setattr(merging, "FINISH_SECONDS", 0.01)
             task = asyncio.create_task(accept(merges, proposal, people["developer"]))
             await reached.wait()

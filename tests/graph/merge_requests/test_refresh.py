@@ -203,7 +203,7 @@ class TestComparison:
         def slow(*_: object) -> None:
             raise git_command.GitCommandError("took more than 10 s")
 
-        monkeypatch.setattr("graph.rules.merge_requests.branch_comparison.proposals.propose", slow)
+        monkeypatch.setattr("graph.rules.merge_requests.branch_comparison.merge_preview.preview_merge", slow)
         comparison = await forge.compare(await forge.create_merge_request("topic", is_refreshed=False))
 
         assert (comparison.merge_status, comparison.is_complete) == (MergeStatus.CANNOT_BE_MERGED, False)

@@ -12,7 +12,7 @@ from graph.operations.documents import DocumentStore
 
 class TestEviction:
     async def test_evicted_documents_are_freed_without_the_collector(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(document_cache, "LET_GO", 3 * MIN_WEIGHT_CHARACTERS)
+        monkeypatch.setattr(document_cache, "EVICTED_BEFORE_GC", 3 * MIN_WEIGHT_CHARACTERS)
         texts = DocumentStore()
         texts._cache = DocumentCache(new=2 * MIN_WEIGHT_CHARACTERS)
         gc.disable()

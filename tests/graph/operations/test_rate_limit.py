@@ -87,7 +87,7 @@ class TestRateWindow:
         assert limit_message(account, 0, viewer=2).retry_after == 3600
 
     def test_the_number_of_tracked_viewers_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rate_limits, "MOST_VIEWERS", 3)
+        monkeypatch.setattr(rate_limits, "MAX_VIEWERS", 3)
         account = RateLimiter(1, clock=FixedClock())
         for viewer in range(5):
             account.charge(viewer, charge_rows(0), NOW)
@@ -98,7 +98,7 @@ class TestRateWindow:
 
 @pytest.fixture
 def limited(services: Services) -> Graph:
-    return Graph(replace(services, rates=RateLimiter(5, clock=FixedClock()), clock=lambda: NOW))
+    return Graph(replace(services, rate_limiter=RateLimiter(5, clock=FixedClock()), clock=lambda: NOW))
 
 
 @pytest.fixture

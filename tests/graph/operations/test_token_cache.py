@@ -12,7 +12,7 @@ from sqlalchemy import delete, text, update
 from sqlmodel import col
 
 from graph.context import Services
-from graph.operations import token_cache as remembering
+from graph.operations import token_cache
 from graph.operations.token_cache import CACHE_SECONDS, TokenCache
 from storage import tables
 from storage.database.engine import Database, DatabaseSession
@@ -59,13 +59,13 @@ class TestCaching:
         self, ask: Ask, make: DataFactory, moment: list[datetime], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         user, lookups = await make.user(), []
-        read = remembering.find_viewer
+        read = token_cache.find_viewer
 
         async def counted(session: DatabaseSession, wanted: str) -> tables.User | None:
             lookups.append(moment[0])
             return await read(session, wanted)
 
-        monkeypatch.setattr(remembering, "viewer_of", counted)
+        monkeypatch.setattr(token_cache, "find_viewer", counted)
         start = moment[0]
         for seconds in (0.0, 0.0, CACHE_SECONDS - 0.1, CACHE_SECONDS):
             moment[0] = start + timedelta(seconds=seconds)
@@ -84,14 +84,14 @@ class TestCaching:
         self, ask: Ask, make: DataFactory, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         user = await make.user()
-        read = remembering.find_viewer
+        read = token_cache.find_viewer
 
         async def overtaken(session: DatabaseSession, wanted: str) -> tables.User | None:
             found = await read(session, wanted)
             await run_change(database, change_user(user, name="New"))
             return found
 
-        monkeypatch.setattr(remembering, "viewer_of", overtaken)
+        monkeypatch.setattr(token_cache, "find_viewer", overtaken)
         await ask.data(VIEWER, user)
         monkeypatch.undo()
         assert (await ask.data(VIEWER, user))["viewer"]["name"] == "New"
@@ -190,13 +190,13 @@ class TestOtherProcessOnSqlite:
     ) -> None:
         user, lookups = await make.user(), []
         await ask.data(VIEWER, user)
-        read = remembering.find_viewer
+        read = token_cache.find_viewer
 
         async def counted(session: DatabaseSession, wanted: str) -> tables.User | None:
             lookups.append(wanted)
             return await read(session, wanted)
 
-        monkeypatch.setattr(remembering, "viewer_of", counted)
+        monkeypatch.setattr(token_cache, "find_viewer", counted)
         await make.project(owner=user)
         other_process.execute("UPDATE users SET name = 'Other' WHERE id <> ?", (user.id,))
         for _ in range(3):

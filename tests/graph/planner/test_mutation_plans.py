@@ -36,7 +36,7 @@ class TwinIssues:
 
         monkeypatch.setattr(Graph, "_execute", counted)
         # Each is run once, and planned for that.
-        monkeypatch.setattr("graph.planner.cache.OFTEN", 1)
+        monkeypatch.setattr("graph.planner.cache.MIN_RUNS_TO_PLAN", 1)
 
     async def create_rows(self) -> None:
         self.owner = await self.make.user("owner")

@@ -69,7 +69,7 @@ def run_both(ask: Ask, make: DataFactory, project: tables.Project, monkeypatch: 
         owner = await make.fetch(tables.User, project.creator_id or 0)
         outcomes = []
         for executor in (RowExecutor, Executor):
-            monkeypatch.setattr(row_executor, "Filler", executor)
+            monkeypatch.setattr(row_executor, "RowExecutor", executor)
             outcomes.append(await ask(query, owner, path=str(project.id), **variables))
         return outcomes[0], outcomes[1]
 

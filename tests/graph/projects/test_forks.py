@@ -230,7 +230,7 @@ class TestRepositoryCopy:
         async def fails(context: Context) -> None:
             raise ConnectionError("the database is gone")
 
-        monkeypatch.setattr("graph.fields.mutations.save", fails)
+        monkeypatch.setattr("graph.fields.mutations.commit", fails)
 
         assert await ask.codes(FORK, await make.user(), input={"projectPath": str(source.id)}) == ["UNAVAILABLE"]
         assert (await make.count(tables.Project), repository_folders(services)) == (1, [f"{source.id}.git"])

@@ -286,7 +286,7 @@ class TestTransactionEnd:
             seen.append(repository_folders(services))
             raise ConnectionError("the database is gone")
 
-        monkeypatch.setattr("graph.fields.mutations.save", fails)
+        monkeypatch.setattr("graph.fields.mutations.commit", fails)
 
         assert await ask.codes(CREATE, user, input={"name": "App"}) == ["UNAVAILABLE"]
         assert seen == [["1.git"]]
@@ -303,7 +303,7 @@ class TestTransactionEnd:
             context.undo.extend(undo)
             raise ConnectionError("the answer did not come")
 
-        monkeypatch.setattr("graph.fields.mutations.save", lost)
+        monkeypatch.setattr("graph.fields.mutations.commit", lost)
 
         assert await ask.codes(CREATE, user, input={"name": "App"}) == ["UNAVAILABLE"]
         assert (await make.count(tables.Project), repository_folders(services)) == (1, ["1.git"])

@@ -326,7 +326,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         after: Files = {name: b"".join(other) for name in names} | {"bin": b"\0" + b"y" * 200_000}
         outside = changes(repository, before, after)
         monkeypatch.setattr(module, "_MAX_INLINE_PAIR_BYTES", 10**9)
-        monkeypatch.setattr(module.program, "read_some", None)
+        monkeypatch.setattr(module.git_command, "read_output", None)
 
         assert changes(repository, before, after) == outside
         assert outside["bin"].diff == "Binary files a/bin and b/bin differ\n"

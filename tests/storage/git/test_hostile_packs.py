@@ -28,11 +28,11 @@ AT_ONCE = """
 import asyncio, json, resource, sys
 from pathlib import Path
 from time import monotonic, thread_time
-from tests import hostile_packs
-from tests.storage.git.test_hostile_packs import limited, push
+from tests.support import hostile_packs
+from tests.storage.git.test_hostile_packs import limited_transport, push
 
 async def main():
-    transport, path, delays, most = limited(indexing=2), Path(sys.argv[1]), [], 0
+    transport, path, delays, most = limited_transport(max_indexing=2), Path(sys.argv[1]), [], 0
     async def watch():
         nonlocal most
         while True:
@@ -63,7 +63,7 @@ def push_body(pack: HostilePack, ref: str = REF) -> list[bytes]:
 
 
 def limited_transport(**given: object) -> Transport:
-    settings = {"largest_object": LARGEST, "push_limits": LIMITS, "fetch_limits": LIMITS, **given}
+    settings = {"max_object_bytes": LARGEST, "push_limits": LIMITS, "fetch_limits": LIMITS, **given}
     return Transport(**settings)  # type: ignore[arg-type]
 
 
@@ -190,7 +190,7 @@ class TestHostilePacks:
 
 class TestSlots:
     async def test_a_slow_upload_holds_no_slot(self, path: Path) -> None:
-        transport, received, going = limited_transport(indexing=1), OutputBuffer(), asyncio.Event()
+        transport, received, going = limited_transport(max_indexing=1), OutputBuffer(), asyncio.Event()
         pack = hostile_packs.deep_chain(10)
         blocks = push_body(pack)
 
@@ -210,7 +210,7 @@ class TestSlots:
     @pytest.mark.parametrize("size", [1, 7, 100_000])
     async def test_over_a_stream_the_end_of_the_pack_waits(self, path: Path, size: int) -> None:
         """A client keeps its side open until it has the report; the checksum tells that the pack has come whole."""
-        transport, received = limited_transport(indexing=1), OutputBuffer()
+        transport, received = limited_transport(max_indexing=1), OutputBuffer()
         pack = hostile_packs.deep_chain(10)
         requested = push_body(pack)[0]
 

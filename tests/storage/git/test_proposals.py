@@ -63,7 +63,7 @@ class TestPropose:
         assert merge_preview.preview_merge(repository, head(repository, "topic"), head(repository, "master")).mergeable is None
 
     def test_the_list_is_bounded_and_the_count_is_not(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(merge_preview, "MOST_COMMITS", 1)
+        monkeypatch.setattr(merge_preview, "MAX_COMMITS", 1)
         monkeypatch.setattr(merge_preview.ids_between, "__kwdefaults__", {"limit": 1})
 
         found = merge_preview.preview_merge(repository, head(repository, "topic"), head(repository, "master"))

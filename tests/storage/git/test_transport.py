@@ -352,7 +352,7 @@ class TestPush:
         assert await Transport().receive_pack(path, push_chunks(b"0000"), OutputBuffer(), allow_all) == []
 
     async def test_a_list_without_end_is_cut(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("storage.git.protocol.push.LONGEST_LIST", 1000)
+        monkeypatch.setattr("storage.git.protocol.push.MAX_COMMAND_LIST_BYTES", 1000)
         lines = (line(f"{NONE} {'f' * 40} refs/heads/{number}".encode()) for number in range(100))
         with pytest.raises(InvalidPush, match="too many"):
             await Transport().receive_pack(path, push_chunks(*lines), OutputBuffer(), allow_all)
