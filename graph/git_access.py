@@ -98,8 +98,8 @@ class GitAccess:
         """Whether nothing is left to record: also of a project that is gone."""
         for pause in (*RECORD_RETRY_SECONDS, None):
             try:
-                ref_updates = await commit_index.index_updates(self._services, grant.project_id, updates)
-                await self._record(grant, updates, ref_updates, request_id)
+                indexed_updates = await commit_index.index_updates(self._services, grant.project_id, updates)
+                await self._record(grant, updates, indexed_updates, request_id)
             except NotFound:
                 return True
             except Exception as error:
@@ -115,14 +115,14 @@ class GitAccess:
     async def _run_after_push(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> None:
         """What is worked out after the push is recorded, before the pusher is told. It catches what it cannot do: chores do that later."""
 
-    async def _record(self, grant: RepositoryGrant, updates: list[RefCommand], ref_updates: list[RefUpdate], request_id: str) -> None:
+    async def _record(self, grant: RepositoryGrant, updates: list[RefCommand], indexed_updates: list[RefUpdate], request_id: str) -> None:
         async with session_for(self._services.database, writing=True) as session:
             viewer = await session.get(tables.User, grant.viewer_id) if grant.viewer_id is not None else None
             context = Context(self._services, session, viewer, request_id)
             project = await context.rows_by_id(tables.Project).get(grant.project_id)
             if project is None:
                 raise NotFound("Project")
-            await ref_updates.handle_ref_updates(context, project, updates, ref_updates)
+            await ref_updates.handle_ref_updates(context, project, updates, indexed_updates)
             await commit_and_notify(context)
 
     async def _make_context(self, session: DatabaseSession, grant: RepositoryGrant, request_id: str) -> Context:

@@ -235,7 +235,9 @@ class _AnswerSet:
                 return SharedAnswer(OperationResult(result.data, errors), context)
         except TimeoutError:
             if timeout.expired():
-                raise LimitExceeded(f"An event took longer than {execution.OPERATION_TIMEOUT_SECONDS:.0f} s. Ask for less of each.") from None
+                raise LimitExceeded(
+                    f"An event took longer than {execution.OPERATION_TIMEOUT_SECONDS:.0f} s. Ask for less of each."
+                ) from None
             raise Unavailable from None
 
 

@@ -173,7 +173,9 @@ class Graph:
         try:
             with deadline:
                 is_anonymous = (
-                    cached.prepared.allows_anonymous if isinstance(cached, ParsedOperation) else is_anonymous_document(query, operation_name)
+                    cached.prepared.allows_anonymous
+                    if isinstance(cached, ParsedOperation)
+                    else is_anonymous_document(query, operation_name)
                 )
                 if not is_anonymous and not await self._is_known_caller(credential):
                     raise Unauthenticated

@@ -282,7 +282,7 @@ async def _await_and_complete(step: FieldStep, run: PlanRun, answers: list[dict[
 async def _complete(step: Any, run: PlanRun, answers: list[dict[str, Any]], values: FieldValues) -> None:
     """Puts the values of a field, which are all there, into the answers."""
     completer = step.completer
-    _store_values(step, answers, await completer.complete(run, values) if completer.waits else completer.done(values))
+    _store_values(step, answers, await completer.complete(run, values) if completer.is_async else completer.complete_sync(values))
 
 
 def _store_values(step: Any, answers: list[dict[str, Any]], found: FieldValues) -> None:

@@ -265,7 +265,9 @@ def position_of(merge_request_id: int, oid: str) -> Select[int]:
     return select(col(row.position)).where(col(row.merge_request_id) == merge_request_id, col(row.oid) == oid)
 
 
-def of_commits(oids: list[str], order: Sequence[Any], skipped: int, limit: int, *visibility: ColumnElement[bool]) -> Select[str, MergeRequest]:
+def of_commits(
+    oids: list[str], order: Sequence[Any], skipped: int, limit: int, *visibility: ColumnElement[bool]
+) -> Select[str, MergeRequest]:
     """(commit id, merge request) for the merge requests that brought each of these commits, in this order, at most `limit` each after
     the first `skipped`.
 

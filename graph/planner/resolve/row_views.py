@@ -132,7 +132,11 @@ class RowViewBuilder:
         index: IndexedBy | None = metadata_of(collected.field).get("from_index")
         is_non_null, inner = unwrap_non_null(collected.field.type)
         sets = selection_sets(collected.nodes)
-        if index is None or is_non_null or not {each.nodes[0].name.value for each in self._compiler.collect_fields(inner, sets)} <= index.fields:
+        if (
+            index is None
+            or is_non_null
+            or not {each.nodes[0].name.value for each in self._compiler.collect_fields(inner, sets)} <= index.fields
+        ):
             return None
         keys = metadata_of(collected.field)["needs"]
         joined = source.join_index(index, keys)

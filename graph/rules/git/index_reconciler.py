@@ -101,8 +101,8 @@ async def _record_moves(services: Services, project_id: int, updates: list[RefCo
     """As a push by nobody."""
     log.warning("branches moved without a push", project_id=project_id, refs=[update.ref for update in updates[:10]], count=len(updates))
     with services.index_drift.recording(project_id):
-        ref_updates = await commit_index.index_updates(services, project_id, updates)
-        if any(each.update.new is not None and not each.is_indexed for each in ref_updates):
+        indexed_updates = await commit_index.index_updates(services, project_id, updates)
+        if any(each.update.new is not None and not each.is_indexed for each in indexed_updates):
             # What cannot be indexed would differ, and be recorded, again and again.
             services.index_drift.mark_failed(project_id)
             return
@@ -111,5 +111,5 @@ async def _record_moves(services: Services, project_id: int, updates: list[RefCo
             project = await context.rows_by_id(tables.Project).get(project_id)
             if project is None:
                 raise NotFound("Project")
-            await ref_updates.handle_ref_updates(context, project, updates, ref_updates)
+            await ref_updates.handle_ref_updates(context, project, updates, indexed_updates)
             await commit_and_notify(context)

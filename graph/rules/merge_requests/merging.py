@@ -269,8 +269,8 @@ async def _finish_merge(context: Context, step: TransactionSteps, intent: tables
     update = RefCommand(BRANCHES + intent.target_branch, intent.old_oid, intent.new_oid)
     for pause in (*RECORD_RETRY_SECONDS, None):
         try:
-            ref_updates = await commit_index.index_updates(context.services, project_id, [update])
-            row = await step(partial(_record_merge, intent, project_id, ref_updates))
+            indexed_updates = await commit_index.index_updates(context.services, project_id, [update])
+            row = await step(partial(_record_merge, intent, project_id, indexed_updates))
             break
         except Exception as error:
             if pause is None or not is_unavailable(error):
@@ -285,7 +285,7 @@ async def _finish_merge(context: Context, step: TransactionSteps, intent: tables
 
 
 async def _record_merge(
-    intent: tables.MergeIntent, project_id: int, ref_updates: list[RefUpdate], step_context: Context
+    intent: tables.MergeIntent, project_id: int, indexed_updates: list[RefUpdate], step_context: Context
 ) -> tables.MergeRequest:
     """Step 3. The project is held first, as by a push, so that neither waits for the other for ever."""
     project = await step_context.first(projects.for_update(project_id))
@@ -304,7 +304,7 @@ async def _record_merge(
         await system_notes.write_changes(step_context, row, before)
         await publish(step_context, MergeRequestChanged, row, "merge")
         await issue_closing.close_after_merge(step_context, row)
-        await ref_updates.handle_ref_updates(step_context, project, [each.update for each in ref_updates], ref_updates)
+        await ref_updates.handle_ref_updates(step_context, project, [each.update for each in indexed_updates], indexed_updates)
     await _delete_intent(intent.id, step_context)
     return row
 
@@ -326,12 +326,12 @@ async def _remove_source_branch(context: Context, step: TransactionSteps, row: t
         await context.services.repositories.read(project.id, lambda repository: repository.move_ref(update.ref, None, source))
     except (RefMoved, NotARepository):
         return
-    ref_updates = await commit_index.index_updates(context.services, project.id, [update])
+    indexed_updates = await commit_index.index_updates(context.services, project.id, [update])
 
     async def record(step_context: Context) -> None:
         current_project = await step_context.rows_by_id(tables.Project).get(project.id)
         if current_project is not None:
-            await ref_updates.handle_ref_updates(step_context, current_project, [update], ref_updates)
+            await ref_updates.handle_ref_updates(step_context, current_project, [update], indexed_updates)
 
     await step(record)
 

@@ -39,7 +39,7 @@ async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
         pages = await listing.pages(context, window, ids)
         for page in pages.values():
             for row in page.nodes:
-                context.rows_by_id(tables.Project).offer(row.id, row)
+                context.rows_by_id(tables.Project).prime_if_absent(row.id, row)
         return pages
 
     return await context.loader(("projects of groups", repr(arguments)), fetch).get(root.id)

@@ -91,16 +91,16 @@ async def _load_table(
     conditions, moment, span = filter.conditions(), row.created_at, filter.created
     if filter.finished is not None:
         moment, span = row.finished_at, filter.finished  # type: ignore[assignment]
-    time_buckets = None
+    buckets = None
     if bucket is not None:
         since, until = (span.since, span.until) if span is not None else (None, None)
-        time_buckets = time_buckets.build_buckets(bucket, timezone or "UTC", since, until, context.now())
+        buckets = time_buckets.build_buckets(bucket, timezone or "UTC", since, until, context.now())
         conditions.append(col(moment).is_not(None))
     selected_fields = selected_names(info, "rows")
     grouping = BuildGrouping(
         dimensions=tuple(dict.fromkeys(group_by)),
         measures=tuple(measure for measure in BuildMeasure if measure in selected_fields),
-        buckets=time_buckets,
+        buckets=buckets,
         moment=col(moment),
         includes_superseded=not filter.latest_attempt_only,
         limit=limit,

@@ -175,7 +175,7 @@ async def update_runner(info: Info, input: UpdateRunnerInput) -> tables.Runner:
         await runners.set_served_projects(context, runner, input.project_paths or [])
     runners.require_usable(runner)
     runner.updated_at = context.now()
-    context.after_commit.append(context.services.runner_queue.ring)
+    context.after_commit.append(context.services.runner_queue.notify)
     return runner
 
 

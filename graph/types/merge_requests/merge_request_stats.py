@@ -51,14 +51,14 @@ class ProjectMergeRequestStatsFields:
         for action in (Action.READ_MERGE_REQUEST, *stats_filter.required_actions):
             await require(context, action, self)
         spans = [(span.since, span.until) for span in (stats_filter.created, stats_filter.merged) if span is not None]
-        time_buckets = None
+        buckets = None
         if bucket is not None:
             since, until = (None, None) if len(spans) != 1 else spans[0]
-            time_buckets = time_buckets.build_buckets(bucket, timezone or "UTC", since, until, context.now())
+            buckets = time_buckets.build_buckets(bucket, timezone or "UTC", since, until, context.now())
         selected_fields = selected_names(info)
         includes_red = "redAtMerge" in selected_fields and await can(context, Action.READ_CHECKS, self)
         statistics = MergeRequestStatsQuery(
-            stats_filter.bind_viewer(context).conditions(), time_buckets, spans, "leadTime" in selected_fields, includes_red
+            stats_filter.bind_viewer(context).conditions(), buckets, spans, "leadTime" in selected_fields, includes_red
         )
 
         async def fetch(ids: list[int]) -> Any:
