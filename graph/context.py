@@ -23,6 +23,7 @@ from graph.operations.token_cache import TokenCache
 from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
 from storage.database.engine import Database, DatabaseSession, now
+from storage.database.text_budget import TextBudget
 from storage.git.repositories import Repositories
 from storage.objects.object_store import ObjectStore
 from storage.objects.uploads import UploadStore
@@ -176,6 +177,17 @@ class Context:
         return self.viewer_or_none
 
     @property
+    def budget(self) -> TextBudget | None:
+        """How much text the operation may still read; None if it is not limited."""
+        return self.session.budget
+
+    def count_text(self, *strings: str | None) -> None:
+        """Subtracts strings that are not read from the database from the budget. May be called in a thread. Raises TextLimitExceeded."""
+        if self.budget is not None:
+            lengths = [len(string) for string in strings if string]
+            self.budget.consume(sum(lengths), max(lengths, default=0))
+
+    @property
     def policy_context(self) -> "Context":
         """The context by which the policy decides: this one, unless it is watched (`graph/live/answer_sharing.py`)."""
         return self
@@ -189,7 +201,7 @@ class Context:
     @asynccontextmanager
     async def read_only(self) -> AsyncIterator["Context"]:
         """The same viewer with a session that only reads, for checks before long work: no writer waits for it."""
-        async with self.services.database.read_session() as session:
+        async with self.services.database.read_session(self.budget) as session:
             yield replace(self, session=session, loaders={})
 
     def loader(self, name: Hashable, fetch: Callable[[list[Any]], Any]) -> Loader[Any, Any]:

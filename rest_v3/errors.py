@@ -96,6 +96,9 @@ def response_from_error(route: Route, error: ErrorEntryProtocol) -> ErrorRespons
         message = not_found_message(route, error.subject, error.reason)
     elif code == "FORBIDDEN" and error.reason:
         message = f"403 Forbidden - {error.reason}"
+    elif code == "LIMIT_EXCEEDED" and error.retry_after is None:
+        # Waiting does not help: the message says what to request instead.
+        message = error.message or message
     headers = {}
     if status in RETRY_AFTER_SECONDS:
         headers["Retry-After"] = str(error.retry_after or RETRY_AFTER_SECONDS[status])

@@ -20,6 +20,7 @@ other origins are never shown an answer to such a request (`forgefront/server/co
 Answers have an ETag over their bytes, and `If-None-Match` is answered with 304 where nothing has changed.
 """
 
+import asyncio
 import base64
 import re
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ from forgefront.endpoints.query_variables import parse_variables
 from forgefront.pages import prefers_html
 from graph.errors import Code
 from graph.http.endpoint import RESPONSE_JSON, make_response
+from graph.http.json_pieces import dump_json
 from graph.http.requests import GraphqlRequestError, credential_of, headers_of, parse_pairs
 from graph.http.responses import rate_headers, serialize_result
 from graph.operations.execution import Graph, prepare
@@ -168,7 +170,12 @@ class NamedQueriesEndpoint:
             state["user_id"] = result.viewer_id
         if result.errors or result.data is None:
             return _error_response(result, request_id, format_name)
-        body = orjson.dumps({"data": result.data}) if format_name == "json" else table.to_csv(result.data).encode()
+        if format_name == "json":
+            body = await dump_json({"data": result.data}, is_large=result.is_large)
+        elif result.is_large:
+            body = await asyncio.to_thread(lambda data: table.to_csv(data).encode(), result.data)
+        else:
+            body = table.to_csv(result.data).encode()
         tag = f'"{sha256(body).hexdigest()[:32]}"'
         more = {**RESPONSE_HEADERS, **rate_headers(result.rate_usage), "etag": tag}
         if _matches_etag(headers.get("if-none-match"), tag):

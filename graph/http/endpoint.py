@@ -38,6 +38,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graph.errors import Code
 from graph.http import sse, websocket
+from graph.http.json_pieces import dump_json
 from graph.http.requests import (
     GraphqlRequest,
     GraphqlRequestError,
@@ -121,13 +122,13 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
                 return
             response = make_response(result, request_id, media_type)
             if wants_stream and response.status == 200:
-                await sse.send_response(response.body, response.headers, send)
+                await sse.send_response(await dump_json(response.body, is_large=result.is_large), response.headers, send)
                 return
-            body = orjson.dumps(response.body)
+            body = await dump_json(response.body, is_large=result.is_large)
         except GraphqlRequestError as error:
             response = _error_response(error, request_id)
             if media_type == EVENT_STREAM and error.status == 200:
-                await sse.send_response(response.body, response.headers, send)
+                await sse.send_response(orjson.dumps(response.body), response.headers, send)
                 return
             body = orjson.dumps(response.body)
         except ClientDisconnect:
@@ -158,7 +159,8 @@ async def _run(
 
 async def _send_data(send: Send, result: OperationResult, media_type: str) -> None:
     """The answer of an operation in which nothing went wrong: what `answer_of` and `_send` would make of it."""
-    body = orjson.dumps({"data": result.data})
+    data = {"data": result.data}
+    body = await dump_json(data, is_large=True) if result.is_large else orjson.dumps(data)
     headers = [*DATA_HEADERS[media_type], *raw_rate_headers(result.rate_usage), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})

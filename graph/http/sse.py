@@ -18,7 +18,6 @@ EventSource cannot send the header with the credential.
 import asyncio
 import random
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
 from starlette.types import Receive, Send
@@ -50,10 +49,10 @@ def parse_last_event_id(header: str | None) -> int | None:
     return 0 if header == "0" else parse_id(header)
 
 
-async def send_response(body: dict[str, Any], headers: Mapping[str, str], send: Send) -> None:
+async def send_response(json: bytes, headers: Mapping[str, str], send: Send) -> None:
     """The one answer of a query or a mutation."""
     await _start_response(send, headers)
-    await _write(send, _event_bytes(None, orjson.dumps(body)) + COMPLETE, more=False)
+    await _write(send, _event_bytes(None, json) + COMPLETE, more=False)
 
 
 async def send_events(stream: SubscriptionStream, request_id: str, receive: Receive, send: Send) -> None:

@@ -19,6 +19,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from graph.errors import LimitExceeded, Unavailable
+from graph.http.json_pieces import dump_json
 from graph.http.requests import GraphqlRequestError, credential_of, headers_of, parse_json, parse_request, resolve_document
 from graph.http.responses import serialize_error, serialize_result
 from graph.live.broadcaster import StreamEnd, StreamSlot
@@ -202,7 +203,8 @@ class _WebSocketConnection:
         if result.data is None and result.errors:
             await self._write_error(key, result)
             return
-        await self._write({"type": "next", "id": key, "payload": serialize_result(result, self._request_id)})
+        json = await dump_json(serialize_result(result, self._request_id), is_large=result.is_large)
+        await self._send({"type": "websocket.send", "text": _next_message(key, json)})
         await self._write({"type": "complete", "id": key})
 
     async def _send_events(self, key: str, stream: SubscriptionStream) -> None:
@@ -219,8 +221,7 @@ class _WebSocketConnection:
                 await self._write_error(key, event.outcome)
                 return
             json = event.json or orjson.dumps(serialize_result(event.outcome, self._request_id))
-            message = b'{"type":"next","id":%b,"payload":%b}' % (orjson.dumps(key), json)
-            await self._send({"type": "websocket.send", "text": message.decode()})
+            await self._send({"type": "websocket.send", "text": _next_message(key, json)})
 
     async def _write_error(self, key: str, result: OperationResult) -> None:
         await self._write(
@@ -256,6 +257,10 @@ class _WebSocketConnection:
     async def _close(self, closed: SocketClosed) -> None:
         with contextlib.suppress(OSError, RuntimeError):
             await self._send({"type": "websocket.close", "code": closed.code, "reason": closed.reason})
+
+
+def _next_message(key: str, json: bytes) -> str:
+    return (b'{"type":"next","id":%b,"payload":%b}' % (orjson.dumps(key), json)).decode()
 
 
 def _id_of(message: dict[str, Any]) -> str:

@@ -16,11 +16,14 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Code, LimitExceeded, Unauthenticated, Unavailable
+from graph.http.json_pieces import dump_json
 from graph.http.responses import serialize_result
 from graph.live.answer_sharing import TrackingContext
 from graph.live.change_log import LoggedChange
 from graph.operations import execution
+from graph.operations.answer_size import limit_answer
 from graph.operations.documents import PreparedOperation
+from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.loaders import Loader
 from graph.operations.results import OperationResult, make_graphql_error_entry
 from graph.operations.row_executor import execute_document
@@ -31,6 +34,7 @@ from graph.rules.accounts.viewer_contexts import ViewerIdentity
 from graph.rules.events import subscription_filters
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from storage.database.engine import Database
+from storage.database.text_budget import TextBudget
 from storage.tables import users
 
 log = structlog.get_logger("live")
@@ -70,6 +74,11 @@ class SharedAnswer:
     @property
     def is_personal(self) -> bool:
         return self._context is None
+
+    async def write_if_large(self) -> None:
+        """Writes the JSON of a large answer, in pieces."""
+        if self.outcome.is_large:
+            self._json = await dump_json(serialize_result(self.outcome, self._request_id), is_large=True)
 
     @property
     def json(self) -> bytes:
@@ -220,7 +229,7 @@ class _AnswerSet:
             async with (
                 services.broadcaster.semaphore,
                 asyncio.timeout(execution.OPERATION_TIMEOUT_SECONDS) as timeout,
-                session_for(services.database, writing=False) as session,
+                session_for(services.database, writing=False, budget=TextBudget(MAX_ANSWER_BYTES)) as session,
             ):
                 viewer = await find_viewer(session, digest)
                 if viewer is None:
@@ -232,7 +241,10 @@ class _AnswerSet:
                 if any(problem.code is Code.UNAVAILABLE for problem in errors):
                     # Told with a part missing, the event would not be told again.
                     raise Unavailable
-                return SharedAnswer(OperationResult(result.data, errors), context)
+                outcome = await limit_answer(OperationResult(result.data, errors), prepared, context)
+                answer = SharedAnswer(outcome, context)
+                await answer.write_if_large()
+                return answer
         except TimeoutError:
             if timeout.expired():
                 raise LimitExceeded(
@@ -249,6 +261,8 @@ def _retrieve_exception(future: "asyncio.Future[SharedAnswer]") -> None:
 
 class _PerStatementSession:
     """What reads as a session does, but takes one for each statement alone, since nobody knows when the last of many has asked."""
+
+    budget: TextBudget | None = None
 
     def __init__(self, database: Database) -> None:
         self._database = database

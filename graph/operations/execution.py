@@ -4,7 +4,7 @@ One operation is one transaction; `graph/fields/mutations.py` keeps a mutation t
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -12,6 +12,7 @@ from graphql import ExecutionResult, GraphQLError
 
 from graph.context import Context, RunnerIdentity, Services
 from graph.errors import Code, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
+from graph.operations.answer_size import is_surely_small, limit_answer
 from graph.operations.deadlines import Deadlines
 from graph.operations.documents import (
     AllowedOperation,
@@ -20,9 +21,10 @@ from graph.operations.documents import (
     ParsedOperation,
     PreparedOperation,
     find_variable_error,
+    is_anonymous_document,
     prepare,
 )
-from graph.operations.documents import is_anonymous_document
+from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import CostQuote
 from graph.operations.results import ErrorEntry, OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
 from graph.operations.row_executor import execute_document
@@ -38,6 +40,7 @@ from graph.rules.builds.runners import MAX_WAIT_SECONDS
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
+from storage.database.text_budget import TextBudget, TextLimitExceeded
 from storage.objects.uploads import PartialFile
 from storage.secrets import digest_token
 from storage.tables import users
@@ -239,29 +242,52 @@ class Graph:
         database = self.services.database
         viewer, runner_identity = await self._authenticate_caller(credential, prepared, quote)
         usage = quote.usage if quote else None
-        async with session_for(database, writing=False) as session:
+        budget = TextBudget(MAX_ANSWER_BYTES)
+        async with session_for(database, writing=False, budget=budget) as session:
             context = Context(self.services, session, viewer, request_id, runner_identity_or_none=runner_identity, rate_usage=usage)
             try:
                 found = self._find_plan(prepared, variables)
                 if found is None:
-                    return self._result_of_execution(await self._execute(prepared, variables, context), context)
+                    result = await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
+                    if not budget.is_exceeded or (found := self._find_plan(prepared, variables)) is None:
+                        return result
+                    # graphql-core reads whole rows, including text that is not selected; a plan reads only selected columns.
+                    await session.close()
+                    return await self._retry_with_plan(found, prepared, context) or result
                 plan, values = found
                 try:
-                    return self._result_of_plan(await plan.run(context, values), prepared, context)
+                    return await self._result_of_plan(await plan.run(context, values), prepared, context)
+                except TextLimitExceeded:
+                    raise
                 except Exception as error:
                     if isinstance(error, OperationError | GraphQLError | PlanBailout) or is_unavailable(error):
                         # graphql-core says what is wrong, and where; what was loaded is not loaded again. It names its files itself.
                         context.files.clear()
-                        return self._result_of_execution(await self._execute(prepared, variables, context), context)
+                        return await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
                     log.exception("a plan failed", operation=prepared.name, request_id=request_id)
             finally:
                 # They know the context, and it knows them: thus all of it goes at once. Left to the garbage collector, the operations of
                 # a second would make those of the next wait for it.
                 context.loaders.clear()
         # The session may be of no use any more.
-        async with session_for(database, writing=False) as session:
+        async with session_for(database, writing=False, budget=TextBudget(MAX_ANSWER_BYTES)) as session:
             context = Context(self.services, session, viewer, request_id, runner_identity_or_none=runner_identity, rate_usage=usage)
-            return self._result_of_execution(await self._execute(prepared, variables, context), context)
+            return await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
+
+    async def _retry_with_plan(
+        self, found: tuple[OperationPlan, Any], prepared: PreparedOperation, failed_context: Context
+    ) -> OperationResult | None:
+        """Returns the result of a query that exceeded the text budget in graphql-core; None if the plan exceeds it too."""
+        plan, values = found
+        failed_context.loaders.clear()
+        async with session_for(self.services.database, writing=False, budget=TextBudget(MAX_ANSWER_BYTES)) as session:
+            context = replace(failed_context, session=session, loaders={}, files={}, arguments={}, policy_projects={})
+            try:
+                return await self._result_of_plan(await plan.run(context, values), prepared, context)
+            except (OperationError, GraphQLError, PlanBailout, TextLimitExceeded):
+                return None
+            finally:
+                context.loaders.clear()
 
     async def _run_mutation(
         self,
@@ -276,14 +302,9 @@ class Graph:
         usage = quote.usage if quote else None
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
+            session = database.write_session(TextBudget(MAX_ANSWER_BYTES))
             context = Context(
-                self.services,
-                database.write_session(),
-                viewer,
-                request_id,
-                undo=undo,
-                runner_identity_or_none=runner_identity,
-                rate_usage=usage,
+                self.services, session, viewer, request_id, undo=undo, runner_identity_or_none=runner_identity, rate_usage=usage
             )
             if isinstance(credential, str):
                 context.credential = credential
@@ -292,15 +313,15 @@ class Graph:
                 if found is not None:
                     plan, values = found
                     try:
-                        return self._result_of_plan(await plan.run(context, values), prepared, context)
+                        return await self._result_of_plan(await plan.run(context, values), prepared, context)
                     except Exception as error:
                         # graphql-core says what is wrong, and where, of what the mutation gave. It does not read the arguments of
                         # fields that it does not come to, so it may find nothing wrong with them.
-                        result = self._result_of_execution(await self._execute(prepared, variables, context), context)
+                        result = await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
                         if not result.errors and not isinstance(error, PlanBailout | GraphQLError):
                             log.error("a plan failed", operation=prepared.name, request_id=request_id, exc_info=error)
                         return result
-                return self._result_of_execution(await self._execute(prepared, variables, context), context)
+                return await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
             finally:
                 await close_session(context)
                 # They know the context, and it knows them: thus all of it goes at once, and makes the garbage collector no work.
@@ -346,17 +367,19 @@ class Graph:
         middleware = [replay] if context.mutation_result is not None else None
         return await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, middleware=middleware)
 
-    def _result_of_plan(self, data: dict[str, Any], prepared: PreparedOperation, context: Context) -> OperationResult:
+    async def _result_of_plan(self, data: dict[str, Any], prepared: PreparedOperation, context: Context) -> OperationResult:
         viewer = context.viewer_or_none
         viewer_id = viewer.id if viewer is not None else None
-        return OperationResult(
+        result = OperationResult(
             data, [], viewer_id, context.files, rate_usage=context.rate_usage, is_formatted=prepared.output_format is not None
         )
+        return result if is_surely_small(prepared, context) else await limit_answer(result, prepared, context)
 
-    def _result_of_execution(self, result: ExecutionResult, context: Context) -> OperationResult:
-        errors = [make_graphql_error_entry(error, context.request_id) for error in result.errors or ()]
+    async def _result_of_execution(self, execution: ExecutionResult, prepared: PreparedOperation, context: Context) -> OperationResult:
+        errors = [make_graphql_error_entry(error, context.request_id) for error in execution.errors or ()]
         viewer_id = context.viewer_or_none.id if context.viewer_or_none else None
-        return OperationResult(result.data, errors, viewer_id, context.files, rate_usage=context.rate_usage)
+        result = OperationResult(execution.data, errors, viewer_id, context.files, rate_usage=context.rate_usage)
+        return result if is_surely_small(prepared, context) else await limit_answer(result, prepared, context)
 
 
 async def authenticate(session: DatabaseSession, credential: str | None) -> tables.User | None:

@@ -50,6 +50,9 @@ MAX_MUTATION_FIELDS = 1
 MAX_INTROSPECTION_DEPTH = 16
 MAX_INTROSPECTION_LISTS = 2
 
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""Maximum size of an answer as JSON, and maximum number of characters read for it from text without a maximum length (descriptions,
+notes, messages). Checked while an operation runs: `graph/operations/answer_size.py`."""
 MAX_BODY_BYTES = 1024 * 1024
 MAX_JSON_DEPTH = 64
 """A list or object in a list or object, of JSON."""

@@ -8,10 +8,16 @@ import structlog
 from graphql import GraphQLError
 
 from graph.context import StoredFile
-from graph.errors import Code, Forbidden, Internal, NotFound, OperationError, Unavailable
+from graph.errors import Code, Forbidden, Internal, LimitExceeded, NotFound, OperationError, Unavailable
+from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import RateUsage
 from storage.database.engine import is_unavailable
+from storage.database.text_budget import TextLimitExceeded
 from storage.disk_full import is_disk_full
+
+ANSWER_TOO_LARGE_MESSAGE = (
+    f"The answer exceeds the limit of {MAX_ANSWER_BYTES // 2**20} MiB. Request fewer rows, or leave out long fields such as `description`."
+)
 
 log = structlog.get_logger("graph")
 
@@ -43,6 +49,8 @@ class OperationResult:
     """The operation is a subscription, which was not run: one answer is no stream."""
     rate_usage: RateUsage | None = None
     """What it cost the viewer; None for operations that are not counted, and where nobody was found to charge."""
+    is_large: bool = False
+    """The data is written in pieces (`graph/operations/answer_size.py`)."""
     is_formatted: bool = False
     """The data has the form that the operation was prepared with. Without a plan it has not: who asked brings it there."""
 
@@ -51,6 +59,8 @@ def to_operation_error(error: BaseException, request_id: str) -> OperationError:
     """The error of ours that an exception means; one that means nothing to us is logged, and masked."""
     if isinstance(error, OperationError):
         return error
+    if isinstance(error, TextLimitExceeded):
+        return LimitExceeded(ANSWER_TOO_LARGE_MESSAGE)
     if is_unavailable(error):
         log.warning("unavailable", request_id=request_id, error=type(error).__name__)
         return Unavailable()

@@ -8,13 +8,17 @@ from typing import TypeVar
 from graph.context import Context
 from storage import tables
 from storage.database.engine import Database, DatabaseSession
+from storage.database.text_budget import TextBudget
 
 T = TypeVar("T")
 
 
-def session_for(database: Database, *, writing: bool) -> AbstractAsyncContextManager[DatabaseSession]:
-    """The session of one operation. What is not kept by `keep` is rolled back when it ends."""
-    return database.write_session() if writing else database.read_session()
+def session_for(database: Database, *, writing: bool, budget: TextBudget | None = None) -> AbstractAsyncContextManager[DatabaseSession]:
+    """The session of one operation. Changes that `commit_and_notify` does not commit are rolled back when it ends.
+
+    `budget` limits how much text it reads.
+    """
+    return database.write_session(budget) if writing else database.read_session(budget)
 
 
 async def commit_and_notify(context: Context) -> None:
@@ -66,7 +70,7 @@ async def steps(context: Context) -> TransactionSteps:
 async def switch_to_reader(context: Context) -> None:
     """Goes on in a session that only reads: what a caller selects of an answer makes no writer wait. Who made the context ends it."""
     await close_session(context)
-    context.session = context.services.database.read_session()
+    context.session = context.services.database.read_session(context.budget)
     if context.viewer_or_none is not None:
         # Most answers show who asked as the author; a viewer who changed himself is known as changed.
         context.rows_by_id(tables.User).prime_if_absent(context.viewer.id, context.viewer)

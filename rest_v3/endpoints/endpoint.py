@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import orjson
 
+from graph.http.json_pieces import dump_json
 from rest_v3 import pagination, reshape
 from rest_v3.errors import (
     ErrorResponse,
@@ -164,7 +165,7 @@ class Endpoint:
             return self._respond_error(not_found_response(self.route, missing))
         if value is not None and self._reshape_value is not None and not result.is_formatted:
             value = self._reshape_value(value)
-        return self._respond(value, result.data, [])
+        return await self._respond(value, result, [])
 
     def _has_no_id(self, request: RestRequest) -> bool:
         """Whether a segment that should be an id cannot be one."""
@@ -252,7 +253,7 @@ class Endpoint:
                 break
             page = pagination.PageRequest(page.number + 1, page.size)
         if self.route.is_unpaged:
-            return self._respond(nodes, result.data, [])
+            return await self._respond(nodes, result, [])
         headers = pagination.build_headers(
             page,
             total=connection["totalCount"] if self.route.has_total else None,
@@ -260,7 +261,7 @@ class Endpoint:
             url="/".join([self._base_url, *map(_quote_segment, request.segments)]),
             filters=self._page_filters(sent) if sent else (),
         )
-        return self._respond(nodes, result.data, headers)
+        return await self._respond(nodes, result, headers)
 
     def _page_filters(self, sent: Mapping[str, Any]) -> list[tuple[str, str]]:
         """The filters as they were sent, for links to other pages."""
@@ -276,10 +277,11 @@ class Endpoint:
                 filters.append((name, value))
         return filters
 
-    def _respond(self, value: Any, data: Mapping[str, Any], headers: list[tuple[bytes, bytes]]) -> RestResponse:
+    async def _respond(self, value: Any, result: Any, headers: list[tuple[bytes, bytes]]) -> RestResponse:
         if self.route.reshape is not None:
-            value = self.route.reshape(value, data)
-        return RestResponse(self._success_status, orjson.dumps(value), [*headers, self._cache_control])
+            value = self.route.reshape(value, result.data)
+        content = await dump_json(value, is_large=True) if result.is_large else orjson.dumps(value)
+        return RestResponse(self._success_status, content, [*headers, self._cache_control])
 
     def _respond_error(self, error: ErrorResponse) -> RestResponse:
         headers = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]

@@ -10,13 +10,14 @@ from sqlalchemy.sql.visitors import iterate, replacement_traverse
 
 from storage.database.list_parameters import dialect_for_values
 from storage.database.row_codegen import BoundParameter, ParameterBinder, compile_binder
+from storage.database.text_budget import find_text_columns
 
 
 class CompiledStatement:
     """The text of a statement for one dialect. The parameters in `given` get their values at each run, all others have those of the
     statement."""
 
-    __slots__ = ("bind", "size", "sql")
+    __slots__ = ("bind", "size", "sql", "text_columns")
 
     bind: ParameterBinder
 
@@ -27,6 +28,7 @@ class CompiledStatement:
         processors = {**compiled._bind_processors, **(state.processors if state is not None else {})}
         values = compiled.construct_params(escape_names=False)
         self.sql: str = compiled.string
+        self.text_columns = find_text_columns(entry.type for entry in compiled._result_columns)
         constant_values = {name: value for name, value in values.items() if name not in variable_names}
         self.size = 2_000 + len(self.sql) + 250 * len(values)
         """An estimate of its bytes."""
@@ -96,7 +98,7 @@ class SqlDialect:
 
     def utc_timestamp_string(self, column: Any) -> Any:
         """The instant in UTC as a text, which both drivers give for a fraction of what a datetime costs: `2016-01-19 08:40:25.934`."""
-        return column if self.is_sqlite else cast(func.timezone(literal_column("'UTC'"), column), Text)
+        return column if self.is_sqlite else cast(func.timezone(literal_column("'UTC'"), column), String)
 
     def aggregate_list(self, statement: Any, outer: Any) -> Any:
         """The values of a statement that selects (key, value) with a condition on `outer`, in its order, as one value of a row of `outer`:
@@ -107,11 +109,14 @@ class SqlDialect:
             if _sorts_by_value(statement):
                 # Sorting a few is cheaper outside.
                 return (
-                    values_only.with_only_columns(func.json_group_array(value), maintain_column_froms=True).order_by(None).scalar_subquery()
+                    values_only.with_only_columns(func.json_group_array(value, type_=Text), maintain_column_froms=True)
+                    .order_by(None)
+                    .scalar_subquery()
                 )
             inner = values_only.subquery()
-            return select(func.json_group_array(inner.c.value)).scalar_subquery()
-        ordered = aggregate_order_by(value, *statement._order_by_clauses)
+            return select(func.json_group_array(inner.c.value, type_=Text)).scalar_subquery()
+        # As TEXT, so that its length is counted (`TextMeter`).
+        ordered = aggregate_order_by(cast(value, Text), *statement._order_by_clauses)
         return values_only.with_only_columns(func.array_agg(ordered), maintain_column_froms=True).order_by(None).scalar_subquery()
 
 

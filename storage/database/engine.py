@@ -29,10 +29,11 @@ from storage.database.insert_cache import InsertCache
 from storage.database.invalidation import TableVersion
 from storage.database.list_parameters import use_list_parameters
 from storage.database.postgres_pool import FairPool
-from storage.database.readers import PostgresReader, Reader, SlowStatementCache, SqliteReader
+from storage.database.readers import PostgresReader, Reader, SlowStatementCache, SqliteReader, TextMeter
 from storage.database.sessions import DatabaseSession as DatabaseSession
 from storage.database.sessions import ReadSession
 from storage.database.statement_cache import StatementCache
+from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
 from storage.database.writers import DatabaseBusy, PostgresWriter, SqliteWriter, Statement, WriteLock, Writer
 
@@ -195,13 +196,16 @@ class Database:
         else:
             event.listen(self.engine.sync_engine, "checkout", _reject_closed)
 
-    def read_session(self) -> ReadSession:
-        """A session for statements that change nothing, to be entered; what it did is rolled back at the end."""
-        return ReadSession(self)
+    def read_session(self, budget: TextBudget | None = None) -> ReadSession:
+        """A session for statements that change nothing, to be entered; what it did is rolled back at the end.
 
-    def write_session(self) -> WriteSession:
+        `budget` limits how much text it reads.
+        """
+        return ReadSession(self, budget)
+
+    def write_session(self, budget: TextBudget | None = None) -> WriteSession:
         """A session whose transaction may write, to be entered. On SQLite what writes or locks first waits for its turn."""
-        return WriteSession(self)
+        return WriteSession(self, budget)
 
     async def write(self, statements: Sequence[Statement]) -> list[int]:
         """Runs INSERTs that give an id each as one transaction, past SQLAlchemy; gives the ids. Raises IntegrityError, Busy."""
@@ -249,10 +253,12 @@ class Database:
         if self.dialect == "sqlite":
             return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._slow_statements)
         connection = await self.connect_unpooled(default_transaction_read_only="on")
+        meter = TextMeter(connection)
+        await connection.set_type_codec("text", schema="pg_catalog", encoder=str, decoder=meter.decode_text)
         # As SQLAlchemy's dialect does on its own connections.
         for name in ("json", "jsonb"):
-            await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=orjson.loads)
-        return PostgresReader(connection)
+            await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=meter.decode_json)
+        return PostgresReader(connection, meter)
 
     async def connect_unpooled(self, **server_settings: str) -> Any:
         """A connection of asyncpg's that belongs to no pool; PostgreSQL only. Raises ConnectionError and what asyncpg raises."""

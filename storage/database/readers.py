@@ -8,17 +8,22 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import inf
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
+import orjson
 from sqlalchemy.exc import InvalidRequestError
 
 from storage.caches import CacheBounds, CacheUsage, LruCache, register_usage
 from storage.database.connection_pool import PooledConnection
 from storage.database.prepared_statements import PreparedConnection
+from storage.database.text_budget import TextBudget, TextColumns, TextLimitExceeded
 
 Values = Sequence[Any]
+_TextLimit = tuple[TextColumns, TextBudget] | None
+"""The text columns of a statement and how much text it may read; None if it is not limited."""
 
 CLOSED_MESSAGE = "this session is closed"
 
@@ -42,7 +47,11 @@ class Reader(PooledConnection, Protocol):
 
     is_concurrent: bool
 
-    async def fetch(self, sql: str, parameters: Values) -> Sequence[Values]: ...
+    async def fetch(
+        self, sql: str, parameters: Values, columns: TextColumns | None = None, budget: TextBudget | None = None
+    ) -> Sequence[Values]:
+        """Raises TextLimitExceeded if the text of these columns exceeds the budget."""
+        ...
 
 
 class SqliteReader:
@@ -70,24 +79,37 @@ class SqliteReader:
         arguments = (self._connection, int(wait_seconds * 1000), self._requests, self._wakeups, self._deliver_results)
         Thread(target=_run_thread, args=arguments, name="sqlite", daemon=True).start()
 
-    async def fetch(self, sql: str, parameters: Values) -> Sequence[Values]:
-        if not self._is_running and self._slow_statements.get(sql) is None and (rows := self._fetch_inline(sql, parameters)) is not None:
-            return rows
+    async def fetch(
+        self, sql: str, parameters: Values, columns: TextColumns | None = None, budget: TextBudget | None = None
+    ) -> Sequence[Values]:
+        limit = None
+        if budget is not None:
+            if budget.remaining < 0:
+                raise TextLimitExceeded
+            if columns is not None:
+                limit = columns, budget
+        if self._is_running or self._slow_statements.get(sql) is not None or (rows := self._fetch_inline(sql, parameters, limit)) is None:
+            rows = await self._fetch_in_thread(sql, parameters, limit)
+        if budget is not None:
+            budget.row_count += len(rows)
+        return rows
+
+    async def _fetch_in_thread(self, sql: str, parameters: Values, limit: _TextLimit) -> list[Values]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Values]] = loop.create_future()
-        self._requests.append((sql, parameters, future))
+        self._requests.append((sql, parameters, limit, future))
         if not self._is_running:
             self._is_running = True
             self._wakeups.put(loop)
         return await future
 
-    def _fetch_inline(self, sql: str, parameters: Values) -> list[Values] | None:
+    def _fetch_inline(self, sql: str, parameters: Values, limit: _TextLimit) -> list[Values] | None:
         """None when it takes too long, or another process keeps the file for the moment."""
         connection = self._connection
         self._progress_calls = 0
         connection.set_progress_handler(self._count_progress, PROGRESS_STEPS)
         try:
-            return _execute(connection, sql, parameters)
+            return _execute(connection, sql, parameters, limit)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
                 self._slow_statements.put(sql, True)
@@ -118,7 +140,7 @@ class SqliteReader:
     def reset(self) -> bool:
         if self._is_running:
             while self._requests:
-                future = self._requests.popleft()[2]
+                future = self._requests.popleft()[-1]
                 if not future.done():
                     future.set_exception(InvalidRequestError(CLOSED_MESSAGE))
             self._connection.interrupt()
@@ -158,7 +180,7 @@ def register_sqlite_memory() -> _SqliteLibrary | None:
     return library
 
 
-_FetchRequest = tuple[str, Values, "asyncio.Future[list[Values]]"]
+_FetchRequest = tuple[str, Values, _TextLimit, "asyncio.Future[list[Values]]"]
 _FetchResult = tuple["asyncio.Future[list[Values]]", list[Values], BaseException | None]
 
 
@@ -174,12 +196,12 @@ def _run_thread(
         results: list[_FetchResult] = []
         while requests:
             try:
-                sql, parameters, future = requests.popleft()
+                sql, parameters, limit, future = requests.popleft()
             except IndexError:
                 # The session has ended meanwhile.
                 break
             try:
-                results.append((future, _with_busy_timeout(connection, wait_milliseconds, sql, parameters), None))
+                results.append((future, _with_busy_timeout(connection, wait_milliseconds, sql, parameters, limit), None))
             except BaseException as error:
                 results.append((future, [], error))
         try:
@@ -190,21 +212,37 @@ def _run_thread(
     connection.close()
 
 
-def _execute(connection: sqlite3.Connection, sql: str, parameters: Values) -> list[Values]:
+def _execute(connection: sqlite3.Connection, sql: str, parameters: Values, limit: _TextLimit) -> list[Values]:
     if not connection.in_transaction:
         connection.execute("BEGIN")
-    return connection.execute(sql, parameters).fetchall()
-
-
-def _with_busy_timeout(connection: sqlite3.Connection, wait_milliseconds: int, sql: str, parameters: Values) -> list[Values]:
+    cursor = connection.execute(sql, parameters)
+    if limit is None:
+        return cursor.fetchall()
+    columns, budget = limit
+    remaining = budget.remaining
     try:
-        return _execute(connection, sql, parameters)
+        return columns.fetch(cursor, budget)
+    except sqlite3.OperationalError:
+        # The statement is run again.
+        budget.remaining = remaining
+        raise
+    except TextLimitExceeded:
+        # Otherwise the statement and its snapshot stay open until the cursor is garbage-collected.
+        cursor.close()
+        raise
+
+
+def _with_busy_timeout(
+    connection: sqlite3.Connection, wait_milliseconds: int, sql: str, parameters: Values, limit: _TextLimit
+) -> list[Values]:
+    try:
+        return _execute(connection, sql, parameters, limit)
     except sqlite3.OperationalError as error:
         if not _is_busy(error):
             raise
     connection.execute(f"PRAGMA busy_timeout = {wait_milliseconds}")
     try:
-        return _execute(connection, sql, parameters)
+        return _execute(connection, sql, parameters, limit)
     finally:
         connection.execute("PRAGMA busy_timeout = 0")
 
@@ -213,10 +251,71 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+class TextMeter:
+    """Decodes the text of an asyncpg connection, which reads all rows of a statement, and drops text that exceeds the budget.
+
+    A statement that exceeds the budget is read to its end; if it exceeds the budget by more than the budget's limit, the connection is
+    terminated, which ends the statement on the server.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.remaining: float = inf
+        self.terminate_below: float = -inf
+        self.max_length = 0
+
+    def decode_text(self, value: str) -> str:
+        length = len(value)
+        self.remaining -= length
+        if length > self.max_length:
+            self.max_length = length
+        return value if self.remaining >= 0 else self._drop()
+
+    def decode_json(self, value: str) -> Any:
+        return orjson.loads(value) if self.decode_text(value) is value else ""
+
+    def _drop(self) -> str:
+        if self.remaining < self.terminate_below:
+            self.terminate_below = -inf
+            # Deferred, because the connection is reading.
+            asyncio.get_running_loop().call_soon(self._connection.terminate)
+        return ""
+
+
 class PostgresReader(PreparedConnection):
     """Each statement is a transaction of its own, which shows what READ COMMITTED shows within a longer one."""
 
     is_concurrent = False
+
+    def __init__(self, connection: Any, meter: TextMeter) -> None:
+        super().__init__(connection)
+        self._meter = meter
+
+    async def fetch(
+        self, sql: str, parameters: Values, columns: TextColumns | None = None, budget: TextBudget | None = None
+    ) -> Sequence[Values]:
+        """`columns` is not used: PostgreSQL reports which columns are text."""
+        if budget is None:
+            return await super().fetch(sql, parameters)
+        if budget.remaining < 0:
+            raise TextLimitExceeded
+        meter = self._meter
+        remaining = budget.remaining
+        meter.remaining, meter.terminate_below, meter.max_length = remaining, -budget.limit, budget.max_row_length
+        try:
+            rows = await super().fetch(sql, parameters)
+        except Exception:
+            if meter.remaining < 0:
+                # The meter has terminated the connection.
+                raise TextLimitExceeded from None
+            raise
+        finally:
+            budget.remaining -= remaining - int(meter.remaining)
+            budget.max_row_length = meter.max_length
+            meter.remaining, meter.terminate_below = inf, -inf
+        budget.check()
+        budget.row_count += len(rows)
+        return rows
 
     async def close(self) -> None:
         await self._connection.close()

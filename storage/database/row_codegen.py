@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage.database.readers import Values
+from storage.database.text_budget import TextColumns
 
 Processor = Callable[[Any], Any]
 RowBuilder = Callable[[type, dict[str, Any]], Any]
@@ -33,12 +34,16 @@ class RowFactory:
     """Rows of tables as instances that belong to no session."""
     session_rows: Callable[[Sequence[Values], RowBuilder], Rows]
     """`build` makes the row of a table out of its columns."""
+    text_columns: TextColumns | None = None
+    """The driver's columns that contain text without a maximum length."""
 
 
-def compile_row_factory(entities: Sequence[Entity], processors: Mapping[int, Processor]) -> RowFactory:
+def compile_row_factory(
+    entities: Sequence[Entity], processors: Mapping[int, Processor], text_columns: TextColumns | None = None
+) -> RowFactory:
     """The processors are by the places of the values that they turn into Python's."""
     if all(part.table is None for part in entities) and not processors:
-        return RowFactory(_to_tuples, lambda found, build: _to_tuples(found))
+        return RowFactory(_to_tuples, lambda found, build: _to_tuples(found), text_columns)
     scope: dict[str, Any] = {"new": object.__new__, **{f"p{place}": processor for place, processor in processors.items()}}
     plain_body, session_body, results = [], [], []
     for number, entity in enumerate(entities):
@@ -56,6 +61,7 @@ def compile_row_factory(entities: Sequence[Entity], processors: Mapping[int, Pro
     return RowFactory(
         _compile_function("plain", ("found",), [*plain_body, f"rows.append(({', '.join(results)},))"], scope),
         _compile_function("built", ("found", "build"), [*session_body, f"rows.append(({', '.join(results)},))"], scope),
+        text_columns,
     )
 
 

@@ -11,6 +11,7 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper, make_transient_to_detached
 
 from storage.database.readers import CLOSED_MESSAGE, Reader
+from storage.database.text_budget import TextBudget, TextColumns
 
 if TYPE_CHECKING:
     from storage.database.engine import Database
@@ -22,6 +23,9 @@ class _ExpiredError(Exception):
 
 class DatabaseSession(AsyncSession):
     """A session whose statements take turns, since one connection answers one statement at a time and resolvers run side by side."""
+
+    budget: TextBudget | None = None
+    """How much text it may still read; None if it is not limited."""
 
     def __init__(self, database: "Database", **settings: Any) -> None:
         super().__init__(**settings)
@@ -36,7 +40,7 @@ class DatabaseSession(AsyncSession):
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
         sql, parameters, row_factory = bound
-        rows = await self.fetch(sql, parameters)
+        rows = await self.fetch(sql, parameters, row_factory.text_columns)
         try:
             return row_factory.session_rows(rows, self._attach_row)
         except _ExpiredError:
@@ -61,8 +65,11 @@ class DatabaseSession(AsyncSession):
         """Writes a new row at the end of the transaction, or before the next statement in it; its id is known then."""
         self.add(row)
 
-    async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
-        """What the driver gives for a text of its own dialect: rows of its values, as it spells them."""
+    async def fetch(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None = None) -> Sequence[Sequence[Any]]:
+        """Runs a statement in the driver's own dialect and returns rows of the driver's values.
+
+        Raises TextLimitExceeded if the text of these columns exceeds the budget of the session.
+        """
         if self.new or self.dirty or self.deleted:
             await self.flush()
         async with self._statement_lock:
@@ -76,6 +83,12 @@ class DatabaseSession(AsyncSession):
             else:
                 rows = await self._driver_connection.fetch(sql, *parameters)
         self._database.account_tables.record_execution(self._connection_info, sql)
+        budget = self.budget
+        if budget is None:
+            return rows
+        budget.row_count += len(rows)
+        if columns is not None:
+            columns.consume(rows, budget)
         return rows
 
     def _attach_row(self, table: type, columns: dict[str, Any]) -> Any:
@@ -122,8 +135,9 @@ class ReadSession(DatabaseSession):
     The ORM's own session, which costs more than a small statement, is made where a statement needs it (`__getattr__`).
     """
 
-    def __init__(self, database: "Database") -> None:
+    def __init__(self, database: "Database", budget: TextBudget | None = None) -> None:
         self._database = database
+        self.budget = budget
         self._statement_lock = asyncio.Lock()
         self._reader: Reader | None = None
         self._is_closed = False
@@ -139,9 +153,9 @@ class ReadSession(DatabaseSession):
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
         sql, parameters, row_factory = bound
-        return row_factory.plain_rows(await self.fetch(sql, parameters))
+        return row_factory.plain_rows(await self.fetch(sql, parameters, row_factory.text_columns))
 
-    async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    async def fetch(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None = None) -> Sequence[Sequence[Any]]:
         reader = self._reader
         if reader is None:
             if not self._is_closed and not self._statement_lock.locked():
@@ -149,12 +163,12 @@ class ReadSession(DatabaseSession):
             reader = reader or await self._acquire_reader()
         if reader.is_concurrent:
             self._database.record_statement(sql, parameters)
-            return await reader.fetch(sql, parameters)
+            return await reader.fetch(sql, parameters, columns, self.budget)
         async with self._statement_lock:
             if self._is_closed:
                 raise InvalidRequestError(CLOSED_MESSAGE)
             self._database.record_statement(sql, parameters)
-            return await reader.fetch(sql, parameters)
+            return await reader.fetch(sql, parameters, columns, self.budget)
 
     async def _acquire_reader(self) -> Reader:
         async with self._statement_lock:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Mapper
 
 from storage.caches import CacheBounds, LruCache
 from storage.database.row_codegen import BoundParameter, Entity, ParameterBinder, Processor, RowFactory, compile_binder, compile_row_factory
+from storage.database.text_budget import find_text_columns
 
 MAX_STRINGS = 32
 """Strings of one statement, which differ in which of its lists have one value."""
@@ -218,7 +219,8 @@ class StatementCache:
             entities.append(Entity(mapper.class_, keys, position, position + columns.index(mapper.primary_key[0])))
             position = end
         conversions = {number: processor for number, processor in enumerate(processors) if processor is not None}
-        return compile_row_factory(entities, conversions) if position == len(entries) else None
+        text_columns = find_text_columns(entry.type for entry in entries)
+        return compile_row_factory(entities, conversions, text_columns) if position == len(entries) else None
 
 
 class _EnumMembers(dict[Any, Any]):

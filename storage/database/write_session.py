@@ -19,6 +19,7 @@ from sqlalchemy.orm.attributes import instance_state
 
 from storage.database.readers import CLOSED_MESSAGE, Reader
 from storage.database.sessions import DatabaseSession
+from storage.database.text_budget import TextBudget, TextColumns
 
 if TYPE_CHECKING:
     from storage.database.engine import Database
@@ -34,8 +35,9 @@ class WriteSession(DatabaseSession):
     is the ORM's, within one transaction.
     """
 
-    def __init__(self, database: "Database") -> None:
+    def __init__(self, database: "Database", budget: TextBudget | None = None) -> None:
         self._database = database
+        self.budget = budget
         self._statement_lock = asyncio.Lock()
         self._driver_connection = None
         self._connection_info = None
@@ -75,16 +77,16 @@ class WriteSession(DatabaseSession):
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
         sql, parameters, row_factory = bound
-        return row_factory.session_rows(await self._fetch_with_reader(sql, parameters), self._own_row)
+        return row_factory.session_rows(await self._fetch_with_reader(sql, parameters, row_factory.text_columns), self._own_row)
 
-    async def fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    async def fetch(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None = None) -> Sequence[Sequence[Any]]:
         if self._has_pending():
             await self.flush()
         if self._has_begun or not sql.startswith(SELECT_PREFIXES):
-            return await super().fetch(sql, parameters)
-        return await self._fetch_with_reader(sql, parameters)
+            return await super().fetch(sql, parameters, columns)
+        return await self._fetch_with_reader(sql, parameters, columns)
 
-    async def _fetch_with_reader(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    async def _fetch_with_reader(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None) -> Sequence[Sequence[Any]]:
         """What a reader gives, before there is a transaction."""
         self._active_reads += 1
         try:
@@ -95,10 +97,10 @@ class WriteSession(DatabaseSession):
                 reader = reader or await self._acquire_reader()
             if reader.is_concurrent:
                 self._database.record_statement(sql, parameters)
-                return await reader.fetch(sql, parameters)
+                return await reader.fetch(sql, parameters, columns, self.budget)
             async with self._statement_lock:
                 self._database.record_statement(sql, parameters)
-                return await reader.fetch(sql, parameters)
+                return await reader.fetch(sql, parameters, columns, self.budget)
         finally:
             self._active_reads -= 1
 

@@ -1,6 +1,6 @@
 """The history of a commit, newest first, read lazily."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
@@ -21,12 +21,16 @@ class HistoryTooDeep(Exception):
     """The page lies so deep in the history that reaching it takes longer than SECONDS_LIMIT."""
 
 
-def list_history(repository: Repository, start: str, *, skip: int, limit: int) -> list[GitCommit]:
+def list_history(
+    repository: Repository, start: str, *, skip: int, limit: int, on_read: Callable[[GitCommit], object] | None = None
+) -> list[GitCommit]:
     """At most `limit` commits reachable from the commit `start` (a full id), after leaving out the first `skip`.
 
     The order is `git log`'s default: the newest commit date first among the commits whose child was already shown; of equal
     dates, the one met first. A heap on the commit date reads skip + limit commits and the edge of that set, whatever the
     length of the history (libgit2's own sorted walk reads all of it first).
+
+    `on_read` is called with each commit as soon as it is read; an exception that it raises stops the reading.
 
     Raises UnknownCommit for `start`, DamagedRepository when a parent is missing, TooDeep.
     """
@@ -37,7 +41,7 @@ def list_history(repository: Repository, start: str, *, skip: int, limit: int) -
         oids.append(step.oid)
         if len(oids) < count and monotonic() > deadline:
             raise HistoryTooDeep(f"{repository.path}: {len(oids)} of {count} commits from {start} were reached in time")
-    return [repository.commit(oid) for oid in oids[max(skip, 0) :]]
+    return repository.commits(oids[max(skip, 0) :], on_read)
 
 
 @dataclass(frozen=True, slots=True)

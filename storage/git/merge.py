@@ -8,7 +8,7 @@ Every id is the full id of a commit; one that is not there raises UnknownCommit.
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -95,12 +95,17 @@ def merge_base(repository: Repository, one: str, other: str) -> str | None:
     return output.decode().strip() if code == 0 else None
 
 
-def commits_between(repository: Repository, start: str | None, end: str, *, limit: int, skip: int = 0) -> list[GitCommit]:
-    """The commits that `end` holds and `start` does not, newest first as git log shows them; at most `limit`, after the first `skip`."""
+def commits_between(
+    repository: Repository, start: str | None, end: str, *, limit: int, skip: int = 0, on_read: Callable[[GitCommit], object] | None = None
+) -> list[GitCommit]:
+    """The commits that `end` holds and `start` does not, newest first as git log shows them; at most `limit`, after the first `skip`.
+
+    `on_read`: see `Repository.commits`.
+    """
     _check_commits(repository, *filter(None, (start, end)))
     bounds = (f"--max-count={max(limit, 0)}", f"--skip={max(skip, 0)}")
     output = git_command.run(repository.path, "rev-list", *bounds, *_revision_range(start, end), seconds=WALK_SECONDS)
-    return repository.commits(output.decode().split())
+    return repository.commits(output.decode().split(), on_read)
 
 
 def count_between(repository: Repository, start: str | None, end: str) -> int:

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,14 +161,19 @@ class Repository:
         raw = self.raw_commit(oid)
         return parse_commit(oid, raw, self._parents(oid, parse_time_and_parents(raw)[1]))
 
-    def commits(self, oids: Iterable[str]) -> list[GitCommit]:
-        """The commits with these full ids, in the order given; ids that are not in the repository are left out."""
+    def commits(self, oids: Iterable[str], on_read: Callable[[GitCommit], object] | None = None) -> list[GitCommit]:
+        """The commits with these full ids, in the order given; ids that are not in the repository are left out.
+
+        `on_read` is called with each commit as soon as it is read; an exception that it raises stops the reading.
+        """
         found = []
         for oid in oids:
             try:
-                found.append(self.commit(oid))
+                found.append(commit := self.commit(oid))
             except UnknownCommit:
                 continue
+            if on_read is not None:
+                on_read(commit)
         return found
 
     def time_and_parents(self, oid: str) -> tuple[int, tuple[str, ...]]:

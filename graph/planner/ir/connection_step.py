@@ -197,7 +197,7 @@ class ConnectionStep:
         many = len(distinct) > 1
         statement = self._get_statement(arguments, window, many)
         values = self._parameter_values(statement, window, distinct)
-        rows = await run.context.session.fetch(statement.page.sql, statement.page.bind(values))
+        rows = await run.context.session.fetch(statement.page.sql, statement.page.bind(values), statement.page.text_columns)
         filled = await self._serialize_level(
             run, await self._read_level(run, statement, window, values, statement.sort(rows), len(distinct))
         )

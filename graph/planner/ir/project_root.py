@@ -68,7 +68,7 @@ class ProjectRoot:
         )
         statement = project_statement.statement
         values = {"user_id": viewer.id, **key_parameters(key), **project_statement.values}
-        rows = await context.session.fetch(statement.sql, statement.bind(values))
+        rows = await context.session.fetch(statement.sql, statement.bind(values), statement.text_columns)
         if not rows:
             prime_missing_project(context, key)
             raise PlanBailout

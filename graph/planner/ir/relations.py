@@ -37,7 +37,8 @@ class Relations:
                 select_builder.build_select(table).where(among), select_builder.sql_dialect.dialect, ID_LIST_PARAMETERS
             )
         ids = select_builder.sql_dialect.bind_list(list({each.id for each in objects}))
-        rows = await run.context.session.fetch(self._compiled.sql, self._compiled.bind({"ids": ids}))
+        compiled = self._compiled
+        rows = await run.context.session.fetch(compiled.sql, compiled.bind({"ids": ids}), compiled.text_columns)
         filled = await self._view.execute(run, rows)
         id_index = self._id_index
         by_id = {row[id_index]: each for row, each in zip(rows, filled, strict=True)}

@@ -69,7 +69,7 @@ class RowByNumber:
         statement = self._statements.get((name, many)) or self._compile(name, many)
         projects = [each.id for each in objects]
         parent_values = {"projects": self._select_builder.sql_dialect.bind_list(projects)} if many else {"project": projects[0]}
-        rows = await run.context.session.fetch(statement.sql, statement.bind({"number": value, **parent_values}))
+        rows = await run.context.session.fetch(statement.sql, statement.bind({"number": value, **parent_values}), statement.text_columns)
         found = dict(zip((row[self._project_id_index] for row in rows), await self.view.execute(run, rows), strict=True))
         for project, answer in zip(projects, answers, strict=True):
             if project not in found:

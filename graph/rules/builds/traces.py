@@ -129,6 +129,8 @@ async def read_tail(context: Context, build: tables.Build, last: int) -> list[st
 async def _read_tail_of_parts(context: Context, parts: list[TracePart], last: int) -> list[str]:
     """`parts` are the last ones, in order."""
     objects = context.services.objects
+    # The operation may have exceeded its budget elsewhere: then no object is read.
+    context.count_text()
     found, remaining = 0, TAIL_BYTES
     pieces: list[bytes] = []
     for part in reversed(parts):
@@ -147,7 +149,9 @@ async def _read_tail_of_parts(context: Context, parts: list[TracePart], last: in
         lines = lines[1:]
     if lines and not lines[-1]:
         lines.pop()
-    return [_format_line(line) for line in lines[-last:]]
+    formatted_lines = [_format_line(line) for line in lines[-last:]]
+    context.count_text(*formatted_lines)
+    return formatted_lines
 
 
 def _format_line(line: bytes) -> str:

@@ -5,6 +5,7 @@ Walking is the git program's work, a process a question; each field that is aske
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -14,7 +15,7 @@ from graph.errors import BadRequest, Unavailable
 from graph.fields.connections import MAX_OFFSET, ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
-from graph.rules.git.commits import FULL_ID, ProjectCommit, get_commit, load_diff_between, run_in_repository
+from graph.rules.git.commits import FULL_ID, ProjectCommit, count_commit_text, get_commit, load_diff_between, run_in_repository
 from storage import tables
 from storage.git import merge
 from storage.git.diff import FileDiff
@@ -77,7 +78,9 @@ async def commit_page(context: Context, comparison: CommitComparison, window: Wi
         walked = await run_git(
             context,
             comparison.project_id,
-            lambda repository: merge.commits_between(repository, start, end, limit=window.size + 1, skip=skip),
+            lambda repository: merge.commits_between(
+                repository, start, end, limit=window.size + 1, skip=skip, on_read=partial(count_commit_text, context)
+            ),
         )
     except UnknownCommit as error:
         raise BadRequest("This cursor is not one of this list.") from error

@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -153,7 +154,7 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
             if tip is None:
                 return None
             start, skip = tip, window.offset
-        return start, skip, list_history(repository, start, skip=skip, limit=window.size + 1)
+        return start, skip, list_history(repository, start, skip=skip, limit=window.size + 1, on_read=partial(count_commit_text, context))
 
     try:
         found = await run_in_repository(context, project.id, work, cancellable=True)
@@ -268,8 +269,14 @@ class _DiffReader:
             return None
         except OperationError as error:
             return error
+        self.context.count_text(*(entry.diff for entry in entries))
         self.remaining -= sum(len(entry.diff) + len(entry.old_path) + len(entry.new_path) for entry in entries) + 1
         return entries
+
+
+def count_commit_text(context: Context, commit: GitCommit) -> None:
+    """Subtracts the text of a commit from the budget of the operation. Raises TextLimitExceeded."""
+    context.count_text(commit.message, commit.author_name, commit.author_email, commit.committer_name, commit.committer_email)
 
 
 def share_loaders(context: Context) -> None:
@@ -286,7 +293,7 @@ def _git_loader(context: Context) -> Loader[CommitKey, ProjectCommit | Operation
         found: dict[CommitKey, ProjectCommit | OperationError] = {}
         for project_id, oids in _group_by_project(keys).items():
             try:
-                commits = await run_in_repository(context, project_id, _commit_reader(oids), cancellable=True)
+                commits = await run_in_repository(context, project_id, _commit_reader(context, oids), cancellable=True)
             except Unavailable as error:
                 found.update(dict.fromkeys(((project_id, oid) for oid in oids), error))
                 continue
@@ -312,12 +319,13 @@ def _index_loader(context: Context, *, with_checks: bool = False) -> Loader[Comm
     return context.loader("indexed commits and checks" if with_checks else "indexed commits", fetch)
 
 
-def _commit_reader(oids: list[str]) -> Callable[[Repository], dict[str, GitCommit | DamagedRepository]]:
+def _commit_reader(context: Context, oids: list[str]) -> Callable[[Repository], dict[str, GitCommit | DamagedRepository]]:
     def work(repository: Repository) -> dict[str, GitCommit | DamagedRepository]:
         found: dict[str, GitCommit | DamagedRepository] = {}
         for oid in oids:
             try:
-                found[oid] = repository.commit(oid)
+                found[oid] = commit = repository.commit(oid)
+                count_commit_text(context, commit)
             except UnknownCommit:
                 continue
             except DamagedRepository as error:

@@ -93,6 +93,7 @@ class _BlobReader:
         blob = await run_in_repository(self.context, project_id, work, cancellable=True)
         if blob is None:
             raise NotFound("Blob")
+        self.context.count_text(blob.text)
         self.remaining -= len(blob.text or "") + 1
         return blob
 

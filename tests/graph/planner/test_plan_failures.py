@@ -55,11 +55,11 @@ class FailingStatements:
         self.begin, self.once, self.asked = 0, False, 0
         fetch = ReadSession.fetch
 
-        async def failing(session: ReadSession, text: str, parameters: Any) -> Any:
+        async def failing(session: ReadSession, text: str, parameters: Any, *columns: Any) -> Any:
             self.asked += "tokens" not in text
             if self.error is not None and (self.asked == self.begin if self.once else self.asked >= self.begin) and "tokens" not in text:
                 raise self.error
-            return await fetch(session, text, parameters)
+            return await fetch(session, text, parameters, *columns)
 
         patch.setattr(ReadSession, "fetch", failing)
 
@@ -158,8 +158,8 @@ class TestDeadline:
     async def test_ends_the_whole_operation(self, ask: FailureScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         fetch = ReadSession.fetch
 
-        async def slow(session: ReadSession, text: str, parameters: Any) -> Any:
-            found = await fetch(session, text, parameters)
+        async def slow(session: ReadSession, text: str, parameters: Any, *columns: Any) -> Any:
+            found = await fetch(session, text, parameters, *columns)
             await asyncio.sleep(30 if "issues" in text else 0)
             return found
 

@@ -43,6 +43,7 @@ class FakeResult:
     errors: list[FakeErrorEntry]
     viewer_id: int | None = None
     formatted: bool = False
+    is_large: bool = False
 
 
 class FakeError(Exception):
