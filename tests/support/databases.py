@@ -199,7 +199,7 @@ def database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -
         shutil.copyfile(request.getfixturevalue("migrated_sqlite"), path)
         return f"sqlite+aiosqlite:///{path}"
     url: str = request.getfixturevalue("migrated_postgresql")
-    request.getfixturevalue("postgres").empty(url)
+    request.getfixturevalue("postgres").reset_database(url)
     return url
 
 
