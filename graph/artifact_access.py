@@ -65,7 +65,8 @@ class ArtifactAccess:
             raise
 
     async def store(self, grant: UploadGrant, chunks: AsyncIterable[bytes], request_id: str) -> StoredArtifact:
-        """Stores what is sent and gives it to the build. Raises as `admit`, TooLarge, what `pieces` raises, OSError for a full disk.
+        """Stores what is sent and gives it to the build. Raises as `authorize_upload`, TooLarge, what `chunks` raises, OSError for a full
+        disk.
 
         Whatever it raises, nothing was kept, and what the build had is there still.
         """

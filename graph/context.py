@@ -56,7 +56,7 @@ class Services:
 
     `ssh_prefix` and the full path of a project make the address to clone it from over SSH; it is empty where that is not served.
 
-    `largest_artifact` and `largest_trace` are in bytes. `build_lease` is how many seconds a runner may be silent before it loses a
+    `max_artifact_bytes` and `max_trace_bytes` are in bytes. `build_lease` is how many seconds a runner may be silent before it loses a
     build, `build_timeout` how many a build may run whose job does not say.
 
     `progress` is told, from a thread, how far a long work is: its phase, how many of its steps are done, how many there are.
@@ -129,7 +129,7 @@ class RunnerIdentity:
 
 @dataclass
 class Context:
-    """`machine_or_none` is the runner that calls, where no user does.
+    """`runner_identity_or_none` is the runner that calls, where no user does.
 
     `credential` is the token that the caller sent, to be masked in what it stores.
 

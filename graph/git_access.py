@@ -69,7 +69,7 @@ class GitAccess:
         return await self._authorize(project, credential, request_id, Action.READ_CODE)
 
     async def authorize_push(self, project: str, credential: str | PublicKey | None, request_id: str) -> RepositoryGrant:
-        """Who may push something; `judge` says what. Raises as `reader`."""
+        """Who may push something; `authorize_updates` says what. Raises as `authorize_fetch`."""
         return await self._authorize(project, credential, request_id, Action.PUSH_CODE)
 
     async def find_key_owner(self, key: PublicKey) -> KeyOwner | None:

@@ -77,7 +77,7 @@ class LruCache(Generic[K, V]):
     """Entries within the bounds: those that were not used for the longest time are dropped (the CLOCK algorithm: an entry that was used
     since it was last looked at is spared once, so that a look-up hashes its key once). `size` estimates the bytes of an entry with its key.
 
-    An entry that alone is larger than the bound is not stored. `evicted` is called with what is dropped.
+    An entry that alone is larger than the bound is not stored. `on_evict` is called with what is dropped.
     """
 
     __slots__ = ("__weakref__", "_entries", "_max_bytes", "_max_entries", "_on_evict", "_size", "bytes")

@@ -43,7 +43,7 @@ class IndexDifference:
 
 
 async def compare_index(database: Database, repositories: Repositories, project_id: int) -> IndexDifference:
-    """Raises NotARepository, GitFailed."""
+    """Raises NotARepository, GitCommandError."""
     async with database.read_session() as session:
         indexed_heads = dict(await session.read(branches.heads(project_id)))
     repository_heads = await repositories.read(project_id, commit_walk.branch_heads)

@@ -42,7 +42,7 @@ class InvalidKey(ValueError):
 class Passwords:
     """Hashes and verifies passwords with argon2id (RFC 9106, its low-memory parameters unless others are given).
 
-    One hash takes about 90 ms and 64 MiB, so at most `at_once` run together, in threads of their own; the rest wait
+    One hash takes about 90 ms and 64 MiB, so at most `max_concurrent` run together, in threads of their own; the rest wait
     their turn without holding the event loop.
     """
 
@@ -101,7 +101,7 @@ class TokenCipher:
     """Encrypts the values of tokens for storage (Fernet: AES-128-CBC with HMAC-SHA256)."""
 
     def __init__(self, key: bytes) -> None:
-        """`key` as `load_key` gives it; BadKey when it is anything else."""
+        """`key` as `load_key` gives it; InvalidKey when it is anything else."""
         self._key = _validate_key(key, "the key")
         self._derivation_key = base64.urlsafe_b64decode(self._key)
 
@@ -134,9 +134,9 @@ class TokenCipher:
 def load_key(data: Path, configured_key: str | None) -> bytes:
     """The key of the instance, as the 44 url-safe base64 characters that `TokenCipher` takes.
 
-    `given` (from the configuration) wins; either base64 alphabet is fine, so `openssl rand -base64 32` makes one.
+    `configured_key` (from the configuration) wins; either base64 alphabet is fine, so `openssl rand -base64 32` makes one.
     Otherwise `data/secret.key` is read, and made (mode 0600) when it is absent: servers that start together end up with
-    the same key. An unreadable key file raises BadKey and is never replaced, since every stored token depends on it.
+    the same key. An unreadable key file raises InvalidKey and is never replaced, since every stored token depends on it.
     """
     if configured_key is not None:
         return _validate_key(configured_key.encode("utf-8", "surrogatepass"), "the given secret key")
@@ -174,7 +174,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _validate_key(key: bytes, source: str) -> bytes:
-    """`key` in url-safe base64 when it stands for exactly 32 bytes, else BadKey, whose text never shows the key."""
+    """`key` in url-safe base64 when it stands for exactly 32 bytes, else InvalidKey, whose text never shows the key."""
     try:
         raw = base64.b64decode(key.strip().translate(bytes.maketrans(b"-_", b"+/")), validate=True)
     except binascii.Error:

@@ -71,7 +71,7 @@ class HookUrl:
 
 
 def parse_hook_url(value: str, *, max_length: int) -> HookUrl:
-    """Raises BadAddress.
+    """Raises InvalidHookUrl.
 
     >>> parse_hook_url("https://ci:secret@hooks.example/x?y=1", max_length=2000)
     HookUrl(url='https://hooks.example/x?y=1', credentials='ci:secret')
@@ -123,7 +123,7 @@ class AddressGuard:
         self._threads: ThreadPoolExecutor | None = None
 
     async def addresses(self, url: httpx.URL) -> list[str]:
-        """The addresses of the URL's host, best first. Raises Refused when any of them is not public, Unresolvable."""
+        """The addresses of the URL's host, best first. Raises ForbiddenAddress when any of them is not public, UnresolvableHost."""
         host = url.raw_host.decode("ascii").strip("[]")
         found = _ip_literal(host)
         if found is None:
@@ -140,8 +140,8 @@ class AddressGuard:
         return found
 
     async def check(self, url: httpx.URL, *, seconds: float) -> None:
-        """Raises Refused when the host is known by now to be an inner one. A name that does not resolve (yet) passes: it is looked at
-        again before every delivery."""
+        """Raises ForbiddenAddress when the host is known by now to be an inner one. A name that does not resolve (yet) passes: it is looked
+        at again before every delivery."""
         if self._allow_local:
             return
         with contextlib.suppress(UnresolvableHost, TimeoutError):

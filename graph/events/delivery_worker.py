@@ -73,7 +73,7 @@ def retry_delay(attempts: int, result: DeliveryResult, jitter: Callable[[float, 
 
 
 def make_message(cipher: TokenCipher, hook: Hook, webhook_id: str, payload: Any) -> WebhookMessage:
-    """Raises Undecipherable when the hook's secrets were encrypted with another key."""
+    """Raises UndecryptableToken when the hook's secrets were encrypted with another key."""
     return WebhookMessage(
         url=hook.url,
         webhook_id=webhook_id,

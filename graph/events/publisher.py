@@ -46,8 +46,8 @@ async def publish_each(context: Context, event_type: "type[EventPayload]", rows:
 
 
 async def publish_all(context: Context, event_type: "type[EventPayload]", event_arguments: "Sequence[tuple[Any, ...]]") -> None:
-    """The same for several at once: the arguments of `kind.of` for each, the context of who did it first. One question and two statements
-    for all, besides what their payloads need."""
+    """The same for several at once: the arguments of `event_type.of` for each, the context of who did it first. One question and two
+    statements for all, besides what their payloads need."""
     if event_arguments and await _has_listener(context, event_type):
         await _write_events(context, await asyncio.gather(*(event_type.of(*arguments) for arguments in event_arguments)))
 

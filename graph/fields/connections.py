@@ -209,7 +209,7 @@ class KeysetListing:
         return select(subject).where(*self.conditions, *self.cursor_conditions(window))
 
     def order_by(self, window: Window, column_named: Callable[[str], Any] | None = None) -> list[Any]:
-        """What to sort by; `named` gives the columns by their names where they are not the table's own."""
+        """What to sort by; `column_named` gives the columns by their names where they are not the table's own."""
         descending = self.order.descending != window.backward
         columns = self.order.columns(self.table)
         if column_named is not None:
@@ -308,7 +308,7 @@ def make_page(
 async def filter_pages(
     pages: dict[int, ConnectionPage], filter_visible: Callable[[list[Any]], Awaitable[list[Any]]]
 ) -> dict[int, ConnectionPage]:
-    """The pages with those of their rows that `seen` gives, which is asked once for the rows of all; the counts stay."""
+    """The pages with those of their rows that `filter_visible` gives, which is asked once for the rows of all; the counts stay."""
     visible_ids = {row.id for row in await filter_visible([row for page in pages.values() for row in page.nodes])}
     return {key: page.with_nodes([row for row in page.nodes if row.id in visible_ids]) for key, page in pages.items()}
 

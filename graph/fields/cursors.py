@@ -18,11 +18,12 @@ def encode_cursor(mark: str, *values: Any) -> str:
 
 
 def decode_cursor(cursor: str, mark: str, parse_values: Callable[..., T], *, list_description: str = "this list") -> T:
-    """What `read` makes of the values of a cursor of this mark.
+    """What `parse_values` makes of the values of a cursor of this mark.
 
-    `read` raises ValueError, TypeError, AttributeError or ArithmeticError (a timestamp in year 0) for values that no such cursor has.
+    `parse_values` raises ValueError, TypeError, AttributeError or ArithmeticError (a timestamp in year 0) for values that no such cursor
+    has.
 
-    Raises BadRequest for text that is no cursor of `of`.
+    Raises BadRequest for text that is no cursor of `list_description`.
     """
     try:
         cursor_mark, *values = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))

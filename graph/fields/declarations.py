@@ -1,7 +1,7 @@
 """How a type says which table fills it: `column`, `to_one`, `to_many`, `names_of`.
 
-A declared field has no resolver of its own. `entity` ties the type to its table, and `graph/fields/resolvers.py` gives every declared field of
-a finished schema its resolver, all from one mechanism, so the mapping (field → column, relation → key) stays readable as data.
+A declared field has no resolver of its own. `entity` ties the type to its table, and `graph/fields/resolvers.py` gives every declared field
+of a finished schema its resolver, all from one mechanism, so the mapping (field → column, relation → key) stays readable as data.
 """
 
 import base64
@@ -57,10 +57,10 @@ class ConstantValue(NamedTuple):
 class IndexedBy:
     """What the rows of a table tell of objects that are in no table themselves: of commits, what their index has.
 
-    `by` are the columns that name the object, `fields` what may be asked of it then. `row` is the class of the objects that are made of
-    such rows, `attributes` how each of theirs is made of columns, `properties` what else they show and of which columns, `judged` those
-    that the policy looks at. `offsets` are the columns of instants with the columns of their offsets, in minutes; `unless` says of a
-    column when its value does not tell all.
+    `key_columns` are the columns that name the object, `fields` what may be asked of it then. `row_class` is the class of the objects that
+    are made of such rows, `attributes` how each of theirs is made of columns, `properties` what else they show and of which columns,
+    `policy_columns` those that the policy looks at. `offset_columns` are the columns of instants with the columns of their offsets, in
+    minutes; `incomplete_if` says of a column when its value does not tell all.
     """
 
     table: Any
@@ -151,7 +151,7 @@ class EntityDeclaration:
 
     `project_key` names the column by which a row belongs to a project; `action` is what one must be allowed to do with the row to be
     given it as a node. An entity without an action says in `unrestricted` why it needs none. What is not found by its number alone is
-    found by `nodes(context, keys)`: what there is and the viewer may see, by the key in its id. `is_node`: whether `node` finds it.
+    found by `load_nodes(context, keys)`: what there is and the viewer may see, by the key in its id. `is_node`: whether `node` finds it.
     """
 
     name: str
@@ -199,15 +199,16 @@ def to_many(
 ) -> Any:
     """The rows whose foreign key names this one, as a keyset connection.
 
-    `key` is that foreign key, or a pair of columns; `of` is the attribute of this object that has its value, or the pair of values.
+    `key` is that foreign key, or a pair of columns; `key_attribute` is the attribute of this object that has its value, or the pair of
+    values.
 
-    `filter` is an input type whose `conditions()` gives SQL conditions, and whose `required_actions`, where it has them, are further actions required
-    of the viewer on each parent; `ordering` an input type whose `order()` gives an Order, and
+    `filter` is an input type whose `conditions()` gives SQL conditions, and whose `required_actions`, where it has them, are further
+    actions required of the viewer on each parent; `ordering` an input type whose `order()` gives an Order, and
     whose `conditions()`, where it has one, leaves out rows that have no place in that order;
-    `default` makes the filter that holds where none is given; `more` are further arguments, each with its type, whose null is no
-    condition, and what gives the SQL conditions of any other value;
-    `action` is required of the viewer on each parent; `seen` gives those rows of all pages of a level that the viewer may see, and the
-    others are left out of their pages.
+    `default_filter` makes the filter that holds where none is given; `extra_arguments` are further arguments, each with its type, whose
+    null is no condition, and what gives the SQL conditions of any other value;
+    `action` is required of the viewer on each parent; `filter_visible` gives those rows of all pages of a level that the viewer may see,
+    and the others are left out of their pages.
     """
     table = (key[0] if isinstance(key, tuple) else key).class_
     conditions = {name: conditions_of for name, (_, conditions_of) in (extra_arguments or {}).items()}
@@ -255,7 +256,7 @@ def by_number(table: Any, *, action: Action, description: str) -> Any:
 
 
 def project_lookup(*, description: str) -> Any:
-    """The decorator of a resolver that finds a project by its one argument (`finding.project`)."""
+    """The decorator of a resolver that finds a project by its one argument (`lookup.project`)."""
     return strawberry.field(description=description, metadata={"declared": ProjectLookup()})
 
 
@@ -269,11 +270,11 @@ def computed(
 ) -> Any:
     """A field with a resolver that looks at nothing of the row but these columns, so that no more need be read for it.
 
-    `made(fixed, above)` is a function of the columns' values in this order that gives what the resolver gives, for less, or what is the
-    same for all; None where only the resolver can. `above` is the type of whose field the row is, None in a list.
+    `from_columns(fixed, above)` is a function of the columns' values in this order that gives what the resolver gives, for less, or what is
+    the same for all; None where only the resolver can. `above` is the type of whose field the row is, None in a list.
 
-    Awaited, `together(info, rows)` gives it of each of several rows. `told` says which table's row, named by these columns in this order,
-    tells the same where it is there; `together` is asked for the others.
+    Awaited, `batch(info, rows)` gives it of each of several rows. `from_index` says which table's row, named by these columns in this
+    order, tells the same where it is there; `batch` is asked for the others.
     """
     metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "from_index": from_index}
     if from_columns is not None:
@@ -292,7 +293,7 @@ def connection_field(
     extra_arguments: dict[str, Any] | None = None,
     declared: Any = None,
 ) -> Any:
-    """A field with the arguments of a connection over `resolve(root, info, **arguments)`; `more` are arguments of its own."""
+    """A field with the arguments of a connection over `resolve(root, info, **arguments)`; `extra_arguments` are arguments of its own."""
     describe = strawberry.argument
     arguments: dict[str, tuple[Any, Any]] = {
         **(extra_arguments or {}),
@@ -379,7 +380,7 @@ def entity(
     unrestricted: str | None = None,
     load_nodes: Callable[[Context, list[str]], Awaitable[dict[str, Any]]] | None = None,
 ) -> Callable[[C], C]:
-    """Makes a class the GraphQL type of a table's rows. Rows pass as they are, behind interfaces and unions too. See `Entity`.
+    """Makes a class the GraphQL type of a table's rows. Rows pass as they are, behind interfaces and unions too. See `EntityDeclaration`.
 
     Raises TypeError unless either an action or the reason for having none is given.
     """

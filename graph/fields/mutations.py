@@ -45,8 +45,8 @@ def mutation(
 ) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
     """Makes a mutation of `async def verb_noun(info, input) -> row`. `conflict` is what a hit unique constraint means.
 
-    `beside` is the name, type and description of a second field of the payload; the function gives a pair then. That of a mutation which
-    deletes is `DELETED_ID`: of the row that the function gives, unless `beside` says that it gives the id itself.
+    `second_field` is the name, type and description of a second field of the payload; the function gives a pair then. That of a mutation
+    which deletes is `DELETED_ID`: of the row that the function gives, unless `second_field` says that it gives the id itself.
     """
 
     def decorate(function: Callable[..., Awaitable[Any]]) -> Any:

@@ -1,4 +1,5 @@
-"""How declared fields are filled: `install` gives the declared fields of a finished schema (`graph/fields/declarations.py`) their resolvers."""
+"""How declared fields are filled: `attach_resolvers` gives the declared fields of a finished schema (`graph/fields/declarations.py`) their
+resolvers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

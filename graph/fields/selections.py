@@ -32,7 +32,7 @@ def selects_only(info: Info, allowed: SelectionShape) -> bool:
     """Whether nothing but these fields is asked of what the field gives.
 
     What a directive may leave out counts as asked. The answer is remembered on the field's node, since resolvers of a hundred rows ask it
-    again; `shape` is a constant of the caller's.
+    again; `allowed` is a constant of the caller's.
     """
     raw: Any = info._raw_info
     nodes: Sequence[FieldNode] = raw.field_nodes

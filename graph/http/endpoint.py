@@ -16,9 +16,9 @@ and for what the graph answers:
          as the specification wants it for old clients
     200  everything else, also with errors beside the data
 
-An operation is text, or the id of a trusted document (`graph/operations/trusted_documents.py`). Automatic persisted queries are not registered: a hash that
-no trusted document has is answered with PersistedQueryNotSupported at status 200, after which clients send texts. Answers to a viewer say
-how their rate stands, in headers `X-RateLimit-…` (`graph/operations/rate_limits.py`).
+An operation is text, or the id of a trusted document (`graph/operations/trusted_documents.py`). Automatic persisted queries are not
+registered: a hash that no trusted document has is answered with PersistedQueryNotSupported at status 200, after which clients send texts.
+Answers to a viewer say how their rate stands, in headers `X-RateLimit-…` (`graph/operations/rate_limits.py`).
 
 The credential is read from the headers PRIVATE-TOKEN and `Authorization: Bearer`, and from nowhere else (DECISIONS 3), so
 that no other site can act for a browser's user. Every answer is JSON, is never stored by caches and carries the request's
@@ -158,7 +158,7 @@ async def _run(
 
 
 async def _send_data(send: Send, result: OperationResult, media_type: str) -> None:
-    """The answer of an operation in which nothing went wrong: what `answer_of` and `_send` would make of it."""
+    """The answer of an operation in which nothing went wrong: what `make_response` and `_send` would make of it."""
     data = {"data": result.data}
     body = await dump_json(data, is_large=True) if result.is_large else orjson.dumps(data)
     headers = [*DATA_HEADERS[media_type], *raw_rate_headers(result.rate_usage), (b"content-length", b"%d" % len(body))]
@@ -238,7 +238,7 @@ def _is_json(content_type: str) -> bool:
 
 
 def make_response(result: OperationResult, request_id: str, media_type: str) -> GraphqlResponse:
-    """What the door answers for an outcome, for whoever else asks the graph for whole answers. `media` is the wanted media type."""
+    """What the door answers for an outcome, for whoever else asks the graph for whole answers. `media_type` is the wanted media type."""
     response = _make_response_body(result, request_id, media_type)
     return replace(response, headers={**response.headers, **headers}) if (headers := rate_headers(result.rate_usage)) else response
 

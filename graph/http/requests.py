@@ -31,7 +31,7 @@ class GraphqlRequestError(Exception):
 
 @dataclass(slots=True)
 class GraphqlRequest:
-    """`query` is empty where the operation is asked for by `document_id`, until `resolved` has found its text.
+    """`query` is empty where the operation is asked for by `document_id`, until `resolve_document` has found its text.
 
     `is_persisted_query`: the id is the hash that a client of automatic persisted queries sent in place of the text.
     """
@@ -133,7 +133,8 @@ _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
 
 
 def _check_json_size(data: bytes, subject: str) -> None:
-    """Raises Refused for too many values and too deep a nesting, before anything is made of them. The time is linear in the length."""
+    """Raises GraphqlRequestError for too many values and too deep a nesting, before anything is made of them. The time is linear in the
+    length."""
     structure = _STRING.sub(b"", data).translate(_BRACES_TO_BRACKETS, _NOT_STRUCTURE)
     commas = structure.count(b",")
     if commas + structure.count(b"[") > limits.MAX_JSON_VALUES:

@@ -1,4 +1,4 @@
-"""Server-Sent Events: the distinct connections mode of GraphQL over SSE (https://github.com/enisdenjo/graphql-sse, PROTOCOL.md).
+"""Server-Sent Events: the distinct connections mode of GraphQL over SSE (https://github.com/enisdenjo/graphql-sse, SUBPROTOCOL.md).
 
     event: next        an answer, as JSON in `data`; `id` is the `seq` of the event, to be given back as `afterSeq` or as the header
                        Last-Event-ID

@@ -1,4 +1,4 @@
-"""The WebSocket door: graphql-transport-ws (https://github.com/enisdenjo/graphql-ws, PROTOCOL.md). The legacy subprotocol is refused.
+"""The WebSocket door: graphql-transport-ws (https://github.com/enisdenjo/graphql-ws, SUBPROTOCOL.md). The legacy subprotocol is refused.
 
 The credential comes in the payload of connection_init, since browsers cannot send headers with a WebSocket: {"PRIVATE-TOKEN": "…"} or
 {"Authorization": "Bearer …"}; those that can may send it as a header. Without one that is good nothing is begun. The payload of

@@ -23,7 +23,8 @@ BACKOFF_SECONDS = 600.0
 
 
 class IndexDrift:
-    """Which projects are to be compared, and since when each differs as it does. `at` is the project up to which the start looked."""
+    """Which projects are to be compared, and since when each differs as it does. `checked_up_to` is the project up to which the start
+    looked."""
 
     def __init__(self) -> None:
         self.semaphore = asyncio.Semaphore(MAX_CONCURRENT_READS)
@@ -47,7 +48,7 @@ class IndexDrift:
         self._consistent_until[index_state] = time.monotonic() + CONSISTENT_SECONDS
 
     def is_consistent(self, index_state: Hashable) -> bool:
-        """Whether it was found so a moment ago; what is read differently from then is another `seen`."""
+        """Whether it was found so a moment ago; what is read differently from then is another `index_state`."""
         return self._consistent_until.get(index_state, 0.0) > time.monotonic()
 
     def mark_drifted(self, project_id: int) -> bool:

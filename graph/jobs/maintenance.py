@@ -1,8 +1,8 @@
 """What the service does of its own accord between operations: each chore looks for what is left to do, and does it.
 
-A chore is woken by `services.upkeep.wake()` after a commit that leaves it something, and looks by itself every PAUSE seconds, for
-what another process left or a kill cut short. Several processes may do the same chore at once, so each change is made under a lock
-of its row, after a look whether it is still to be made.
+A chore is woken by `services.maintenance_wakeup.notify()` after a commit that leaves it something, and looks by itself every POLL_SECONDS
+seconds, for what another process left or a kill cut short. Several processes may do the same chore at once, so each change is made under a
+lock of its row, after a look whether it is still to be made.
 """
 
 from collections.abc import Awaitable, Callable

@@ -35,7 +35,7 @@ class RunnerQueue:
 
     @property
     def notification_count(self) -> int:
-        """How often the bell has rung; to be asked before a look, and handed to `rung` after it."""
+        """How often the bell has rung; to be asked before a look, and handed to `wait` after it."""
         return self._notification_count
 
     def notify(self) -> None:

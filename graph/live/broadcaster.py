@@ -132,7 +132,7 @@ class Subscriber:
         return self._ended
 
     def position(self, watermark: int) -> int:
-        """Number up to which all was taken, where the log was read up to `upto`."""
+        """Number up to which all was taken, where the log was read up to `watermark`."""
         if self.overflowed_at is not None:
             return self.overflowed_at
         return self._queue[0].seq - 1 if self._queue else watermark
@@ -164,7 +164,8 @@ class Subscriber:
 
 
 class ChangeBroadcaster:
-    """One of each process. `most` streams and sockets may be open, and `most_per_viewer` of one; `counted` is told how many there are."""
+    """One of each process. `max_streams` streams and sockets may be open, and `max_streams_per_viewer` of one; `on_count_change` is told
+    how many there are."""
 
     def __init__(self, *, max_streams: int = MAX_STREAMS, max_streams_per_viewer: int = MAX_STREAMS_PER_VIEWER) -> None:
         self.on_count_change: Callable[[int], None] = lambda _: None
@@ -189,7 +190,7 @@ class ChangeBroadcaster:
 
     @property
     def watermark(self) -> int:
-        """Up to this number every event that will ever be seen is in the database. To be asked after `settle`."""
+        """Up to this number every event that will ever be seen is in the database. To be asked after `catch_up`."""
         return self._log_reader.watermark or 0
 
     @property
@@ -234,7 +235,7 @@ class ChangeBroadcaster:
         self.on_count_change(len(self._open_slots))
 
     def subscribe(self, subscriber: Subscriber, after: int) -> None:
-        """From now on the follower is offered what comes after this number, which is not below `upto`."""
+        """From now on the follower is offered what comes after this number, which is not below `watermark`."""
         subscriber.after = after
         self._subscribers.add(subscriber)
 
@@ -248,7 +249,7 @@ class ChangeBroadcaster:
             slot.end(StreamEnd.SHUTDOWN)
 
     async def catch_up(self, database: Database) -> None:
-        """Has `upto` be what it is now. Those who ask at once share one look. Raises Unavailable."""
+        """Has `watermark` be what it is now. Those who ask at once share one look. Raises Unavailable."""
         count_before = self._read_count
         async with self._read_lock:
             # One that began after this was asked will do.

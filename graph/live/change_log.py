@@ -45,7 +45,7 @@ class LoggedChange:
 
 
 class CommittedLogReader:
-    """`upto` is the largest number up to which every change that will ever be seen can be seen; None before the first look.
+    """`watermark` is the largest number up to which every change that will ever be seen can be seen; None before the first look.
 
     For one caller at a time.
     """
@@ -76,7 +76,7 @@ class CommittedLogReader:
         self.watermark = max(seq, self.watermark or 0)
 
     async def read(self, database: Database) -> tuple[list[LoggedChange], float | None]:
-        """What has settled since; and after how many seconds to look again, where more is known to come. `begin` comes first."""
+        """What has settled since; and after how many seconds to look again, where more is known to come. `start_at` comes first."""
         assert self.watermark is not None, "begin comes first"  # noqa: S101
         is_ordered = database.dialect == "sqlite"
         # Before the rows are read: what those who have ended by now wrote is among them.

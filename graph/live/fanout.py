@@ -1,8 +1,8 @@
 """Answers what has changed for all who are told of it, each as a query of theirs would be answered at that moment.
 
 Who follows asks a round. It knows them by their tokens and what they may in a project by a statement for hundreds of them, both read
-after the change was; and one answer serves all for whom it would be the same (`graph/live/answer_sharing.py`). A round lives for a moment, in which
-it is asked about all changes that were read together.
+after the change was; and one answer serves all for whom it would be the same (`graph/live/answer_sharing.py`). A round lives for a moment,
+in which it is asked about all changes that were read together.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ BATCH_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class SubscribedOperation:
-    """What those who follow want to be told. Equal ones are answered alike; `hangs_on` spells the variables that make a difference."""
+    """What those who follow want to be told. Equal ones are answered alike; `variables_key` spells the variables that make a difference."""
 
     prepared: PreparedOperation
     variables: dict[str, Any]

@@ -54,17 +54,17 @@ class StreamEvent:
 
 
 class SubscriptionStream:
-    """An open subscription. `next` gives what there is to tell; it must be closed. `charge` is what it cost to open."""
+    """An open subscription. `next` gives what there is to tell; it must be closed. `rate_usage` is what it cost to open."""
 
     __slots__ = (
+        "_backlog",
         "_ended",
         "_graph",
         "_is_behind",
         "_operation",
-        "_backlog",
-        "_slot",
         "_position",
         "_request_id",
+        "_slot",
         "_subscriber",
         "rate_usage",
     )
@@ -114,7 +114,7 @@ class SubscriptionStream:
 
     @property
     def position(self) -> int:
-        """Number up to which every event was told or is not for this stream. Valid after `begin`, and whenever `next` gave None."""
+        """Number up to which every event was told or is not for this stream. Valid after `start`, and whenever `next` gave None."""
         return self._position if self._is_behind else self._subscriber.position(self._graph.services.broadcaster.watermark)
 
     async def next(self, seconds: float | None = None) -> StreamEvent | None:

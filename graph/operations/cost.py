@@ -1,8 +1,8 @@
 """The static cost of an operation: how many rows it may read, by the page sizes that it asks for.
 
 Rows are the things an answer may hold: an item of a page or list, and a `Node` reached through a field. A page has the
-size of `first` or `last` (else the argument's default, else PAGE); a list beside `ids` has their number; any other list
-counts as PLAIN_LIST. A few fields that cost more than reading count as DEAR says. Other value objects (counts, quantiles,
+size of `first` or `last` (else the argument's default, else DEFAULT_PAGE_SIZE); a list beside `ids` has their number; any other list
+counts as ASSUMED_LIST_SIZE. A few fields that cost more than reading count as EXTRA_COST says. Other value objects (counts, quantiles,
 page info) and pages of which only `totalCount` is asked count nothing. What is written twice counts twice, also where
 execution would merge it.
 
@@ -61,12 +61,12 @@ def format_count(value: int) -> str:
 
 @dataclass(slots=True)
 class _CostNode:
-    """A field as far as rows go. `per` says how it multiplies what is below it:
+    """A field as far as rows go. `kind` says how it multiplies what is below it:
 
     node        one row and what is below it
     value       only what is below it
     item        the list inside a page (`nodes`, `edges`, `rows`): a row for each item that the page around it has
-    connection  its size times its items; the size is at most LARGEST_PAGE
+    connection  its size times its items; the size is at most MAX_PAGE_SIZE
     page        the same for other fields with `first`, which have limits of their own
     list        its size times a row
     """
@@ -84,7 +84,7 @@ class _CostNode:
 class _VariableSize:
     """A size that stands in variables: the largest of their values and `literals`.
 
-    `otherwise` is the size where an argument has no value. An argument that is null has none: neither its own default nor that of the
+    `default` is the size where an argument has no value. An argument that is null has none: neither its own default nor that of the
     variable counts, as in execution.
     """
 
@@ -97,7 +97,7 @@ class _VariableSize:
 
 
 class _SizeVariable:
-    """A variable that gives a size. Its value is coerced by the same `Variable` as for execution."""
+    """A variable that gives a size. Its value is coerced by the same `DeclaredVariable` as for execution."""
 
     def __init__(self, schema: GraphQLSchema, node: VariableDefinitionNode) -> None:
         self._name = node.variable.name.value

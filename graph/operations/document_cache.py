@@ -32,7 +32,7 @@ EVICTED_BEFORE_GC = 20_000
 
 class DocumentCache(Generic[T]):
     """What each text means. The nodes and the plans of a text point at each other, so that one that is let go is freed by the collector
-    alone. Left to itself, a server's would come after tens of thousands of them; so it is called after each LET_GO.
+    alone. Left to itself, a server's would come after tens of thousands of them; so it is called after each EVICTED_BEFORE_GC.
     """
 
     def __init__(self, *, in_use: int = IN_USE_CHARACTERS, new: int = NEW_CHARACTERS) -> None:

@@ -51,10 +51,10 @@ class InvalidOperation(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PreparedOperation:
-    """An operation that was parsed and validated. `open` ones need no viewer. `schema` is what it was validated against.
+    """An operation that was parsed and validated. `allows_anonymous` ones need no viewer. `schema` is what it was validated against.
 
-    `root` is its root field, where it has one alone. `form` is how its answer is to be spelled, if not as ever. `kept` is what lives as
-    long as the operation, such as its plans. A `tried` one was sent as a text, and may never come again.
+    `root_field` is its root field, where it has one alone. `output_format` is how its answer is to be spelled, if not as ever. `cache` is
+    what lives as long as the operation, such as its plans. An `is_ad_hoc` one was sent as a text, and may never come again.
     """
 
     name: str | None
@@ -153,8 +153,8 @@ class AllowedOperation:
 
 
 class DocumentStore:
-    """What texts of anybody's mean. They are read once while they are in use; `trusted` ones were read at start: operations by their
-    exact text, and by their names. Where `only` is set, no others are served.
+    """What texts of anybody's mean. They are read once while they are in use; `trusted_operations` ones were read at start: operations by
+    their exact text, and by their names. Where `trusted_only` is set, no others are served.
     """
 
     def __init__(self) -> None:

@@ -64,7 +64,7 @@ INTROSPECTION_LIST_FIELDS = frozenset({"types", "fields", "inputFields", "interf
 
 
 def parse(source: str) -> DocumentNode:
-    """Read a document of at most CHARACTERS and TOKENS. Raises GraphQLError, a GraphQLSyntaxError for what is no GraphQL."""
+    """Read a document of at most MAX_CHARACTERS and TOKENS. Raises GraphQLError, a GraphQLSyntaxError for what is no GraphQL."""
     if len(source) > MAX_CHARACTERS:
         raise limit_exceeded_error(
             f"The document has {len(source):,} characters, and {MAX_CHARACTERS:,} are allowed. Send long strings as variables."

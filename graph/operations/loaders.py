@@ -19,7 +19,7 @@ class Loader(Generic[K, V]):
     __slots__ = ("_fetch", "_fetching", "_is_gathering", "_scheduler", "_tasks", "_values", "_waiting")
 
     def __init__(self, fetch: Callable[[list[K]], Awaitable[Mapping[K, V]]], scheduler: SliceScheduler | None = None) -> None:
-        """`pieces` are those of the operation: what is paused may ask for more, which is fetched together."""
+        """`scheduler` are those of the operation: what is paused may ask for more, which is fetched together."""
         self._fetch = fetch
         self._scheduler = scheduler
         self._values: dict[K, V | None] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """How a part of an answer is spelled. A plan honours it where it makes the answer; see `Outcome.formed`."""
+    """How a part of an answer is spelled. A plan honours it where it makes the answer; see `OperationResult.formed`."""
 
     path: tuple[str, ...]
     """The response keys on the way to the part (items of lists have none); what stands beside it is spelled as ever."""

@@ -1,8 +1,8 @@
 """How much each viewer may ask for in an hour: operations are paid in points.
 
-A point is what 100 rows cost (`graph/operations/cost.py`), and every operation costs at least one. A viewer's hour begins with the first operation
-after the last hour was over, and is measured by a clock that only rises. Each process counts by itself, in memory: where several serve,
-a viewer may get up to the limit from each of them, and a restart forgets.
+A point is what 100 rows cost (`graph/operations/cost.py`), and every operation costs at least one. A viewer's hour begins with the first
+operation after the last hour was over, and is measured by a clock that only rises. Each process counts by itself, in memory: where several
+serve, a viewer may get up to the limit from each of them, and a restart forgets.
 """
 
 import math
@@ -34,7 +34,7 @@ def points(rows: int) -> int:
 
 @dataclass(slots=True)
 class RateUsage:
-    """What an operation cost, in points, and how its viewer stands after it. `rows` is its static cost, `began` when the hour did."""
+    """What an operation cost, in points, and how its viewer stands after it. `rows` is its static cost, `started_at` when the hour did."""
 
     limit: int
     cost: int
@@ -54,7 +54,7 @@ class RateUsage:
 
 @dataclass(slots=True)
 class CostQuote:
-    """What is to be paid for an operation: its rows, and how to do with fewer of them. `charge` is what came of it."""
+    """What is to be paid for an operation: its rows, and how to do with fewer of them. `usage` is what came of it."""
 
     rows: int
     advice: Callable[[int], str]
@@ -71,7 +71,7 @@ class _RateWindow:
 class RateLimiter:
     """The accounts of this process. `limit` is in points an hour; with 0 nothing is counted.
 
-    At most MOST_VIEWERS are remembered; beyond that the one whose hour is over first is forgotten, so that the memory has an end.
+    At most MAX_VIEWERS are remembered; beyond that the one whose hour is over first is forgotten, so that the memory has an end.
     `clock` gives seconds that only rise.
     """
 

@@ -1,7 +1,7 @@
 """Fills the fields of rows without the general machinery of graphql-core, which costs ten times what a column does.
 
-Only what is declared (`graph/fields/declarations.py`) is filled here: a column is read and spelled at once; the rows and names that a level needs are
-asked of their loaders before the level is filled, so that nothing in it waits on its own. Whatever else a selection asks for, and
+Only what is declared (`graph/fields/declarations.py`) is filled here: a column is read and spelled at once; the rows and names that a level
+needs are asked of their loaders before the level is filled, so that nothing in it waits on its own. Whatever else a selection asks for, and
 whatever goes wrong with a column, takes graphql-core's way, with its errors.
 """
 
@@ -28,7 +28,7 @@ _NO_ATTRIBUTES: dict[str, Any] = {}
 
 @dataclass(slots=True)
 class _SelectionPlan:
-    """How the fields of one selection on one type are filled; `blank` has their names, in the order of the answer."""
+    """How the fields of one selection on one type are filled; `empty_result` has their names, in the order of the answer."""
 
     empty_result: dict[str, None]
     columns: list[tuple[str, ValueReader, list[Any]]]
@@ -306,7 +306,7 @@ class CoroutineTracker:
         self._coroutines: list[CoroutineType[Any, Any, Any]] = []
 
     def track(self, value: Any) -> TypeGuard[Awaitable[Any]]:
-        """Whether a value is awaitable, as `may_wait`."""
+        """Whether a value is awaitable, as `is_awaitable`."""
         if type(value) is CoroutineType:
             self._coroutines.append(value)
             return True
@@ -329,7 +329,7 @@ def is_awaitable(value: Any) -> TypeGuard[Awaitable[Any]]:
 
 
 def is_awaitable_type(kind: type) -> bool:
-    """`may_wait` of the values of a type."""
+    """`is_awaitable` of the values of a type."""
     found = _AWAITABLE_TYPES.get(kind)
     if found is None:
         found = _AWAITABLE_TYPES[kind] = hasattr(kind, "__await__")

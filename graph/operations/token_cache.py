@@ -2,7 +2,8 @@
 
 A change of a user or a token is seen by the next operation: what is remembered is dropped when one is kept in this process, and in others
 as soon as they hear of it, on PostgreSQL by a notice. On SQLite an operation asks whether anything in the file has changed
-(`storage/database/data_version.py`), and only then whether the rows behind the token are as they were. Nothing is remembered beyond `SECONDS`.
+(`storage/database/data_version.py`), and only then whether the rows behind the token are as they were. Nothing is remembered beyond
+`CACHE_SECONDS`.
 """
 
 import hmac

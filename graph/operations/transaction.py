@@ -28,7 +28,8 @@ async def commit_and_notify(context: Context) -> None:
 
 
 async def commit(context: Context) -> None:
-    """The first half of `keep`: the commit, where the last of what was changed is written. Raises IntegrityError, StaleDataError."""
+    """The first half of `commit_and_notify`: the commit, where the last of what was changed is written. Raises IntegrityError,
+    StaleDataError."""
     await context.session.commit()
     context.undo.clear()
 

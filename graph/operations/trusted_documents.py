@@ -51,8 +51,8 @@ ID_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class TrustedDocument:
-    """A trusted document. `source` is the file that it came from, and `whole` the text of that; without a `name` it is known by its id
-    alone.
+    """A trusted document. `source` is the file that it came from, and `source_text` the text of that; without a `name` it is known by its
+    id alone.
     """
 
     id: str
@@ -87,10 +87,10 @@ class LoadedDocuments:
 
 
 class TrustedDocuments:
-    """Documents by id, by exact text and by the name of their operation; of two with one name the first counts. `texts` has the
-    operations of each text, by name, and for None where there is one alone.
+    """Documents by id, by exact text and by the name of their operation; of two with one name the first counts. `operations_by_text` has
+    the operations of each text, by name, and for None where there is one alone.
 
-    `nameless` are further ones that are not found by their names.
+    `unnamed` are further ones that are not found by their names.
     """
 
     def __init__(self, documents: Iterable[TrustedDocument] = (), unnamed: Iterable[TrustedDocument] = ()) -> None:

@@ -22,7 +22,7 @@ class MutationResult:
 
 
 def run_once(resolve: Callable[..., Any], info: str) -> Callable[..., Any]:
-    """A mutation's resolver that leaves what it gives in `Context.made`. `info` is the name of its parameter."""
+    """A mutation's resolver that leaves what it gives in `Context.mutation_result`. `info` is the name of its parameter."""
 
     @wraps(resolve)
     async def resolver(**arguments: Any) -> Any:

@@ -56,7 +56,7 @@ class PlanRun:
 
 @dataclass(slots=True)
 class PendingWork:
-    """What of the levels that were begun so far is to be awaited: they are filled in by `todo`, of these `values` among others."""
+    """What of the levels that were begun so far is to be awaited: they are filled in by `coroutines`, of these `values` among others."""
 
     coroutines: list[Coroutine[Any, Any, None]]
     values: list[FieldValues]
@@ -139,7 +139,7 @@ class ResolverStep:
     """The name of the parameter that takes the object; None: the first; "": there is none."""
     info: str | None
     arguments: int | None
-    """The place in `Run.arguments`; None without any."""
+    """The place in `PlanRun.arguments`; None without any."""
 
     @property
     def batch_resolver(self) -> Callable[..., Awaitable[FieldValues]] | None:
@@ -185,7 +185,7 @@ class BatchStep:
 
 @dataclass(slots=True)
 class Selection:
-    """What is asked of the objects of one type. `steps` are the fields of resolvers; `fills` those that fill in several at once."""
+    """What is asked of the objects of one type. `steps` are the fields of resolvers; `batch_steps` those that fill in several at once."""
 
     serialize: ObjectSerializer
     steps: list[Any]

@@ -47,7 +47,7 @@ async def get_project(context: Context, path: str) -> tables.Project:
 async def get_project_with(
     context: Context, path: str, table: type[R], *, database_id: int | None = None, iid: int | None = None
 ) -> tuple[tables.Project, R | None]:
-    """As `project`, with what `find_within` finds in it: one statement mostly. Raises NotFound for the project alone."""
+    """As `get_project`, with what `find_in_project` finds in it: one statement mostly. Raises NotFound for the project alone."""
     name, value = ("id", database_id) if database_id is not None else ("iid", iid)
     key = parse_project_key(path)
     if key is None or value is None:
@@ -104,7 +104,7 @@ async def find_in_project(
     database_id: int | None = None,
     iid: int | None = None,
 ) -> R | None:
-    """As `within`, but None where there is no such row."""
+    """As `get_in_project`, but None where there is no such row."""
     name, value = ("id", database_id) if database_id is not None else ("iid", iid)
     if value is None:
         return None
@@ -122,7 +122,7 @@ async def require_visible(context: Context, action: Action, thing: Row) -> None:
 
 
 async def require_not_hidden(context: Context, action: Action, thing: Row) -> None:
-    """As `require_seen` where the project is known to show such things. Raises NotFound for one that is hidden."""
+    """As `require_visible` where the project is known to show such things. Raises NotFound for one that is hidden."""
     if not await can(context, action, thing):
         raise NotFound(type(thing).__name__)
 

@@ -78,11 +78,11 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class PolicyRule:
-    """`least` is the least access level of a member. `shared`: any signed-in viewer of an internal or public project may as well,
-    unless the thing itself is private; `switch` names the column of the project by which it gives this away or does not.
-    `own`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that must be on,
-    `features` those of which one must be on; `unarchived`: nobody may while the project is only kept. `anybody`: of a public project
-    even who is not signed in may, at the doors that take such callers."""
+    """`min_level` is the least access level of a member. `includes_non_members`: any signed-in viewer of an internal or public project may
+    as well, unless the thing itself is private; `visibility_switch` names the column of the project by which it gives this away or does
+    not. `includes_author`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that
+    must be on, `any_feature` those of which one must be on; `requires_unarchived`: nobody may while the project is only kept.
+    `includes_anonymous`: of a public project even who is not signed in may, at the doors that take such callers."""
 
     min_level: AccessLevel
     includes_non_members: bool = False

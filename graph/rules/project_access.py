@@ -45,7 +45,8 @@ async def load_projects(context: Context, keys: list[int | tuple[str, str]]) -> 
 async def load_project_with(
     context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int
 ) -> tuple[tables.Project | None, R | None]:
-    """As `entered` for one project, with the row of it whose `id` or `iid`, the `name`, is the value: one statement where that can be."""
+    """As `load_projects` for one project, with the row of it whose `id` or `iid`, the `name`, is the value: one statement where that can
+    be."""
     projects = context.loader(PROJECTS_LOADER, partial(load_projects, context))
     if context.viewer_or_none is None or context.viewer.admin or projects.knows(key):
         project = await projects.get(key)

@@ -59,7 +59,7 @@ def validate_url(field: str, value: str | None) -> str | None:
 
 
 def validate_link(field: str, value: str | None) -> str | None:
-    """An address as `url` takes it, or one relative to the page that shows it, as `builds/1`. Raises Invalid."""
+    """An address as `validate_url` takes it, or one relative to the page that shows it, as `builds/1`. Raises Invalid."""
     address = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
     if not address or SCHEME_PATTERN.match(address):
         return validate_url(field, value)
@@ -73,7 +73,7 @@ def validate_link(field: str, value: str | None) -> str | None:
 
 
 def validate_url_or_path(field: str, value: str | None) -> str | None:
-    """An address as `url` takes it, or a path on this host. Raises Invalid."""
+    """An address as `validate_url` takes it, or a path on this host. Raises Invalid."""
     path = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
     on_this_host = path.startswith("/") and not path.startswith("//")
     if on_this_host and path.isprintable() and " " not in path and "\\" not in path:

@@ -74,7 +74,7 @@ def validate_title(field: str, value: str) -> str:
 def validate_label_titles(names: Iterable[str]) -> list[str]:
     """Titles of labels: without `&`, `?` and `,` (wire facts of labels); blank names are left out.
 
-    Raises UserErrors on `labels`, with an entry for each name that is invalid.
+    Raises UserErrors on `validate_label_titles`, with an entry for each name that is invalid.
     """
     titles: dict[str, None] = {}
     problems: list[UserError] = []
@@ -138,7 +138,7 @@ def suggest_path(name: str) -> str:
 def to_camel_case(key: str) -> str:
     """The name of a column as the graph spells it.
 
-    >>> in_graph("home_page_url")
+    >>> to_camel_case("home_page_url")
     'homePageUrl'
     """
     first, *rest = key.split("_")

@@ -14,8 +14,8 @@ from storage.database.text_budget import find_text_columns
 
 
 class CompiledStatement:
-    """The text of a statement for one dialect. The parameters in `given` get their values at each run, all others have those of the
-    statement."""
+    """The text of a statement for one dialect. The parameters in `variable_names` get their values at each run, all others have those of
+    the statement."""
 
     __slots__ = ("bind", "size", "sql", "text_columns")
 
@@ -69,7 +69,7 @@ class SqlDialect:
         return value if self.is_sqlite else select(value).scalar_subquery()
 
     def key_table(self, names: list[str], kinds: list[Any]) -> Any:
-        """A table of keys of one or more parts, given as the lists `names` (see `listed_keys`), with the `position` of each, from 0 on."""
+        """A table of keys of one or more parts, given as the lists `names` (see `bind_keys`), with the `position` of each, from 0 on."""
         if self.is_sqlite:
             each = func.json_each(named_parameter(names[0], String)).table_valued("key", "value")
             parts = [func.json_extract(each.c.value, literal_column(f"'$[{number}]'")).label(name) for number, name in enumerate(names)]
@@ -91,7 +91,7 @@ class SqlDialect:
         return orjson.dumps(values).decode()
 
     def list_decoder(self, statement: Any) -> Callable[[list[Any]], list[Any]]:
-        """What makes lists of the values that `gathered` gives."""
+        """What makes lists of the values that `aggregate_list` gives."""
         if not self.is_sqlite:
             return _replace_nulls
         return _decode_sorted_json if _sorts_by_value(statement) else _decode_json

@@ -32,7 +32,7 @@ class ConnectionPool(Generic[C]):
         self._timer: asyncio.TimerHandle | None = None
 
     def try_acquire(self) -> C | None:
-        """One that rests and that nobody waits for, taken; None: `take` is to be awaited."""
+        """One that rests and that nobody waits for, taken; None: `acquire` is to be awaited."""
         if self._free_slots and (connection := self._pop_idle()) is not None:
             self._free_slots -= 1
             return connection

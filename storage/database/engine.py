@@ -52,7 +52,7 @@ ORM_STATEMENTS = CacheBounds("orm statements", max_entries=300, max_bytes=18 * 2
 ORM_STATEMENT_BYTES = 60_000
 
 WAIT_SECONDS = 5.0
-"""How long a writer waits for its turn on SQLite before it gives up with `Busy`."""
+"""How long a writer waits for its turn on SQLite before it gives up with `DatabaseBusy`."""
 CONNECT_SECONDS = 3.0
 STATEMENT_SECONDS = 15.0
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY")
@@ -129,7 +129,7 @@ def is_unique_violation(error: IntegrityError) -> bool:
 def violated_unique_column(error: IntegrityError) -> str | None:
     """The column, as `users.email`, whose unique constraint was hit; None for any other failure.
 
-    SQLite names the column in its text; PostgreSQL names the constraint, which `NAMING` spells, and the table.
+    SQLite names the column in its text; PostgreSQL names the constraint, which `NAMING_CONVENTION` spells, and the table.
     """
     if not is_unique_violation(error):
         return None
@@ -208,7 +208,7 @@ class Database:
         return WriteSession(self, budget)
 
     async def write(self, statements: Sequence[Statement]) -> list[int]:
-        """Runs INSERTs that give an id each as one transaction, past SQLAlchemy; gives the ids. Raises IntegrityError, Busy."""
+        """Runs INSERTs that give an id each as one transaction, past SQLAlchemy; gives the ids. Raises IntegrityError, DatabaseBusy."""
         for sql, parameters in statements:
             self.record_statement(sql, parameters)
         ids = await self.writer.write(statements)

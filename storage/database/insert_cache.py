@@ -14,7 +14,7 @@ from storage.database.row_codegen import BoundParameter, ParameterBinder, compil
 @dataclass(frozen=True, slots=True)
 class CompiledInsert:
     """The text for the driver, which gives the id, and what makes the parameters of a row's attributes, which are `names`. A null of those
-    that are `defaulted` is left to the ORM, which puts the column's default in its place."""
+    of `default_names` is left to the ORM, which puts the column's default in its place."""
 
     sql: str
     names: frozenset[str]
@@ -42,7 +42,7 @@ class InsertCache:
     def bind(self, row: Any, skip_condition: Select[Any] | None = None) -> tuple[str, list[Any]] | None:
         """The text that writes the row and gives its id, and its parameters; None: leave it to the ORM.
 
-        Where `unless`, a constant without parameters that selects one truth, is true, nothing is written and no id given.
+        Where `skip_condition`, a constant without parameters that selects one truth, is true, nothing is written and no id given.
         """
         key = (type(row), id(skip_condition))
         compiled = self._inserts.get(key)

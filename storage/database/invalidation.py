@@ -22,7 +22,7 @@ COMMITTED = "kept"
 
 
 class TableVersion:
-    """`version` rises with each change that was kept: in this process at once, in others when their notices say so (`forget`).
+    """`version` rises with each change that was kept: in this process at once, in others when their notices say so (`invalidate`).
 
     `channel` is that of PostgreSQL on which the others hear of it.
     """

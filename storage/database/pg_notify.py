@@ -15,8 +15,8 @@ RETRY_SECONDS = 1.0
 
 
 class Notifications:
-    """One channel, and others `beside` it that are only listened to. What is given for a channel is called for each of its notices, also
-    for those that this process sent."""
+    """One channel, and `other_channels` that are only listened to. What is given for a channel is called for each of its notices,
+    also for those that this process sent."""
 
     def __init__(
         self,

@@ -30,10 +30,10 @@ class IdleConnection(PreparedConnection):
 
 
 class FairPool(AsyncAdaptedQueuePool):
-    """A pool before which all stand in one `line`, of as many places as there are connections.
+    """A pool whose callers wait in one queue, `idle_connections`, with as many slots as there are connections.
 
-    To take a connection from a pool costs as much as a statement, so those of `line` are kept from it while they rest. Who comes to a place
-    of the pool's and finds it empty is given one of them.
+    Taking a connection from SQLAlchemy's pool costs as much as a statement, so `idle_connections` keeps released connections out of it. A
+    caller that gets a slot of the pool while the pool is empty receives one of them.
     """
 
     # What SQLAlchemy tells of its pools goes by the name of the class, and would stand in every log at its end.

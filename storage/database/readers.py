@@ -43,7 +43,7 @@ class SlowStatementCache(LruCache[str, bool]):
 
 
 class Reader(PooledConnection, Protocol):
-    """A connection of a driver, of one session at a time. `takes_many`: it may be asked while a statement runs."""
+    """A connection of a driver, of one session at a time. `is_concurrent`: it may be asked while a statement runs."""
 
     is_concurrent: bool
 

@@ -17,8 +17,8 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One thing that a statement selects: a table, with its attributes, or where there is none a value. It begins at `start`; the value at
-    `identity` is null where an outer join found no row."""
+    """One thing that a statement selects: a table, with its attributes, or where there is none a value. It begins at `start_index`; the
+    value at `identity_index` is null where an outer join found no row."""
 
     table: type | None
     keys: tuple[str, ...]
@@ -101,7 +101,7 @@ ParameterBinder = Callable[[Mapping[str, Any]], list[Any]]
 
 
 def compile_binder(parameters: Sequence[BoundParameter], constants: Mapping[str, Any]) -> ParameterBinder:
-    """Makes the driver's parameters of the values by their names. Those of `fixed` are the same each time."""
+    """Makes the driver's parameters of the values by their names. Those of `constants` are the same each time."""
     scope: dict[str, Any] = {}
     expressions = []
     for number, each in enumerate(parameters):

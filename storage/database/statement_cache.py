@@ -42,9 +42,9 @@ def mark_constant(statement: S) -> S:
 class _CompiledSelect:
     """A compiled statement, without SQLAlchemy's own compilation, which takes ten times as much memory.
 
-    `lists` are the names of the lists that have strings of their own where they have one value; `compile` makes such a string. `literals`
-    stand in the string itself. `fixed` has the values of a constant that no call gives. `sources` says where a call's values are in the key
-    of its statement, or which they are where the key has none.
+    `list_names` are the names of the lists that have strings of their own where they have one value; `compile` makes such a string.
+    `literal_names` stand in the string itself. `constant_values` has the values of a constant that no call gives. `sources` says where a
+    call's values are in the key of its statement, or which they are where the key has none.
     """
 
     row_factory: RowFactory
@@ -128,7 +128,7 @@ class StatementCache:
     def bind(self, statement: Any, named_values: Mapping[str, Any] | None) -> BoundStatement | None:
         """The string for the driver, its parameters, and what its rows will hold; None: leave it to the ORM.
 
-        `given` holds the values of the statement's named parameters, if it has any.
+        `named_values` holds the values of the statement's named parameters, if it has any.
         """
         select = self._constants.get(id(statement))
         if select is not None:

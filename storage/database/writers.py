@@ -32,7 +32,7 @@ class DatabaseBusy(Exception):
 
 
 class WriteLock:
-    """The writers of one SQLite database in this process, first come, first served. `enter` raises Busy."""
+    """The writers of one SQLite database in this process, first come, first served. `acquire` raises Busy."""
 
     def __init__(self, wait_seconds: float) -> None:
         self._lock = asyncio.Lock()
@@ -58,7 +58,7 @@ class WriteLock:
 
 
 class Writer(Protocol):
-    """`most` is how many statements a transaction may have; None: any number."""
+    """`max_statements` is how many statements a transaction may have; None: any number."""
 
     max_statements: int | None
 
@@ -124,7 +124,7 @@ class _WriteRequest:
 
 
 class SqliteWriter:
-    """Begins, writes and commits in one turn. `queue` has the writers of this process wait for each other.
+    """Begins, writes and commits in one turn. `lock` has the writers of this process wait for each other.
 
     A short transaction takes less time than going to a thread and back does, and waits for no disk, since only what carries the log over
     to the database does (https://sqlite.org/wal.html). So it is run in the loop, and what is asked in the same turn of the loop is kept by
@@ -283,7 +283,7 @@ def _with_busy_timeout(connection: sqlite3.Connection, wait_milliseconds: int, r
 
 
 def _write_transaction(connection: sqlite3.Connection, requests: list[_WriteRequest]) -> None:
-    """One commit for all. Raises Busy before it has begun, and what speaks against all of them after it has rolled back."""
+    """One commit for all. Raises DatabaseBusy before it has begun, and what speaks against all of them after it has rolled back."""
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:

@@ -10,7 +10,7 @@ TIMEOUT_SECONDS = 600.0
 def list_authors(repository: Repository) -> list[tuple[str, str, int]]:
     """(name, e-mail, number of commits) of every author whom a branch, a tag or HEAD reaches, in the order of their first commits.
 
-    Names and addresses are as the commits have them, in any spelling and possibly empty. Raises GitFailed.
+    Names and addresses are as the commits have them, in any spelling and possibly empty. Raises GitCommandError.
     """
     starts = sorted({ref.oid for ref in (*repository.branches(), *repository.tags())})
     if repository.handle.head_is_detached:

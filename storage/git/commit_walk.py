@@ -1,7 +1,7 @@
 """What a repository holds and somebody does not know yet: its branch heads, and the commits between them and what is known.
 
 Walking and reading are the git program's work, two processes that hand on to each other; of a history of any length no more than a
-chunk is held. What cannot be read raises DamagedRepository or GitFailed.
+chunk is held. What cannot be read raises DamagedRepository or GitCommandError.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _BLOCK_BYTES = 64 * 1024
 def branch_heads(repository: Repository) -> dict[str, str]:
     """The commits of the branches, by name without `refs/heads/`.
 
-    Left out are names that are no UTF-8 or longer than LONGEST_NAME characters: imports bring them, and no list takes them.
+    Left out are names that are no UTF-8 or longer than MAX_BRANCH_NAME_LENGTH characters: imports bring them, and no list takes them.
     """
     return {ref.name: ref.oid for ref in repository.branches() if len(ref.name) <= MAX_BRANCH_NAME_LENGTH and "\ufffd" not in ref.name}
 
@@ -71,7 +71,7 @@ def walk_new_commits(repository: Repository, tips: Collection[str], known: Colle
 
 
 def walk_ids(repository: Repository, tips: Collection[str]) -> Generator[list[str], None, None]:
-    """The full ids of all that `tips` hold, in chunks. As `new_commits`, of which it reads no commit."""
+    """The full ids of all that `tips` hold, in chunks. As `walk_new_commits`, of which it reads no commit."""
     with contextlib.ExitStack() as stack:
         stderr = stack.enter_context(tempfile.TemporaryFile())
         walk = stack.enter_context(_start_process(repository, stderr, "rev-list", "--stdin"))
@@ -99,7 +99,7 @@ def absent_ids(repository: Repository, oids: Collection[str]) -> list[str]:
 
 
 def count_new_commits(repository: Repository, tips: Collection[str], known: Collection[str]) -> int | None:
-    """How many commits `new_commits` would give; None when git cannot tell within COUNT_SECONDS."""
+    """How many commits `walk_new_commits` would give; None when git cannot tell within COUNT_SECONDS."""
     try:
         output = git_command.run(
             repository.path, "rev-list", "--count", "--ignore-missing", "--stdin", stdin=_rev_list_input(tips, known), seconds=COUNT_SECONDS

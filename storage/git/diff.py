@@ -56,7 +56,7 @@ class FileDiff:
 
     `diff` begins with its `--- ` line, or is `Binary files a/… and b/… differ`, or is empty (a pure rename, a change of
     mode, an empty file). Modes are octal ("100644"); "0" is `a_mode` of an added and `b_mode` of a deleted file. `too_large`:
-    the text was cut or left out, and its last line, which starts with MARK, says why; `additions` and `deletions` then count
+    the text was cut or left out, and its last line, which starts with CUT_MARK, says why; `additions` and `deletions` then count
     what was compared (0 when nothing was).
     """
 

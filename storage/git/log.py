@@ -18,7 +18,7 @@ MAX_EXAMINED_COMMITS = 2_000
 
 
 class HistoryTooDeep(Exception):
-    """The page lies so deep in the history that reaching it takes longer than SECONDS_LIMIT."""
+    """The page lies so deep in the history that reaching it takes longer than MAX_WALK_SECONDS."""
 
 
 def list_history(
@@ -32,7 +32,7 @@ def list_history(
 
     `on_read` is called with each commit as soon as it is read; an exception that it raises stops the reading.
 
-    Raises UnknownCommit for `start`, DamagedRepository when a parent is missing, TooDeep.
+    Raises UnknownCommit for `start`, DamagedRepository when a parent is missing, HistoryTooDeep.
     """
     deadline = monotonic() + MAX_WALK_SECONDS
     count = max(skip, 0) + max(limit, 0)
@@ -54,9 +54,9 @@ class HistoryStep:
 
 
 def walk(repository: Repository, start: str, *, first_parent: bool = False) -> Iterator[HistoryStep]:
-    """The commits reachable from `start`, in the order of `history`, as far as they are asked for; or along first parents alone.
+    """The commits reachable from `start`, in the order of `list_history`, as far as they are asked for; or along first parents alone.
 
-    Raises as `history`, but for TooDeep.
+    Raises as `list_history`, but for HistoryTooDeep.
     """
     seen = {start}
     time, parents = repository.time_and_parents(start)
@@ -98,8 +98,9 @@ class FilteredCommits:
 def filter_history(
     repository: Repository, start: str, commit_filter: CommitFilter, *, first_parent: bool, skip: int, limit: int
 ) -> FilteredCommits:
-    """At most `limit` of those commits, after leaving out the first `skip` of the walk; at most LOOKED_AT more are looked at, and no
-    longer than PART_SECONDS. Of a walk along first parents each commit is compared with its first parent alone. Raises as `history`."""
+    """At most `limit` of those commits, after leaving out the first `skip` of the walk; at most MAX_EXAMINED_COMMITS more are looked at,
+    and no longer than MAX_PAGE_SECONDS. Of a walk along first parents each commit is compared with its first parent alone. Raises as
+    `list_history`."""
     deadline = monotonic() + MAX_WALK_SECONDS
     page_deadline = monotonic() + MAX_PAGE_SECONDS
     tracker = PathTracker(repository, commit_filter.path) if commit_filter.path else None

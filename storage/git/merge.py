@@ -3,7 +3,8 @@
 Merging and walking are the git program's work, in processes of their own: `git merge` here and at a developer's desk agree, a
 history of any size neither holds the interpreter nor outlives its time, and a merge made by an adversary is killed.
 
-Every id is the full id of a commit; one that is not there raises UnknownCommit. Everything raises GitFailed and DamagedRepository as well.
+Every id is the full id of a commit; one that is not there raises UnknownCommit. Everything raises GitCommandError and DamagedRepository as
+well.
 """
 
 import re
@@ -190,7 +191,7 @@ def try_merge(repository: Repository, ours: str, theirs: str) -> MergeTrial:
 def write_merge(repository: Repository, ours: str, theirs: str, message: str, author: CommitSignature, committer: CommitSignature) -> str:
     """Writes the commit that merges `theirs` into `ours`, first parent `ours`; all its objects are on disk when this gives its id.
 
-    No ref moves. It is a merge commit also where a fast-forward would do. Raises Conflicted, Unrelated, OSError (ENOSPC).
+    No ref moves. It is a merge commit also where a fast-forward would do. Raises MergeConflict, UnrelatedHistories, OSError (ENOSPC).
     """
     tree = _write_merge_tree(repository, ours, theirs)
     text = message.replace("\0", "").strip("\n") + "\n"
@@ -202,7 +203,7 @@ def write_merge(repository: Repository, ours: str, theirs: str, message: str, au
 def _write_merge_tree(
     repository: Repository, ours: str, theirs: str, settings: tuple[str, ...] = (), extra_environment: dict[str, str] | None = None
 ) -> str:
-    """Writes the tree of the merge; gives its id. Raises Conflicted, Unrelated."""
+    """Writes the tree of the merge; gives its id. Raises MergeConflict, UnrelatedHistories."""
     if merge_base(repository, ours, theirs) is None:
         raise UnrelatedHistories
     arguments = (*settings, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)

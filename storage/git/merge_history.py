@@ -36,7 +36,7 @@ class MergeMessage:
 
 @dataclass(frozen=True, slots=True)
 class MergedBranch:
-    """A merge of `head` by the commit `merge`; `oids` are the commits that it brought, newest first, at most MOST_COMMITS of `count`."""
+    """A merge of `head` by the commit `merge`; `oids` are the commits that it brought, newest first, at most MAX_COMMITS of `count`."""
 
     merge: GitCommit
     head: str
@@ -49,11 +49,11 @@ class MergedBranch:
 def parse_merge_message(message: str) -> MergeMessage | None:
     """What the message of a merge commit tells of a proposal; None for a merge that is none, such as a pull of the same branch.
 
-    >>> told("Merge pull request #12 from ada/doors\\n\\nAdd a door\\n")
+    >>> parse_merge_message("Merge pull request #12 from ada/doors\\n\\nAdd a door\\n")
     Told(number=12, branch='doors', title='Add a door')
-    >>> told("Merge branch 'doors' into 'master'\\n\\nAdd a door\\n\\nSee merge request !7")
+    >>> parse_merge_message("Merge branch 'doors' into 'master'\\n\\nAdd a door\\n\\nSee merge request !7")
     Told(number=7, branch='doors', title='Add a door')
-    >>> told("Merge branch 'master' of example.org:app")
+    >>> parse_merge_message("Merge branch 'master' of example.org:app")
     """
     subject, _, body = message.partition("\n")
     lines = [line.strip() for line in body.splitlines() if line.strip()]

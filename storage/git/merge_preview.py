@@ -27,8 +27,8 @@ WALK_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class MergePreview:
-    """What `head` would bring to `target`: `oids`, newest first, at most MOST_COMMITS of `count`; `newest` are the first of them.
-    `messages`, newest first, are at most MOST_MESSAGES of those that may name an issue.
+    """What `head` would bring to `target`: `oids`, newest first, at most MAX_COMMITS of `count`; `newest` are the first of them.
+    `messages`, newest first, are at most MAX_MESSAGES of those that may name an issue.
 
     `base` is where it left the target, None for unrelated histories. `stat` is what lies between base and head, None where that is
     nothing to compare or takes too long. `mergeable` is None when trying took too long or failed.
@@ -51,7 +51,8 @@ def branch_head(path: Path, branch: str) -> str | None:
 
 
 def preview_merge(repository: Repository, head: str, target: str) -> MergePreview:
-    """Looks at what `head` would bring to `target`, both full ids of commits here. Raises UnknownCommit, GitFailed, DamagedRepository."""
+    """Looks at what `head` would bring to `target`, both full ids of commits here. Raises UnknownCommit, GitCommandError,
+    DamagedRepository."""
     base = merge_base(repository, target, head)
     oids = ids_between(repository, target, head)
     stat: DiffTotals | None = None
@@ -85,7 +86,7 @@ def _commits_mentioning_issues(repository: Repository, start: str, end: str) -> 
 
 
 def ids_between(repository: Repository, start: str | None, end: str, *, limit: int = MAX_COMMITS) -> tuple[str, ...]:
-    """The ids of the commits that `end` holds and `start` does not, newest first as git log shows them. Raises as `propose`."""
+    """The ids of the commits that `end` holds and `start` does not, newest first as git log shows them. Raises as `preview_merge`."""
     for oid in filter(None, (start, end)):
         repository.raw_commit(oid)
     revisions = (end, "--") if start is None else (f"^{start}", end, "--")
@@ -104,7 +105,8 @@ def has_commit(repository: Repository, oid: str) -> bool:
 def fetch_commit(repository: Repository, source: Path, oid: str) -> None:
     """Fetches the commit `oid` (a full id), with all that it holds, from the repository at `source`, unless it is here.
 
-    No ref is written: see `keep`. Objects are copied, never borrowed. Raises GitFailed, also after FETCH_SECONDS, OSError (ENOSPC).
+    No ref is written: see `write_head_ref`. Objects are copied, never borrowed. Raises GitCommandError, also after FETCH_SECONDS, OSError
+    (ENOSPC).
     """
     # A pack comes whole or not at all, so a commit that is here has all that it holds here.
     if has_commit(repository, oid):
@@ -125,14 +127,15 @@ def head_ref(number: int) -> str:
 
 
 def write_head_ref(repository: Repository, number: int, oid: str) -> None:
-    """Keeps the commit, whatever becomes of the branch that it came from; on disk when this returns. Raises GitFailed, OSError."""
+    """Keeps the commit, whatever becomes of the branch that it came from; on disk when this returns. Raises GitCommandError, OSError."""
     if repository.find_ref(head_ref(number)) != oid:
         repository.raw_commit(oid)
         git_command.run(repository.path, "update-ref", "--stdin", "-z", stdin=f"update {head_ref(number)}\0{oid}\0\0".encode())
 
 
 def newly_reachable(repository: Repository, old: str | None, new: str, heads: Collection[str]) -> set[str]:
-    """Those of `heads` that a branch has got by its move from `old` to `new`, looked for in MOST_WALKED commits. Raises as `propose`."""
+    """Those of `heads` that a branch has got by its move from `old` to `new`, looked for in MAX_WALKED_COMMITS commits. Raises as
+    `preview_merge`."""
     if not heads:
         return set()
     walked = ids_between(repository, old if old is not None and has_commit(repository, old) else None, new, limit=MAX_WALKED_COMMITS)
@@ -142,8 +145,8 @@ def newly_reachable(repository: Repository, old: str | None, new: str, heads: Co
 def introducing_commit(repository: Repository, head: str, target: str) -> str:
     """The commit by which `target`, which holds `head`, came to hold it: on the line of first parents, the oldest that holds it.
 
-    That is the merge commit, or `head` itself where the branch was moved to it. After MOST_WALKED commits, `target`.
-    Raises as `propose`.
+    That is the merge commit, or `head` itself where the branch was moved to it. After MAX_WALKED_COMMITS commits, `target`.
+    Raises as `preview_merge`.
     """
     for oid in (head, target):
         repository.raw_commit(oid)

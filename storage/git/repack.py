@@ -58,7 +58,7 @@ def _names(folder: Path) -> list[str]:
 async def repack(path: Path) -> bool:
     """Packs the repository; False when another process is at it. It is given up with its caller.
 
-    Raises GitFailed, also after SECONDS, and OSError: the repository was removed meanwhile, the disk is full.
+    Raises GitCommandError, also after TIMEOUT_SECONDS, and OSError: the repository was removed meanwhile, the disk is full.
     """
     with _try_lock(path) as is_locked:
         if is_locked:

@@ -38,14 +38,14 @@ class Repositories:
         return Repository.create(self.path_of(project_id), default_branch)
 
     def import_copy(self, project_id: int, source: Path, progress: ProgressCallback | None = None) -> Repository:
-        """A copy of the local repository `source`, on disk when this returns. Raises as `import_history`."""
+        """A copy of the local repository `source`, on disk when this returns. Raises as `import_repository`."""
         import_repository(source, self.path_of(project_id), progress)
         return Repository.open(self.path_of(project_id))
 
     def stage(self, source: Path | None, default_branch: str = "master", progress: ProgressCallback | None = None) -> Path:
-        """A whole repository that no project has yet: a copy of `source`, or an empty one. Ends in `settle` or `discard`.
+        """A whole repository that no project has yet: a copy of `source`, or an empty one. Ends in `promote` or `discard`.
 
-        The folder that a kill leaves is taken by `sweep`. Raises as `import_history`.
+        The folder that a kill leaves is taken by `sweep`. Raises as `import_repository`.
         """
         staged = self.root / f".incoming-staged-{secrets.token_hex(8)}"
         if source is None:

@@ -202,7 +202,7 @@ class Repository:
         """Sets the ref `name` (whole: `refs/heads/…` or `refs/tags/…`) from the id `old` to the id `new`, on disk when it returns.
 
         `old` None: the ref must not exist yet; `new` None: it is deleted. Raises RefMoved when the ref holds something else than
-        `old`; ValueError for a name or id that cannot be one; GitFailed when git refuses (`new` is no commit here, a branch
+        `old`; ValueError for a name or id that cannot be one; GitCommandError when git refuses (`new` is no commit here, a branch
         `a` stands in the way of `a/b`, another writer holds the lock for 2 s); OSError (ENOSPC) when the disk is full.
         """
         if not name.startswith((_BRANCHES, _TAGS)) or not _is_valid_ref(name):

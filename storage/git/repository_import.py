@@ -32,7 +32,7 @@ def import_repository(source: Path, target: Path, progress: ProgressCallback | N
     of the result are as shallow.
 
     `target` appears whole or not at all, synced to disk. Raises NotARepository or DamagedRepository for `source`, FileExistsError
-    for `target`, GitFailed with git's own words, OSError (ENOSPC) when the disk is full. An exception from `progress` ends the
+    for `target`, GitCommandError with git's own words, OSError (ENOSPC) when the disk is full. An exception from `progress` ends the
     import and passes through.
     """
     origin = Repository.open(source)

@@ -47,7 +47,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class ListingTimeout(Exception):
-    """The page, or the count, cannot be had within SECONDS_LIMIT."""
+    """The page, or the count, cannot be had within MAX_LISTING_SECONDS."""
 
 
 class ObjectKind(StrEnum):
@@ -77,7 +77,7 @@ class TreeListingEntry:
 
 @dataclass(frozen=True, slots=True)
 class BlobContent:
-    """A file, or what a symbolic link (mode `120000`) names. `text` is None for a binary file and for one beyond LARGEST_READ.
+    """A file, or what a symbolic link (mode `120000`) names. `text` is None for a binary file and for one beyond MAX_READ_BYTES.
 
     `truncated`: there is more than `text` shows.
     """
@@ -137,16 +137,16 @@ class TreeListing:
     def page(self, page: ListingPage) -> list[TreeListingEntry]:
         """One entry more than is wanted tells that there are more. In the order of the walk, so of a backward span the last one first.
 
-        Raises TooMuch, DamagedRepository.
+        Raises ListingTimeout, DamagedRepository.
         """
         depth = self._prefix.count(b"/")
         walked = self._walk(self._root, self._prefix, depth, page, monotonic() + MAX_LISTING_SECONDS)
         return [self._entry(*found) for found in islice(walked, page.skip, page.skip + page.size + 1)]
 
     def count(self) -> int:
-        """How many entries there are, at most MANY. Each directory is read once a level, however often it stands there.
+        """How many entries there are, at most MAX_COUNT. Each directory is read once a level, however often it stands there.
 
-        Raises TooMuch, DamagedRepository.
+        Raises ListingTimeout, DamagedRepository.
         """
         deadline = monotonic() + MAX_LISTING_SECONDS
         level = Counter({self._root: 1})
@@ -256,7 +256,7 @@ def read_blob(repository: Repository, oid: str, mode: str, path: str) -> BlobCon
 def decode_text(data: bytes, *, is_cut: bool = False) -> str:
     """UTF-8, with U+FFFD for what is none; but Windows-1252 where that is more likely, having fewer letters of UTF-8 than faults.
 
-    `cut`: a letter that is not whole at the end is left out.
+    `is_cut`: a letter that is not whole at the end is left out.
     """
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=not is_cut).removeprefix("\ufeff")
     faults = text.count(_REPLACEMENT)

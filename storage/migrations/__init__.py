@@ -39,10 +39,10 @@ class BrokenReferences(Exception):
 
 
 def upgrade(database_url: str) -> list[str]:
-    """Brings the database to `head()`, with the one row of settings in it; gives the revisions that were applied, oldest first.
+    """Brings the database to `head_revision()`, with the one row of settings in it; gives the revisions that were applied, oldest first.
 
     Call it in a thread: it blocks, and on PostgreSQL it runs an event loop of its own. Waits for another upgrade of the
-    same database. Raises TooNew; OSError or SQLAlchemy's OperationalError when the database cannot be reached.
+    same database. Raises DatabaseTooNew; OSError or SQLAlchemy's OperationalError when the database cannot be reached.
     """
     applied: list[str] = []
 
@@ -79,7 +79,7 @@ def current_revision(database_url: str) -> str | None:
 
 
 def newest_revision() -> str:
-    """The same as `head()`, by the names of the files, which begin with the numbers of the revisions."""
+    """The same as `head_revision()`, by the names of the files, which begin with the numbers of the revisions."""
     return max((path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*_*.py")), default="")
 
 

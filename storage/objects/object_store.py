@@ -47,12 +47,12 @@ class ObjectStore(ABC):
     async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:
         """Keeps what comes, in constant memory, and gives its length in bytes: when this returns, it survives a power cut.
 
-        Whatever ends it early, also what `pieces` raises and a cancellation, leaves no object. Raises TooLong.
+        Whatever ends it early, also what `chunks` raises and a cancellation, leaves no object. Raises ObjectTooLarge.
         """
 
     @abstractmethod
     def open(self, key: str, start: int = 0, size: int | None = None) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The bytes from `start` on, `size` of them or all that follow, in pieces. Raises NoObject when entered.
+        """The bytes from `start` on, `size` of them or all that follow, in pieces. Raises ObjectNotFound when entered.
 
         Who has it open reads it to its end, whether or not it is erased meanwhile.
         """
@@ -82,7 +82,7 @@ class ObjectStore(ABC):
             return b"".join([piece async for piece in chunks])
 
     async def delete_all(self, keys: list[str]) -> None:
-        """As `erase`, for many."""
+        """As `delete`, for many."""
         for key in keys:
             await self.delete(key)
 
@@ -95,7 +95,7 @@ async def _single_chunk(data: bytes) -> AsyncIterator[bytes]:
 def open_store(url: str, folder: Path, s3_settings: Mapping[str, str] | None = None) -> ObjectStore:
     """The store at `s3://BUCKET/PREFIX`, or in the folder where there is no address.
 
-    `s3` has what differs from the AWS_* settings of the environment, in obstore's words, as `endpoint`. Raises ValueError.
+    `s3_settings` has what differs from the AWS_* settings of the environment, in obstore's words, as `endpoint`. Raises ValueError.
     """
     if not url:
         from storage.objects.folder_store import FolderStore

@@ -96,7 +96,7 @@ class UploadStore:
         self.root = root
 
     def receive(self) -> PartialFile:
-        """A new file to write. It ends in `keep` or in its own `discard`; what a kill leaves is taken by `sweep`."""
+        """A new file to write. It ends in `store` or in its own `discard`; what a kill leaves is taken by `sweep`."""
         ticket = new_secret()
         return PartialFile(self._incoming_path(ticket), ticket)
 

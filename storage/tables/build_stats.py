@@ -56,8 +56,8 @@ COUNTED_STATUSES = (CheckStatus.PENDING, CheckStatus.RUNNING, CheckStatus.FAILED
 class BuildGrouping:
     """How builds are grouped. `moment` is the column by which they are put into `buckets`.
 
-    `superseded`: attempts that a retry superseded are among the builds, and are counted as what was retried; else the attempts before
-    the newest are.
+    `includes_superseded`: attempts that a retry superseded are among the builds, and are counted as what was retried; else the attempts
+    before the newest are.
     """
 
     dimensions: Sequence[BuildDimension]
@@ -69,8 +69,8 @@ class BuildGrouping:
 
 
 def groups(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, owner: Any = None) -> Select[Any]:
-    """(owner, key of the bucket, what each dimension is, in the order of the grouping; all builds, those of each of COUNTED, how many
-    were retried; `quantiles.columns` of each measure) of the first groups, by bucket and then by the dimensions, what is null first.
+    """(owner, key of the bucket, what each dimension is, in the order of the grouping; all builds, those of each of COUNTED_STATUSES, how
+    many were retried; `quantiles.columns` of each measure) of the first groups, by bucket and then by the dimensions, what is null first.
 
     `owner` is a column of `Build` or `Project`: with it there are so many groups of each owner. What still runs or waits is measured
     as it is `now`.

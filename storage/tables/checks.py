@@ -24,14 +24,15 @@ def newest_checks(commits: CommitKeys) -> ParameterizedStatement:
 
 
 def newest_and_summaries(commits: CommitKeys) -> ParameterizedStatement:
-    """The same, with the FACTS of those of these commits that the index has: (FACTS, build, commit status), of which one is there."""
+    """The same, with the SUMMARY_COLUMNS of those of these commits that the index has: (SUMMARY_COLUMNS, build, commit status), of which
+    one is there."""
     values = key_parameters(commits)
     return _newest_and_summaries("project_id" in values), values
 
 
 def runs(commits: CommitKeys, limit: int) -> ParameterizedStatement:
-    """(RUN, the id under which a build's attempts are one check, attempt, 0 of a build and 1 of a commit status) for every attempt of
-    every build and for every commit status of these commits; at most so many, of whichever."""
+    """(RUN_COLUMNS, the id under which a build's attempts are one check, attempt, 0 of a build and 1 of a commit status) for every attempt
+    of every build and for every commit status of these commits; at most so many, of whichever."""
     values = key_parameters(commits)
     return _runs("project_id" in values), {**values, "limit": limit}
 

@@ -47,7 +47,7 @@ def insert_closings(dialect: str, merge_request_id: int, mentions: Collection[tu
 def issues_of(merge_request_ids: Collection[int], *visibility: Any) -> Select[int, Issue]:
     """(merge request id, issue) for what merging would close, and for what was named by those that are merged: by the issue's id.
 
-    Nothing for those whose target is not the default branch. An issue that is named twice comes twice. `seen` are conditions on the
+    Nothing for those whose target is not the default branch. An issue that is named twice comes twice. `visibility` are conditions on the
     project of the issue.
     """
     target = aliased(Project)
@@ -68,7 +68,7 @@ def issues_of(merge_request_ids: Collection[int], *visibility: Any) -> Select[in
 
 def merge_requests_of(issue_ids: Collection[int], limit: int, *visibility: Any) -> Select[int, MergeRequest]:
     """(issue id, merge request) for the open ones that would close an open issue, and the merged ones that name it; for each issue the
-    newest `most`. As `issues_of`, and `seen` are conditions on the project of the merge request."""
+    newest `limit`. As `issues_of`, and `visibility` are conditions on the project of the merge request."""
     named = (
         select(col(Issue.id).label("issue_id"), col(MergeRequest.id).label("id"))
         .distinct()

@@ -84,7 +84,7 @@ SUMMARY_COLUMNS: tuple[Any, ...] = (
 
 
 def key_parameters(commits: CommitKeys) -> dict[str, Any]:
-    """The values of the parameters of `among`: there is a `project_id` where all are of one project."""
+    """The values of the parameters of `matches_keys`: there is a `project_id` where all are of one project."""
     project_ids, oids = {project_id for project_id, _ in commits}, list({oid for _, oid in commits})
     if len(project_ids) == 1:
         return {"project_id": project_ids.pop(), "oids": oids}
@@ -92,7 +92,7 @@ def key_parameters(commits: CommitKeys) -> dict[str, Any]:
 
 
 def matches_keys(project_id: Any, oid: Any, is_single_project: bool) -> ColumnElement[bool]:
-    """The condition that these columns name one of the commits whose `keys_of` are the statement's parameters."""
+    """The condition that these columns name one of the commits whose `key_parameters` are the statement's parameters."""
     has_oid = col(oid).in_(bindparam("oids", expanding=True))
     if is_single_project:
         return and_(col(project_id) == bindparam("project_id", type_=Integer), has_oid)
@@ -102,7 +102,7 @@ def matches_keys(project_id: Any, oid: Any, is_single_project: bool) -> ColumnEl
 
 
 def summaries(commits: CommitKeys) -> tuple[Select[Any], dict[str, Any]]:
-    """FACTS of those of these commits that the index has: the statement, which is made once, and the values of its parameters."""
+    """SUMMARY_COLUMNS of those of these commits that the index has: the statement, which is made once, and the values of its parameters."""
     values = key_parameters(commits)
     return _summaries("project_id" in values), values
 

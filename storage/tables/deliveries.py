@@ -75,7 +75,7 @@ def count_pending() -> Any:
 
 
 def due(limits: Mapping[int, int], moment: datetime) -> Any:
-    """The ids of the first deliveries that are due, at most so many for each hook as `wanted` says."""
+    """The ids of the first deliveries that are due, at most so many for each hook as `limits` says."""
     parts = []
     for hook_id, limit in limits.items():
         first = (
@@ -119,7 +119,8 @@ OUTCOME_COLUMNS = ("state", "attempts", "next_attempt_at", "response_code", "err
 
 
 def record_outcomes(by: str) -> Any:
-    """Writes outcomes and ends their claims: to be run with `{"key": id, **OUTCOME}` for each. A lost claim's outcome is dropped."""
+    """Writes outcomes and ends their claims: to be run with `{"key": id, **OUTCOME_COLUMNS}` for each. A lost claim's outcome is
+    dropped."""
     table: Any = Delivery.__table__  # type: ignore[attr-defined]
     values = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in OUTCOME_COLUMNS}
     return (

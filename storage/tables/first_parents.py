@@ -34,12 +34,12 @@ def _walk(starts: CommitKeys, length: int) -> CTE:
 def rollup_walks(
     starts: CommitKeys, limit: int, names: Sequence[str] | None, *, with_end_times: bool, builds: bool = True
 ) -> tuple[Select[Any], dict[str, Any]]:
-    """(walk, project, commit, the word of its `RollupState`, when its last check ended, its title and what follows in FACTS) for each
-    commit of the walks, which end with the newest good commit, or after `most` commits. With `names` no other check counts, and
+    """(walk, project, commit, the word of its `RollupState`, when its last check ended, its title and what follows in SUMMARY_COLUMNS) for
+    each commit of the walks, which end with the newest good commit, or after `limit` commits. With `names` no other check counts, and
     without `builds` only commit statuses do.
 
-    `dated`: they go on until there was a bad one too, and each that is good or bad has the moment; else there are none. What comes after
-    the newest good one has no facts.
+    `with_end_times`: they go on until there was a bad one too, and each that is good or bad has the moment; else there are none. What comes
+    after the newest good one has no facts.
 
     The statement, and the values of its parameters: it is made once, since making it costs more than a short walk.
     """

@@ -46,7 +46,7 @@ def jobs(project_ids: Collection[int], since: datetime, page: JobPage, *visibili
     of merge requests that were blocked, number of such jobs in the project) of a part of the jobs of each project, the most flips first.
 
     A run is an attempt that failed or succeeded, for whatever branch, and ended at `since` or later; a flip is one that ended otherwise
-    than the run of the same commit before it. `seen` are conditions on the target projects of merge requests.
+    than the run of the same commit before it. `visibility` are conditions on the target projects of merge requests.
     """
     commits = _job_commits(project_ids, since)
     job = [commits.c[key] for key in JOB_KEY]

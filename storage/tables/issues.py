@@ -49,7 +49,7 @@ def for_update(issue_id: int) -> Select[Issue]:
 
 
 def open_for_update(ids: list[int]) -> Select[Issue]:
-    """Those of these issues that are open, as `held`, in the order in which everybody holds several."""
+    """Those of these issues that are open, as `for_update`, in the order in which everybody holds several."""
     statement: Select[Issue] = select(Issue).where(col(Issue.id).in_(ids), col(Issue.state) == IssueState.OPENED).order_by(col(Issue.id))
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 

@@ -112,7 +112,7 @@ def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None) -> S
 
 
 def project_lookup(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
-    """`ENTERED_BY_ID` or `ENTERED_BY_PATH` in parts, for a statement that selects more beside: the tables, the levels, the conditions.
+    """`PROJECT_BY_ID` or `PROJECT_BY_PATH` in parts, for a statement that selects more beside: the tables, the levels, the conditions.
     Their parameters have the same names: `user_id`, and `id` or `namespace` and `path`."""
     tables: Any = Project.__table__.join(Namespace.__table__, col(Namespace.id) == col(Project.namespace_id))  # type: ignore[attr-defined]
     conditions = [col(Project.id) == named_parameter("id", Integer)]
@@ -137,7 +137,7 @@ PROJECTS_IN_GROUPS = _project_lookup(col(Project.namespace_id).in_(bindparam("gr
 
 @cache
 def project_with_child(table: Any, key: str, *, by_path: bool) -> Select[Any]:
-    """As `ENTERED_BY_ID` or `ENTERED_BY_PATH`, with the row of the project that is named by its `id` or its `iid`, `value`; null where
+    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with the row of the project that is named by its `id` or its `iid`, `value`; null where
     there is none."""
     return _project_lookup(*(HAS_PATH if by_path else HAS_ID), child=(table, key))
 
@@ -198,7 +198,7 @@ def group_member_for_update(group_id: int, user_id: int) -> Select[GroupMember]:
 
 
 def project_member_for_update(project_id: int, user_id: int) -> Select[ProjectMember]:
-    """As `held_in_group`, of a project."""
+    """As `group_member_for_update`, of a project."""
     return select(ProjectMember).where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id).with_for_update()
 
 

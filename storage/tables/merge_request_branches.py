@@ -23,7 +23,7 @@ def _open_of_branches(project_id: int, names: Collection[str]) -> tuple[ColumnEl
 
 
 def open_for_update(project_id: int, names: Collection[str]) -> Select[int, int, str, MergeRequestState, bool]:
-    """(id, target project, target branch, state, whether `mark_moved` makes more than a check of it new) of the open ones from or into
+    """(id, target project, target branch, state, whether `mark_unchecked` makes more than a check of it new) of the open ones from or into
     these branches, held in the order of their ids."""
     row = MergeRequest
     source, target = _open_of_branches(project_id, names)

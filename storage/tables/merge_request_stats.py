@@ -26,10 +26,11 @@ def event_counts(
     check_conditions: Collection[Any] | None,
 ) -> Select[Any]:
     """(project, key of the bucket, how many were opened, merged and closed in it, of how many of the merged the newest commit was red at
-    that moment, `quantiles.columns` of the microseconds from their first commits to the merge) of the first so many buckets.
+    that moment, `quantiles.quantile_columns` of the microseconds from their first commits to the merge) of the first so many buckets.
 
-    `shown` are the first and the last key of the spans that are asked for; none means all buckets. `red` are the conditions on `Project`
-    under which the checks of another project's commits count. Without `red` and `lead` these are null and left out.
+    `spans` are the first and the last key of the spans that are asked for; none means all buckets. `check_conditions` are the conditions on
+    `Project` under which the checks of another project's commits count. Without `check_conditions` and `with_lead_time` these are null and
+    left out.
     """
     row = MergeRequest
     names = ("id", "project_id", "source_project_id", "head_oid", "state", "created_at", "merged_at", "closed_at")

@@ -271,7 +271,7 @@ def of_commits(
     """(commit id, merge request) for the merge requests that brought each of these commits, in this order, at most `limit` each after
     the first `skipped`.
 
-    A merge commit was brought by what it merged. `seen` are conditions on the merge request and its target project.
+    A merge commit was brought by what it merged. `visibility` are conditions on the merge request and its target project.
     """
     links = _commit_links(oids)
     position = func.row_number().over(partition_by=links.c.oid, order_by=order).label("place")
@@ -283,7 +283,7 @@ def of_commits(
 def open_with_heads(heads: Collection[tuple[int, str, str]], *visibility: ColumnElement[bool]) -> Select[MergeRequest]:
     """The open merge requests of each (source project, newest commit, source branch), the oldest first.
 
-    `seen` are conditions on the target project.
+    `visibility` are conditions on the target project.
     """
     row = MergeRequest
     named = or_(
@@ -297,7 +297,7 @@ def open_with_heads(heads: Collection[tuple[int, str, str]], *visibility: Column
 
 
 def count_of_commits(oids: list[str], *visibility: ColumnElement[bool]) -> Select[str, int]:
-    """(commit id, number of merge requests that brought it); `seen` as in `holding`."""
+    """(commit id, number of merge requests that brought it); `visibility` as in `of_commits`."""
     links = _commit_links(oids)
     statement: Select[str, int] = _join_visible(select(links.c.oid, func.count()), links, *visibility)
     return statement.group_by(links.c.oid)

@@ -27,7 +27,8 @@ def rank_rows(rows: Subquery, keys: Sequence[str], measures: Sequence[str]) -> S
 
 
 def quantile_columns(rows: Subquery, measure: str) -> list[Any]:
-    """Of each group of `placed` rows: how many values, the sums of their millions and of what is left, the RANKS, the largest value.
+    """Of each group of `rank_rows` rows: how many values, the sums of their millions and of what is left, the PERCENTILES, the largest
+    value.
 
     The sum is in two parts, since that of very long times goes beyond what either database counts.
     """

@@ -15,7 +15,8 @@ INSTANCE_SCOPE = 0
 
 
 class RegistrationToken(Row, table=True):
-    """`scope` is the project's id, or INSTANCE where there is no project. `changes` counts; a token that was never changed has no row."""
+    """`scope` is the project's id, or INSTANCE_SCOPE where there is no project. `changes` counts; a token that was never changed has no
+    row."""
 
     __tablename__ = "registration_tokens"
     __table_args__: Any = {"sqlite_autoincrement": True}

@@ -30,7 +30,7 @@ def rollup_state(
 def last_finished_at(
     project_id: Any, oid: Any, outer: Any, *, names: Sequence[str] | None = None, builds: bool = True
 ) -> ScalarSelect[Any]:
-    """When the last of those checks ended that count; as `state`."""
+    """When the last of those checks ended that count; as `rollup_state`."""
     newest = _newest(project_id, oid, (), outer, None, names, builds)
     return select(func.max(newest.c.finished_at)).select_from(newest).correlate(outer).scalar_subquery()
 

@@ -161,7 +161,7 @@ def by_emails(emails: list[str]) -> Select[str, User]:
 
 
 def search(string: str, *, all_fields: bool) -> object:
-    """The condition of a user search: a part of the username, or the whole e-mail; `everything` searches parts of names and e-mails too."""
+    """The condition of a user search: a part of the username, or the whole e-mail; `all_fields` searches parts of names and e-mails too."""
     username = col(User.username).icontains(string, autoescape=True)
     if all_fields:
         return or_(username, col(User.name).icontains(string, autoescape=True), col(User.email).icontains(string, autoescape=True))

@@ -25,7 +25,7 @@ class PlanBailout(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeafField:
-    """A value that is read off an object, and how it is spelled, in its form if it has one; a `plain` one as it is."""
+    """A value that is read off an object, and how it is spelled, in its form if it has one; a `is_plain` one as it is."""
 
     key: str
     attribute: str
@@ -90,7 +90,7 @@ def _attribute_expression(number: int, leaf: LeafField) -> str:
 
 
 def require_non_null(value: Any) -> Any:
-    """Raises Anomaly for a null that may not be."""
+    """Raises PlanBailout for a null that may not be."""
     if value is None:
         raise PlanBailout
     return value
@@ -98,7 +98,7 @@ def require_non_null(value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def leaf_serializer(kind: GraphQLLeafType, is_non_null: bool, form: OutputFormat | None = None) -> Callable[[Any], Any]:
-    """Spells a value as graphql-core does, or in a form. Raises whatever graphql-core raises, Anomaly for a null that may not be."""
+    """Spells a value as graphql-core does, or in a form. Raises whatever graphql-core raises, PlanBailout for a null that may not be."""
     serialize = serializer_of(kind)
     change_format = None if form is None else format_changer(form, kind)
 

@@ -21,8 +21,8 @@ RowSerializer = Callable[[Sequence[DriverRow]], list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """A value at a place, and how it is spelled: by a function, by a table of all there are, or, None, as it is. `empty` ones may be null
-    in the database. `together` spells those of all rows at once, nulls as null."""
+    """A value at a place, and how it is spelled: by a function, by a table of all there are, or, None, as it is. `is_nullable` ones may be
+    null in the database. `serialize_batch` spells those of all rows at once, nulls as null."""
 
     index: int
     serializer: Callable[[Any], Any] | dict[Any, Any] | None
@@ -35,7 +35,7 @@ class ColumnValue:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A value that `make` makes of others, which stand at these places, where they are made by what stands beside them first."""
+    """A value that `derive` makes of others, which stand at these places, where they are made by what stands beside them first."""
 
     derive: Callable[..., Any]
     origins: Sequence[ValueOrigin]
@@ -54,9 +54,9 @@ class Deferred:
 
 @dataclass(frozen=True, slots=True)
 class RelatedRow:
-    """The row that a foreign key names. `place` is its id's, null where there is none.
+    """The row that a foreign key names. `id_index` is its id's, null where there is none.
 
-    Where a row that only tells of something is not there, `otherwise` fills in what the row's object has of it, which `make` makes.
+    Where a row that only tells of something is not there, `fallback` fills in what the row's object has of it, which `make_object` makes.
     """
 
     view: "RowView"
@@ -75,7 +75,7 @@ ViewPart = ColumnValue | Derived | ConstantPart | Deferred | RelatedRow
 
 @dataclass(slots=True)
 class RowView:
-    """What is asked of one table's rows. `steps` are the fields of resolvers; `fills` those that fill in several at once."""
+    """What is asked of one table's rows. `steps` are the fields of resolvers; `batch_steps` those that fill in several at once."""
 
     parts: list[tuple[str, ViewPart]]
     steps: list[Any] = field(default_factory=list)
@@ -95,7 +95,7 @@ class RowView:
         return bool(self.steps or self.batch_steps or self.relations)
 
     def begin(self, run: PlanRun, rows: Sequence[DriverRow], work: PendingWork) -> list[dict[str, Any]]:
-        """The answers for these rows, which are whole when the work is done. Raises Anomaly, and what resolvers raise."""
+        """The answers for these rows, which are whole when the work is done. Raises PlanBailout, and what resolvers raise."""
         answers = self.serialize(rows)
         if not self.is_async or not rows:
             return answers

@@ -48,8 +48,8 @@ SAMPLE_VALUES: Mapping[str, Any] = {"String": "x", "Boolean": True, "Int": 1}
 
 @dataclass(frozen=True, slots=True)
 class DeclaredVariable:
-    """`default` is Undefined where the operation has none; `is_plain` says of a value whether it is taken as it is; `words` are the values
-    of an enumeration."""
+    """`default` is Undefined where the operation has none; `is_plain` says of a value whether it is taken as it is; `enum_values` are the
+    values of an enumeration."""
 
     name: str
     signature: GraphQLVariableSignature

@@ -21,7 +21,7 @@ from strawberry.types.enum import StrawberryEnumDefinition, has_enum_definition
 from strawberry.types.lazy_type import LazyType
 
 LiteralReader = Callable[[Mapping[str, Any]], Any]
-"""From the coerced variables to a value; Undefined where nothing is given. Raises Other."""
+"""From the coerced variables to a value; Undefined where nothing is given. Raises CoercionFallback."""
 ValueConverter = Callable[[Any], Any]
 
 

@@ -11,7 +11,7 @@ from graph.planner.run import FieldValues, PendingWork, PlanRun, Selection, awai
 
 @dataclass(slots=True)
 class LeafCompleter:
-    """`plain` is the type of the values that are their own spelling, if there are such."""
+    """`plain_type` is the type of the values that are their own spelling, if there are such."""
 
     serialize: Callable[[Any], Any]
     plain_type: type | None = None

@@ -38,7 +38,7 @@ class EdgesSelection:
 
 @dataclass(slots=True)
 class ConnectionSelection:
-    """What is selected of a connection, by the key in the answer: a constant, a view of `nodes`, `Edges`, the (key, name) pairs of
+    """What is selected of a connection, by the key in the answer: a constant, a view of `nodes`, `EdgesSelection`, the (key, name) pairs of
     `pageInfo`, or None for `totalCount`."""
 
     parts: list[tuple[str, Any]] = field(default_factory=list)
@@ -67,9 +67,10 @@ class ConnectionSelection:
 
 @dataclass(slots=True)
 class PageStatement:
-    """A statement for the pages of some arguments. `ordered` is where the values of the ordering begin, `last` where the total or, of
-    several parents, the parent's place among them stands, `own` where the row's own id stands beside an entrance; `count` counts for
-    itself what the page cannot tell. `descending` says how to sort the rows by the values of the ordering; None: they come sorted."""
+    """A statement for the pages of some arguments. `order_offset` is where the values of the ordering begin, `extra_index` where the total
+    or, of several parents, the parent's place among them stands, `id_index` where the row's own id stands beside an entrance;
+    `count_statement` counts for itself what the page cannot tell. `is_descending` says how to sort the rows by the values of the ordering;
+    None: they come sorted."""
 
     listing: KeysetListing
     page: CompiledStatement
@@ -95,8 +96,8 @@ class PageStatement:
 
 @dataclass(slots=True)
 class LevelPages:
-    """The pages of all parents: the rows on show, all in one list, and what is known of each page. `places` are the rows' parents, by
-    their places among all; None: the rows stand page by page."""
+    """The pages of all parents: the rows on show, all in one list, and what is known of each page. `parent_indexes` are the rows' parents,
+    by their places among all; None: the rows stand page by page."""
 
     rows: Sequence[Any]
     totals: list[int]
@@ -142,7 +143,7 @@ _STEP_IDS = count()
 
 
 class ConnectionStep:
-    """A field that is a page of rows for each object of a level. `shown` is what of the connection stands in its place, if not all."""
+    """A field that is a page of rows for each object of a level. `subfield` is what of the connection stands in its place, if not all."""
 
     def __init__(
         self,

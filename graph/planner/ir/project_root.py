@@ -23,7 +23,7 @@ from storage.database.statement_cache import result_processor
 
 
 class ProjectRoot:
-    """A field that is the project of a path or an id, which its argument `named` has.
+    """A field that is the project of a path or an id, which its argument `argument_name` has.
 
     One row of it comes with it, or one page of its rows where that is all that is asked of it. No more of the project is read than the
     policy looks at where nothing else of it is asked, nor looked up by what is selected of the row.
@@ -32,7 +32,7 @@ class ProjectRoot:
     def __init__(
         self, key: str, selection: Selection, arguments: int, argument_name: str, sql_dialect: SqlDialect, *, is_only_field: bool
     ) -> None:
-        """`alone`: nothing but one field is selected."""
+        """`is_only_field`: nothing but one field is selected."""
         self._key = key
         self._selection = selection
         self._arguments = arguments
@@ -56,7 +56,7 @@ class ProjectRoot:
         self._make_project = RowObjectFactory(tables.Project, {name: ((place,), processors[name]) for place, name in enumerate(names)})
 
     async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        """Raises what the policy and the arguments raise, and Anomaly for what is not found."""
+        """Raises what the policy and the arguments raise, and PlanBailout for what is not found."""
         context, selection = run.context, self._selection
         viewer = context.viewer_or_none
         key = parse_project_key(run.arguments[self._arguments][self._argument_name])

@@ -13,9 +13,9 @@ ID_LIST_PARAMETERS = frozenset({"ids"})
 
 
 class Relations:
-    """Fills in what `view` has, for each object of a level. `place` is where a row's own id stands.
+    """Fills in what `view` has, for each object of a level. `id_index` is where a row's own id stands.
 
-    What a mutation gives may have been removed by it; its relations are those of the object then, which `otherwise` loads.
+    What a mutation gives may have been removed by it; its relations are those of the object then, which `fallback_steps` loads.
     """
 
     fallback_steps: Sequence[Any] = ()
@@ -28,7 +28,7 @@ class Relations:
         self._compiled: CompiledStatement | None = None
 
     async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        """Raises Anomaly where a row is gone and nothing loads what it led to."""
+        """Raises PlanBailout where a row is gone and nothing loads what it led to."""
         select_builder = self._select_builder
         if self._compiled is None:
             table = select_builder.root.table

@@ -31,7 +31,7 @@ class RowByNumber:
         self._project_statements: dict[tuple[str, bool], CompiledStatement] = {}
 
     def _lookup_column(self, run: PlanRun) -> tuple[str, int]:
-        """The column by which the row is named, and its value. Raises Anomaly for what names none."""
+        """The column by which the row is named, and its value. Raises PlanBailout for what names none."""
         arguments = run.arguments[self._arguments] if self._arguments is not None else {}
         name, value = ("id", arguments.get("database_id")) if arguments.get("database_id") is not None else ("iid", arguments.get("iid"))
         if value is None:
@@ -39,7 +39,7 @@ class RowByNumber:
         return name, value
 
     def join_project(self, run: PlanRun, subquery: ProjectSubquery) -> ProjectStatement:
-        """Raises Anomaly for what names no row."""
+        """Raises PlanBailout for what names no row."""
         name, value = self._lookup_column(run)
         statement = self._project_statements.get((name, subquery.by_path)) or self._compile_with_project(name, subquery)
 
@@ -62,7 +62,7 @@ class RowByNumber:
         return compiled
 
     async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        """Raises what the policy raises, and Anomaly where there is no such row."""
+        """Raises what the policy raises, and PlanBailout where there is no such row."""
         await require_all(run.context, self.declared.action, objects)
         name, value = self._lookup_column(run)
         many = len(objects) > 1

@@ -30,8 +30,7 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import Context, StaticSettings
 from graph.fields.declarations import ConstantValue, ProjectLookup
-from graph.fields.resolvers import AttributeSource
-from graph.fields.resolvers import LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
+from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
 from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.object_serializer import (
     PLAIN_TYPES,
@@ -59,7 +58,8 @@ class Unplannable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OperationPlan:
-    """An operation, ready to be run for any variables (of the same `switches`) and any viewer. `fields` counts what it was made of."""
+    """An operation, ready to be run for any variables (of the same `directive_values`) and any viewer. `field_count` counts what it was
+    made of."""
 
     root: Selection
     arguments: list[FieldArguments]
@@ -74,7 +74,8 @@ class OperationPlan:
 
 
 class PlanCompiler:
-    """Makes one plan. `switches` are the values of the variables that directives take, `form` is how the answer is to be spelled."""
+    """Makes one plan. `directive_values` are the values of the variables that directives take, `form` is how the answer is to be
+    spelled."""
 
     def __init__(
         self,
@@ -294,7 +295,7 @@ class PlanCompiler:
         return factory(self._fixed, path.prev.typename if path.prev is not None else None)  # type: ignore[no-any-return]
 
     def add_arguments(self, field: GraphQLField, node: FieldNode) -> int | None:
-        """Where the arguments of a field stand in `Run.arguments`; None for a field without any."""
+        """Where the arguments of a field stand in `PlanRun.arguments`; None for a field without any."""
         if not field.args:
             return None
         definition = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF]

@@ -9,8 +9,7 @@ from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
 from graph.fields.declarations import ENTITIES, ByNumber, ConstantValue, GlobalIdField, IndexedBy, NamesOf, ToMany, ToOne, global_id
-from graph.fields.resolvers import AttributeSource
-from graph.fields.resolvers import LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
+from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
 from graph.planner.codegen.object_serializer import is_plain, timestamps_serializer
 from graph.planner.codegen.row_serializer import (
     ColumnValue,

@@ -13,7 +13,7 @@ from storage.tables.members import project_lookup
 
 class ProjectSubquery:
     """The project that an operation enters by its id or its path, as a part of the statement: these columns of it, and the levels that the
-    viewer has in it. `once`: rows are joined to it, for each of which it would be looked up."""
+    viewer has in it. `is_materialized`: rows are joined to it, for each of which it would be looked up."""
 
     def __init__(self, columns: list[Any], *, by_path: bool, is_materialized: bool) -> None:
         rows, levels, conditions = project_lookup(by_path=by_path)
@@ -41,9 +41,9 @@ class ProjectStatement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageFrame:
-    """What a page is read within: `rows` are what all that is wanted of it is selected from, `beside` is what stands in each row of the
-    parents' places or the total, `count` counts for itself and gives (total, place). `page` is the part of `rows` that stands for the
-    table; None where that is itself among them."""
+    """What a page is read within: `from_clause` are what all that is wanted of it is selected from, `extra_column` is what stands in each
+    row of the parents' places or the total, `count_statement` counts for itself and gives (total, place). `page` is the part of
+    `from_clause` that stands for the table; None where that is itself among them."""
 
     from_clause: Any
     extra_column: Any

@@ -1,7 +1,7 @@
 """What a statement selects for a plan: columns of a table, of the rows that its foreign keys name, and lists of names beside them.
 
-A `Source` is a table as it stands in the statement, under a name of its own, so that the conditions of a list, which speak of the table
-itself, never mean it. What is asked of several places is selected once.
+A `SelectSource` is a table as it stands in the statement, under a name of its own, so that the conditions of a list, which speak of the
+table itself, never mean it. What is asked of several places is selected once.
 """
 
 from collections import Counter
@@ -125,7 +125,7 @@ class SelectSource:
         return self._select(self.column(key))
 
     def select_timestamp(self, key: str) -> int:
-        """Where an instant stands, as it is made most cheaply (`Spelling.bare_instant`)."""
+        """Where an instant stands, as it is made most cheaply (`SqlDialect.utc_timestamp_string`)."""
         return self._select(self._alias.timestamp_string(key))
 
     def select_utc_offset(self, key: str, *, is_string: bool) -> tuple[int, Callable[[Any, int], str]] | None:

@@ -27,10 +27,10 @@ class _AttemptHistory:
 
 
 class FailureLimiter:
-    """At most `most` failures in `seconds` for one name, in this process; after that even the right answer has to wait.
+    """At most `max_failures` failures in `seconds` for one name, in this process; after that even the right answer has to wait.
 
     Attempts for one name take turns, so that a thousand of them at once have no more tries than one after another would. At most
-    `names` are remembered; beyond that the one that failed longest ago is forgotten, so that made-up names cannot fill the memory.
+    `max_names` are remembered; beyond that the one that failed longest ago is forgotten, so that made-up names cannot fill the memory.
     `clock` gives seconds that only rise.
     """
 

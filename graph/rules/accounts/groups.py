@@ -46,7 +46,7 @@ async def list_project_ids(context: Context, group: tables.Namespace, actions: C
 
 
 async def list_project_ids_by_group(context: Context, group_ids: list[int], actions: Collection[Action]) -> dict[int, list[int]]:
-    """As `projects_where`, by group."""
+    """As `list_project_ids`, by group."""
     of_groups = await asyncio.gather(*(load_projects_in_group(context, key) for key in group_ids))
     return {
         key: [project.id for project in projects if all([await can(context, action, project) for action in actions])]

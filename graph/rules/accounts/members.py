@@ -54,7 +54,7 @@ async def lock_group_member(context: Context, group: tables.Namespace, user: tab
 
 
 async def lock_project_member(context: Context, project: tables.Project, user: tables.User) -> tables.ProjectMember:
-    """As `in_group`."""
+    """As `lock_group_member`."""
     found = await context.first(members.project_member_for_update(project.id, user.id))
     if found is None:
         raise NotFound("ProjectMember")

@@ -26,7 +26,7 @@ from storage.tables import NamespaceKind, members, users
 
 
 async def delete_user(context: Context, user: tables.User) -> None:
-    """Removes a user whom `accounts.find_for_change` gave. Raises Conflict naming the groups that the user alone owns."""
+    """Removes a user whom `accounts.lock_user` gave. Raises Conflict naming the groups that the user alone owns."""
     if user.id == context.viewer.id:
         raise Forbidden("You cannot delete yourself")
     await _require_other_owners(context, user)

@@ -58,7 +58,7 @@ class _UserLevels:
 
 
 def create_level_loader(context: Context) -> Loader[tuple[int, int], int]:
-    """The loader of the levels that users have in projects, by (user id, project id): a statement for USERS_AT_ONCE of them."""
+    """The loader of the levels that users have in projects, by (user id, project id): a statement for USERS_PER_STATEMENT of them."""
 
     async def fetch(keys: list[tuple[int, int]]) -> dict[tuple[int, int], int]:
         user_ids, project_ids = sorted({key for key, _ in keys}), sorted({key for _, key in keys})

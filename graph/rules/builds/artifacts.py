@@ -61,9 +61,9 @@ class UploadGrant:
 def sanitize_filename(raw_name: str) -> str:
     """The name that is told to those who fetch it: no folders, nothing that is not seen, at most 255 bytes.
 
-    >>> file_name("C:\\\\Reports\\\\Überblick\\n 1.zip")
+    >>> sanitize_filename("C:\\\\Reports\\\\Überblick\\n 1.zip")
     'Überblick 1.zip'
-    >>> file_name("../..")
+    >>> sanitize_filename("../..")
     'artifact'
     """
     last = re.split(r"[/\\]", raw_name)[-1]
@@ -153,7 +153,7 @@ def _require_writable(build: tables.Build) -> None:
 
 async def attach_upload(context: Context, upload_grant: UploadGrant, key: str, size: int) -> tables.Artifact:
     """Gives the build the object as its artifact, in place of an earlier one, which is erased after the commit. Raises as
-    `require_good`, NotFound."""
+    `require_valid_grant`, NotFound."""
     build = await builds.lock_build(context, upload_grant.build_id)
     await require_valid_grant(context, upload_grant, build)
     return await replace(context, build, upload_grant.filename, key, size)

@@ -45,7 +45,7 @@ async def lock_build(context: Context, build_id: int) -> tables.Build:
 async def change_status(
     context: Context, build: tables.Build, new_status: CheckStatus, *, at: datetime | None = None
 ) -> tables.Build | None:
-    """Brings a build to another status: the one place for it, but for `retry`.
+    """Brings a build to another status: the one place for it, but for `retry_build`.
 
     Gives the build, held until the transaction ends; None where it cannot become that, as when it has ended meanwhile, and then
     nothing changes. `at` is when it happened, by default now. What never ran has an end and no start. Raises NotFound.
@@ -69,7 +69,7 @@ async def change_status(
 
 
 async def handle_status_change(context: Context, build: tables.Build, previous_status: CheckStatus | None) -> None:
-    """What follows when a build has come or its status has changed; `was` is None for a new one."""
+    """What follows when a build has come or its status has changed; `previous_status` is None for a new one."""
     build.updated_at = context.now()
     await context.session.flush()
     await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], previous_status, build.status)

@@ -44,7 +44,7 @@ async def load_newest_checks(context: Context, commits: Iterable[CommitKey]) -> 
 
 
 def prime_checks(context: Context, commits: Iterable[CommitKey], rows: Sequence[CheckPair]) -> None:
-    """Keeps for `checks_of` what a statement has brought beside something else: all newest checks of these commits."""
+    """Keeps for `load_checks` what a statement has brought beside something else: all newest checks of these commits."""
     found, loader = _group_by_commit(rows), _checks_loader(context)
     for key in commits:
         loader.prime(key, found.get(key, []))
@@ -60,7 +60,7 @@ def _group_by_commit(rows: Sequence[CheckPair]) -> dict[CommitKey, list[Check]]:
 
 
 async def load_checks(context: Context, commit: CommitKey) -> list[Check]:
-    """As `newest_checks`, for a commit among others of its level."""
+    """As `load_newest_checks`, for a commit among others of its level."""
     return await _checks_loader(context).get(commit) or []
 
 

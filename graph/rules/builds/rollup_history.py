@@ -21,7 +21,7 @@ from storage.tables.commit_statuses import FINISHED
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
-    """An attempt of a build (`kind` 0), or a commit status (1). `kept` is the id under which its attempts are one check."""
+    """An attempt of a build (`kind` 0), or a commit status (1). `check_id` is the id under which its attempts are one check."""
 
     name: str
     ref: str | None
@@ -56,7 +56,7 @@ async def load_runs(context: Context, commit: CommitKey) -> Sequence[CheckRun]:
 
 
 async def load_all_runs(context: Context, commits: Collection[CommitKey], limit: int = MAX_ID) -> dict[CommitKey, list[CheckRun]]:
-    """The same of all of these: one statement, or none for no commits. At most `most` are read, of whichever commits."""
+    """The same of all of these: one statement, or none for no commits. At most `limit` are read, of whichever commits."""
     found: dict[CommitKey, list[CheckRun]] = {}
     if commits:
         statement, values = checks.runs(commits, limit)

@@ -10,7 +10,7 @@ from graph.rules.builds import runners
 from storage import tables
 from storage.tables import RunWhen
 
-BUILD_TOKEN_USERNAME = "gitlab-ci-token"
+BUILD_TOKEN_USERNAME = "gitlab-ci-token"  # noqa: S105 - a username
 """Whose password a build's token is where git asks for a name too; any name would do."""
 DEFAULT_ARTIFACT_NAME = "artifacts"
 

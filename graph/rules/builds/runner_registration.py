@@ -20,7 +20,7 @@ TOKEN_PATTERN = re.compile(r"rt-(0|[1-9][0-9]{0,9})-[\w-]{20}", re.ASCII)
 
 
 async def get_token(context: Context, scope: int) -> str:
-    """The token with which runners are registered for the project of this id, or for every project (INSTANCE)."""
+    """The token with which runners are registered for the project of this id, or for every project (INSTANCE_SCOPE)."""
 
     async def fetch(scopes: list[int]) -> dict[int, int]:
         return {row.scope: row.changes for row in await context.all(registration_tokens.of_scopes(scopes))}
@@ -42,7 +42,7 @@ async def reset_token(context: Context, scope: int) -> None:
 
 
 async def get_scope(context: Context, token_string: str) -> int:
-    """What a registration token is for: a project's id, or INSTANCE. Raises Forbidden, LimitExceeded.
+    """What a registration token is for: a project's id, or INSTANCE_SCOPE. Raises Forbidden, LimitExceeded.
 
     Wrong tokens are counted, and too many of them told to wait; a right one never is, since 120 bits cannot be guessed.
     """

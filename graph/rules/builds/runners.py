@@ -287,7 +287,8 @@ async def _record_contact(context: Context, runner: tables.Runner, columns: dict
 
 
 async def handle_builds_switch(context: Context, project: tables.Project, had_builds: bool) -> None:
-    """What follows when a project's builds were switched on or off, or it was archived or taken back. `had`: whether it had builds."""
+    """What follows when a project's builds were switched on or off, or it was archived or taken back. `had_builds`: whether it had
+    builds."""
     has_builds_now = has_builds(project)
     if has_builds_now == had_builds:
         return

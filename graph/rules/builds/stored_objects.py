@@ -5,7 +5,7 @@ In the order that survives a crash at any point:
 2. The transaction writes the row. When it is not kept the object is erased again, after a look whether the row is there after all.
 3. A row goes with its transaction, and after the commit its object. What a kill leaves here has no row either.
 
-What has no row is found and erased by `sweep`.
+What has no row is found and erased by `erase_orphans`.
 """
 
 import structlog
@@ -50,7 +50,7 @@ async def erase_objects_of_builds(context: Context, build_ids: list[int]) -> Non
 
 
 async def erase_objects_of_projects(context: Context, project_ids: list[int]) -> None:
-    """As `erase_with_builds`, for all builds of these projects; of very many the sweep erases the rest."""
+    """As `erase_objects_of_builds`, for all builds of these projects; of very many the sweep erases the rest."""
     keys = await context.tuples(artifacts.keys_of_projects(project_ids, MAX_ERASED_OBJECTS))
     erase_after_commit(context, [key for (key,) in keys])
 

@@ -110,7 +110,7 @@ async def _write_part(context: Context, build: tables.Build, data: bytes, offset
 
 
 async def read_tail(context: Context, build: tables.Build, last: int) -> list[str]:
-    """The last lines, the newest at the end: those that stand among the last TAIL bytes. Raises BadRequest, Unavailable."""
+    """The last lines, the newest at the end: those that stand among the last TAIL_BYTES bytes. Raises BadRequest, Unavailable."""
     if not 0 <= last <= MAX_TAIL_LINES:
         raise BadRequest(f"A trace is asked for 0 to {MAX_TAIL_LINES} of its last lines.")
     if last == 0:

@@ -39,7 +39,7 @@ CACHE_KEYS = ("paths", "key", "untracked")
 
 
 def parse_config(source: str) -> PipelineConfig:
-    """The jobs of the file. Raises ConfigError."""
+    """The jobs of the file. Raises PipelineConfigError."""
     root = parse_document(source)
     if root is None:
         raise PipelineConfigError.from_message("There is no job in the file; define one with a `script`.")

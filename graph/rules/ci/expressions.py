@@ -18,7 +18,7 @@ class InvalidExpression(ValueError):
 
 
 def compile_expression(source: str, *, ignore_case: bool = False) -> Any:
-    """The expression. Raises BadExpression."""
+    """The expression. Raises InvalidExpression."""
     if len(source) > MAX_EXPRESSION_LENGTH:
         raise InvalidExpression(f"it has more than {MAX_EXPRESSION_LENGTH} characters")
     # Where builds are made, which takes it a megabyte and a half.

@@ -33,7 +33,7 @@ class RefPattern:
 
     @classmethod
     def parse(cls, text: str) -> "RefPattern":
-        """Raises BadExpression."""
+        """Raises InvalidExpression."""
         if found := _EXPRESSION_PATTERN.fullmatch(text):
             pattern = cls(text, found["source"], found["path"], True, bool(found["flags"]))
             compile_expression(pattern.name, ignore_case=pattern.ignore_case)

@@ -23,7 +23,7 @@ from storage.git.subprocesses.git_command import GitCommandError
 MAX_REFS = 100
 """Branches and tags of one push that are built, in the order of the push."""
 MAX_PLANNED_BYTES = 4 * 1024 * 1024
-"""Bytes of the jobs of all refs of one push; a job counts as LEAST_KEPT at least."""
+"""Bytes of the jobs of all refs of one push; a job counts as MIN_JOB_BYTES at least."""
 MIN_JOB_BYTES = 1024
 MAX_SECONDS = 10.0
 """The longest that the files of one push are read; what is left then is not built."""
@@ -53,7 +53,7 @@ class PipelinePlan:
 
 @dataclass(frozen=True, slots=True)
 class _ConfigFile:
-    """What stands in FILE at a commit; `problem` says why it cannot be read."""
+    """What stands in CONFIG_FILENAME at a commit; `problem` says why it cannot be read."""
 
     oid: str
     text: str = ""
@@ -63,7 +63,7 @@ class _ConfigFile:
 async def plan_updates(
     repositories: Repositories, project_id: int, updates: Sequence[RefCommand], load_path: Callable[[], Awaitable[str | None]]
 ) -> dict[RefCommand, PipelinePlan]:
-    """The plans of those refs that something is to be done for. `path` gives the project's full path, None where it has no builds.
+    """The plans of those refs that something is to be done for. `load_path` gives the project's full path, None where it has no builds.
 
     A repository that cannot be read has none.
     """

@@ -141,7 +141,7 @@ def _combined_state(builds: Sequence[_StageBuild]) -> ChecksState:
 
 
 async def _create_builds(context: Context, specs: Sequence[Mapping[str, Any]], created_at: datetime | None = None) -> None:
-    """Writes pending builds, and that they have come: two statements. Each of `wanted` has the columns of its pipeline, and its `job`."""
+    """Writes pending builds, and that they have come: two statements. Each of `specs` has the columns of its pipeline, and its `job`."""
     if not specs:
         return
     moment = created_at or context.now()

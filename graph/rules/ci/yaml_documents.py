@@ -80,7 +80,7 @@ Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
 def parse_document(source: str) -> Node | None:
-    """The one document of the text; None where there is nothing in it. Raises ConfigError."""
+    """The one document of the text; None where there is nothing in it. Raises PipelineConfigError."""
     source = source.removeprefix("\ufeff")
     try:
         size = len(source.encode())

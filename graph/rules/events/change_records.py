@@ -1,7 +1,7 @@
 """What those hear of who follow builds, merge requests and branches: a row a change, in the transaction that makes it.
 
-`graph/live/broadcaster.py` reads the rows in their order once they are kept. What is written here says that something has changed, and nothing of
-what it is: that is read when it is told, for whoever may see it then.
+`graph/live/broadcaster.py` reads the rows in their order once they are kept. What is written here says that something has changed, and
+nothing of what it is: that is read when it is told, for whoever may see it then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,8 @@ async def record_builds(context: Context, changed: Iterable[tuple[int, int, str]
 async def record_merge_request(
     context: Context, row: tables.MergeRequest, before: MergeRequestSnapshot | None, *, labels_changed: bool = False
 ) -> None:
-    """What became of a merge request, if anything that is shown of it did; `before` is None for a new one. `labeled`: its labels did."""
+    """What became of a merge request, if anything that is shown of it did; `before` is None for a new one. `labels_changed`: its labels
+    did."""
     current = MergeRequestSnapshot.of(row)
     if current != before or labels_changed:
         was = before.state if before is not None else None

@@ -1,10 +1,10 @@
 """The health of a branch: whether its newest commit that tells is good, since when, and which commits may have broken it.
 
 Commits are taken in the order of ancestry along first parents, whatever the order of builds or of dates, so what was merged in counts as
-its merge. A commit is good when its checks come to SUCCESS (graph/rules/builds/rollups.py) and bad when they come to FAILED; without checks, or
-while they wait or run, or when all were canceled, it decides nothing and is walked past.
+its merge. A commit is good when its checks come to SUCCESS (graph/rules/builds/rollups.py) and bad when they come to FAILED; without
+checks, or while they wait or run, or when all were canceled, it decides nothing and is walked past.
 
-The walk is the index's, and one statement: nothing is asked of git. It ends where it tells what was asked, or after MOST commits.
+The walk is the index's, and one statement: nothing is asked of git. It ends where it tells what was asked, or after MAX_COMMITS commits.
 """
 
 from collections.abc import Collection
@@ -142,7 +142,7 @@ async def get_head_health(
     context: Context, head: CommitKey, names: Collection[str] | None, *, dated: bool, builds: bool
 ) -> BranchHealthReport:
     """The health of a head among others of its level. Without `builds` only commit statuses count, as for a viewer who asks for names
-    and may not see the names of builds. Raises LimitExceeded for more than MOST_NAMES names."""
+    and may not see the names of builds. Raises LimitExceeded for more than MAX_NAMES names."""
     if names is not None and len(names) > MAX_NAMES:
         raise LimitExceeded(f"At most {MAX_NAMES} names of checks can be asked for at once, and {len(names):,} are.")
     names = None if names is None else tuple(sorted(set(names)))
@@ -156,14 +156,14 @@ async def get_head_health(
 
 
 async def get_since(context: Context, health: BranchHealthReport) -> datetime | None:
-    """Since when a branch is as `of_head` told, among others of its level."""
+    """Since when a branch is as `get_head_health` told, among others of its level."""
     if not health.dated:
         health = await get_head_health(context, (health.project_id, health.head), health.names, dated=True, builds=health.builds)
     return health.since
 
 
 async def suspect_page(context: Context, health: BranchHealthReport, window: Window, *, from_index: bool) -> ConnectionPage:
-    """A page of the suspects; `told` as in `commits.all_by_oid`. Raises BadRequest for a foreign cursor, Unavailable."""
+    """A page of the suspects; `from_index` as in `commits.load_commits`. Raises BadRequest for a foreign cursor, Unavailable."""
     oids = health.suspects
     skip = decode_cursor(window.after, _CURSOR_KIND, lambda oid: oids.index(oid) + 1) if window.after is not None else 0
     page_oids = oids[skip : skip + window.size]

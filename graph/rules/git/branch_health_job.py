@@ -1,6 +1,6 @@
 """Looks at branches whose health may have changed, and tells those who follow them where it has, or where the head is another one.
 
-Whatever may change a health (a check, a head) leaves a row of `branch_looks` in its own transaction. The chore takes what it finds,
+Whatever may change a health (a check, a head) leaves a row of `health_checks_due` in its own transaction. The chore takes what it finds,
 and compares each branch with what was told of it last, under a lock of the branch; so two processes never tell the same, and since every
 change leaves a row of its own, what is told last is how the branch is. Branches that somebody else holds are left for a moment: the
 chore waits for nobody while others may wait for it. Rows of branches that are gone go.

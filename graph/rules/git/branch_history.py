@@ -1,8 +1,8 @@
 """The history of a branch: along first parents by the index, else as git walks it.
 
 A page along first parents goes on behind a commit, any other behind a place on the walk that it began with, wherever the branch is now.
-Where only some commits are shown, a page looks at LOOKED_AT of them and no more; a shorter one that has a next page ends where it stopped
-looking.
+Where only some commits are shown, a page looks at MAX_EXAMINED_COMMITS of them and no more; a shorter one that has a next page ends where
+it stopped looking.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class HistoryQuery:
 
 async def history_page(context: Context, branch: BranchRef, query: HistoryQuery, window: Window, *, from_index: bool) -> ConnectionPage:
     """A page of these commits of a branch, among others of its level: along first parents without a path, one statement for all.
-    `told` as in `commits.all_by_oid`.
+    `from_index` as in `commits.load_commits`.
 
     Raises BadRequest for a foreign cursor, LimitExceeded for a page that is too deep, Unavailable.
     """

@@ -105,13 +105,13 @@ async def load_changes(context: Context, comparison: CommitComparison) -> list[F
 
 
 async def load_diff_stat(context: Context, comparison: CommitComparison) -> DiffTotals:
-    """How much `changes` changes. Raises Unavailable."""
+    """How much `load_changes` changes. Raises Unavailable."""
     old = await _base_oid(context, comparison)
     return await run_git(context, comparison.project_id, lambda repository: merge.diff_stat(repository, old, comparison.end.oid))
 
 
 async def run_git(context: Context, project_id: int, work: Callable[[Repository], T]) -> T:
-    """As `in_repository`, for work of the git program, which may fail or take too long. Raises Unavailable."""
+    """As `run_in_repository`, for work of the git program, which may fail or take too long. Raises Unavailable."""
     try:
         return await run_in_repository(context, project_id, work)
     except GitCommandError as error:

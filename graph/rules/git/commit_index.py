@@ -56,10 +56,10 @@ class RefUpdate:
     """What the move of one ref brought.
 
     `total` commits came to the branch: what it holds and did not before; a branch that is new brings what no other branch had, and
-    the default branch all that it holds. `commits` are the newest of them, newest first, at most LARGEST_SHOWN. `mentioning` are those,
-    newest first, whose message may name an issue; of the default branch only, at most MOST_MENTIONING. Of a tag, of what is gone, and
-    of branches beyond the MOST_TOLD of one push nothing is told. `indexed` says that the index has all that the branch holds.
-    `plan` is what is to be built for it, also for a tag.
+    the default branch all that it holds. `commits` are the newest of them, newest first, at most MAX_LISTED_COMMITS. `mentioning` are
+    those, newest first, whose message may name an issue; of the default branch only, at most MAX_MENTIONING_COMMITS. Of a tag, of what is
+    gone, and of branches beyond the MAX_REPORTED_BRANCHES of one push nothing is told. `is_indexed` says that the index has all that the
+    branch holds. `plan` is what is to be built for it, also for a tag.
     """
 
     update: RefCommand
@@ -76,10 +76,11 @@ class RefUpdate:
 
 
 async def index_updates(services: Services, project_id: int, updates: Sequence[RefCommand]) -> list[RefUpdate]:
-    """Indexes what these moves brought, in transactions of its own, and plans what to build; one `News` for each of them, in their order.
+    """Indexes what these moves brought, in transactions of its own, and plans what to build; one `RefUpdate` for each of them, in their
+    order.
 
     To be called outside of any writing transaction. Raises NotFound when the project goes meanwhile. Of a repository that
-    cannot be read nothing is told, and nothing is `indexed`.
+    cannot be read nothing is told, and nothing is `is_indexed`.
     """
     ref_updates = await _index_commits(services, project_id, updates)
     plans = await pipeline_planner.plan_updates(
@@ -89,7 +90,7 @@ async def index_updates(services: Services, project_id: int, updates: Sequence[R
 
 
 async def _index_commits(services: Services, project_id: int, updates: Sequence[RefCommand]) -> dict[RefCommand, RefUpdate]:
-    """The news of `index`, without plans."""
+    """The news of `index_updates`, without plans."""
     if not any(_is_branch(update) for update in updates):
         return {update: RefUpdate(update) for update in updates}
     try:
@@ -111,8 +112,8 @@ async def _index_commits(services: Services, project_id: int, updates: Sequence[
 async def index_in_transaction(context: Context, project: tables.Project, update: RefCommand) -> RefUpdate:
     """The same for the ref that an operation moves or is about to move, within its transaction.
 
-    A branch that brings more than MOST_WITHIN commits to the index, and one of a repository that was never indexed, is left to
-    `reconciling`: its `News` are not `indexed`.
+    A branch that brings more than MAX_COMMITS_IN_OPERATION commits to the index, and one of a repository that was never indexed, is left to
+    `reconciling`: its `RefUpdate` are not `is_indexed`.
     """
     if not _is_branch(update):
         return RefUpdate(update)
@@ -200,7 +201,7 @@ async def _record_moves(context: Context, project_id: int, heads: Mapping[str, s
 async def index_imported(services: Services, project_id: int) -> None:
     """Indexes a repository that came whole, as an import does: its commits and its heads, and nothing follows from them.
 
-    Raises NotFound when the project goes meanwhile, NotARepository, GitFailed.
+    Raises NotFound when the project goes meanwhile, NotARepository, GitCommandError.
     """
     with services.index_drift.recording(project_id):
         heads = await services.repositories.read(project_id, commit_walk.branch_heads)
@@ -218,7 +219,7 @@ async def index_imported(services: Services, project_id: int) -> None:
 
 
 async def index_all(services: Services, project_id: int) -> None:
-    """Indexes every commit of the branches that is not in the index, also below heads that it has. Raises as `adopt`."""
+    """Indexes every commit of the branches that is not in the index, also below heads that it has. Raises as `index_imported`."""
     heads = await services.repositories.read(project_id, commit_walk.branch_heads)
     async with services.index_drift.semaphore:
         await _CommitIndexer(services, project_id, {}, None, _chunk_writer(services, project_id)).index_tips(set(heads.values()))

@@ -86,7 +86,7 @@ async def get_commit(context: Context, project: tables.Project, rev: str) -> Pro
 
 
 def commit_loader(context: Context, *, from_index: bool, with_checks: bool) -> Loader[CommitKey, Any]:
-    """Commits by key, among others of their level; what it loads passes through `or_raise`.
+    """Commits by key, among others of their level; what it loads passes through `raise_if_error`.
 
     `told`: nothing is asked of them but what the index tells, so they are one statement, and git is asked for those alone that the index
     does not have. `checked`: that statement brings their checks as well.
@@ -102,7 +102,7 @@ def raise_if_error(value: T | OperationError | None) -> T | None:
 
 
 def prime_indexed_commit(context: Context, project_id: int, oid: str, *facts: Any) -> None:
-    """Keeps for `loader_of` what a statement has brought beside something else: the FACTS of a commit in the index."""
+    """Keeps for `commit_loader` what a statement has brought beside something else: the SUMMARY_COLUMNS of a commit in the index."""
     commit = indexed_commits.build_indexed_commit(project_id, oid, *facts)
     if commit is not None:
         for checked in (False, True):
@@ -181,7 +181,7 @@ async def load_diff(context: Context, commit: ProjectCommit) -> list[FileDiff] |
 
 
 async def load_diff_between(context: Context, project_id: int, old: str | None, oid: str) -> list[FileDiff] | None:
-    """What differs between two commits, `old` None being no files at all. Raises as `diff_of`, from the same allowance."""
+    """What differs between two commits, `old` None being no files at all. Raises as `load_diff`, from the same allowance."""
     return raise_if_error(await _diff_loader(context).get((project_id, oid, old)))
 
 

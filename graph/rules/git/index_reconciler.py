@@ -14,7 +14,7 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import NotFound
 from graph.operations.transaction import commit_and_notify, session_for, write_transaction
-from graph.rules.git import commit_index
+from graph.rules.git import commit_index, ref_updates
 from graph.rules.git.commit_index import BRANCHES
 from storage import tables
 from storage.git.commit_walk import branch_heads as heads_of
@@ -58,9 +58,9 @@ async def reconcile_drifted(services: Services) -> None:
 
 
 async def reconcile_project(services: Services, project_id: int, *, immediately: bool = False) -> bool:
-    """Makes the index of one project equal to its repository; whether it differed. `at_once` leaves no time to others' records.
+    """Makes the index of one project equal to its repository; whether it differed. `immediately` leaves no time to others' records.
 
-    Raises NotFound, NotARepository, GitFailed, and what the database raises.
+    Raises NotFound, NotARepository, GitCommandError, and what the database raises.
     """
     async with services.database.read_session() as session:
         context = Context(services, session, None, "upkeep")
@@ -83,7 +83,7 @@ async def reconcile_project(services: Services, project_id: int, *, immediately:
 
 
 async def rebuild_index(services: Services, project_id: int) -> None:
-    """Makes the whole index of a project equal to its repository, and believes nothing of it. Raises as `settle`."""
+    """Makes the whole index of a project equal to its repository, and believes nothing of it. Raises as `reconcile_project`."""
     async for absent in list_absent_commits(services.database, services.repositories, project_id):
         async with write_transaction(services.database) as session:
             await session.execute(commits.delete_commits(project_id, absent))

@@ -69,7 +69,7 @@ class IndexedCommit:
 
 
 async def load_indexed_commits(context: Context, keys: Collection[CommitKey], *, with_checks: bool) -> Mapping[CommitKey, IndexedCommit]:
-    """Those of these commits of which the index tells: one statement for all, `checked` with the checks of all of them."""
+    """Those of these commits of which the index tells: one statement for all, `with_checks` with the checks of all of them."""
     statement, values = checks.newest_and_summaries(keys) if with_checks else commits.summaries(keys)
     rows = await context.tuples(statement, **values)
     if with_checks:
@@ -92,7 +92,7 @@ def build_indexed_commit(
     committed_at: datetime,
     committed_offset: int,
 ) -> IndexedCommit | None:
-    """The commit of a row of FACTS; None where the row may not tell all."""
+    """The commit of a row of SUMMARY_COLUMNS; None where the row may not tell all."""
     if max(len(author_name), len(author_email), len(committer_name), len(committer_email)) >= MAX_STRING_LENGTH:
         return None
     if authored_at.year >= MAX_YEAR or committed_at.year >= MAX_YEAR:

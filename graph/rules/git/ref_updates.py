@@ -158,8 +158,9 @@ async def handle_ref_updates(
 ) -> None:
     """What follows when refs have moved, whoever moved them: the one place for it. Runs in a writing transaction.
 
-    The updates are facts: the repository has them already, and nothing here takes them back. `news` are what `indexing.index` gave
-    for them, before the transaction. Nobody may have moved them (`context.viewer_or_none`): then it was done behind the service's back.
+    The updates are facts: the repository has them already, and nothing here takes them back. `ref_updates` are
+    what `commit_index.index_updates` returned for them, before the transaction. Nobody may have moved them (`context.viewer_or_none`): then
+    it was done behind the service's back.
     """
     locked = await context.first(projects.for_update(project.id))
     if locked is None:

@@ -55,7 +55,7 @@ async def tree_page(
 
 
 async def get_blob(context: Context, project: tables.Project, ref: str | None, path: str) -> BlobContent:
-    """The file at the path. Raises NotFound (Commit, Blob), Unavailable, LimitExceeded where the operation read too much already."""
+    """The file at the path. Raises NotFound (Commit, BlobContent), Unavailable, LimitExceeded where the operation read too much already."""
     blobs: Loader[tuple[int, str | None, str], BlobContent | OperationError] = context.loader("blobs", _BlobReader(context))
     found = await blobs.get((project.id, ref, path))
     if isinstance(found, OperationError):

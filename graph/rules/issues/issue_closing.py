@@ -56,7 +56,7 @@ def parse_closing_references(string: str, external_url: str) -> list[Mention]:
     Each keyword and each reference is matched where it begins and nowhere else, and no part of the pattern can match the same text in
     two ways, so reading takes time in line with the length.
 
-    >>> references("Fixes #2, issue Group/App#3", "http://forge.example")
+    >>> parse_closing_references("Fixes #2, issue Group/App#3", "http://forge.example")
     [Mention(project=None, iid=2, sigil='#'), Mention(project=('group', 'app'), iid=3, sigil='#')]
     """
     start, reference = _patterns(external_url)
@@ -122,7 +122,7 @@ async def load_closing_issues(context: Context, merge_request: tables.MergeReque
 
 async def load_closing_merge_requests(context: Context, issue: tables.Issue) -> list[tables.MergeRequest]:
     """The open merge requests that would close the issue, and the merged ones that named it, of those that the viewer may see: of the
-    newest MOST_SHOWN, the newest first. One statement for all issues of a level."""
+    newest MAX_MERGE_REQUESTS, the newest first. One statement for all issues of a level."""
 
     async def fetch(ids: list[int]) -> dict[int, list[tables.MergeRequest]]:
         conditions = allowed_project_conditions(context, Action.READ_MERGE_REQUEST)
@@ -135,7 +135,7 @@ async def load_closing_merge_requests(context: Context, issue: tables.Issue) -> 
 
 
 async def _replace_closings(context: Context, merge_request: tables.MergeRequest, bodies: Mapping[bool, Iterable[str]]) -> None:
-    """`texts` by whether they are descriptions."""
+    """`bodies` by whether they are descriptions."""
     named = {described: _collect_references(some, context.services.external_url) for described, some in bodies.items()}
     paths = await mentions.load_project_ids(context, {each.project for some in named.values() for each in some if each.project is not None})
     if paths:

@@ -124,7 +124,7 @@ def change_state(context: Context, issue: tables.Issue, event: IssueTransition) 
 async def notify_changes(
     context: Context, issue: tables.Issue, before: system_notes.IssuableSnapshot, *, labels_changed: bool = False
 ) -> None:
-    """Tells notes and hooks what a change made of the issue, if it made anything. `labeled`: whether its labels are others."""
+    """Tells notes and hooks what a change made of the issue, if it made anything. `labels_changed`: whether its labels are others."""
     if system_notes.IssuableSnapshot.of(issue) == before and not labels_changed:
         return
     await system_notes.write_changes(context, issue, before)

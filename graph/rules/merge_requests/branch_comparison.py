@@ -27,7 +27,7 @@ class BranchComparison:
     `head_oid` and `target_oid` are None where the branch, or its repository, is missing. `oids` are the commits that the merge request
     brings, newest first, at most 10,000 of `commit_count`; `newest` are the first of them, and
     `messages` those of all that may name an issue. What could not be found out is None.
-    `landed_oid` is the commit by which the target came to hold the head that was known before (`known`), if it does.
+    `landed_oid` is the commit by which the target came to hold the head that was known before (`known_head`), if it does.
     """
 
     source_project_id: int
@@ -72,9 +72,9 @@ async def compare_branches(
 ) -> BranchComparison:
     """Compares the branches as the repositories have them. Nothing but git is asked; what a fork proposes is fetched into the target's.
 
-    `known` is the head that the merge request had until now, where somebody may have merged that. `target_was` compares with that commit
-    instead of the target's head. Missing branches and unrelated histories cannot be merged; nor can what git takes too long for, which
-    is logged. Raises Unavailable when a repository is there and cannot be read, or the disk is full.
+    `known_head` is the head that the merge request had until now, where somebody may have merged that. `previous_target` compares with that
+    commit instead of the target's head. Missing branches and unrelated histories cannot be merged; nor can what git takes too long for,
+    which is logged. Raises Unavailable when a repository is there and cannot be read, or the disk is full.
     """
     empty = BranchComparison(source_project_id, target_project_id, source_branch, target_branch)
     repositories = services.repositories

@@ -1,8 +1,9 @@
 """What merge requests propose, looked at in git and written into their rows: commits, figures, whether they can be merged.
 
-1. A move of a branch marks the open merge requests from it and into it as unchecked, in the transaction that records the move (`moved`).
+1. A move of a branch marks the open merge requests from it and into it as unchecked, in the transaction that records the move
+   (`mark_unchecked`).
 2. After that they are looked at: those whose source moved, and those that the move merged, as the doing of whoever moved it
-   (`refresh_moved`); the rest by the upkeep (`pending`), which also finds what a crash cut short.
+   (`refresh_moved`); the rest by the upkeep (`refresh_unchecked`), which also finds what a crash cut short.
 3. Git is asked before the transaction that writes what it said. Under the row's lock the branches are looked at once more: what has
    moved since stays unchecked, and a merge that is on its way is left to itself (merging.py).
 
@@ -158,8 +159,8 @@ async def mark_unchecked(context: Context, project: tables.Project, updates: Ite
 async def refresh_moved(services: Services, viewer_id: int | None, project_id: int, updates: Sequence[RefCommand], request_id: str) -> None:
     """Looks at the merge requests from branches that moved, and makes those merged that the moves merged, as whoever moved them.
 
-    Runs after the transaction that recorded the moves, which `moved` sees to. It raises nothing: the upkeep, woken for the rest, does
-    what went wrong here as well.
+    Runs after the transaction that recorded the moves, which calls `mark_unchecked`. Raises nothing: the maintenance job retries what
+    failed here.
     """
     try:
         await _refresh_moved(services, viewer_id, project_id, updates, request_id)
@@ -255,7 +256,7 @@ class _Refresher:
         return True
 
     async def find_landed(self, project_id: int, updates: Sequence[RefCommand]) -> list[tuple[tables.MergeRequest, str]]:
-        """The open merge requests whose head these moves brought to their targets, and the commits that did; at most AT_ONCE."""
+        """Open merge requests whose head these moves brought to their targets, with those commits; at most MAX_REFRESHED_AFTER_PUSH."""
         found: list[tuple[tables.MergeRequest, str]] = []
         for update in updates:
             rows = await self.read_rows(branched.open_into(project_id, update.ref.removeprefix(BRANCH_PREFIX)))

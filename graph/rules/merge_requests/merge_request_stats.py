@@ -37,7 +37,8 @@ NO_LEAD_TIMES = quantiles.build_summary((0, *(None,) * (columns_of.COLUMN_COUNT 
 
 @dataclass(frozen=True)
 class MergeRequestStatsQuery:
-    """`spans` are those of the calendar that are asked for; without any, every bucket is shown. `lead` and `red`: whether these are."""
+    """`spans` are those of the calendar that are asked for; without any, every bucket is shown. `with_lead_time` and `with_red_at_merge`:
+    whether these are."""
 
     conditions: Collection[Any]
     buckets: Buckets | None

@@ -64,7 +64,7 @@ async def resolve_branches(
     context: Context, path: str, target_project_id: int | None, source_branch: str, target_branch: str
 ) -> MergeRequestBranches:
     """What the viewer may open a merge request between: a branch of the project of this path, and one of the same project or of that
-    which it was forked from. Whether the branches are there is for `compare`.
+    which it was forked from. Whether the branches are there is for `compare_branches`.
 
     Raises NotFound, Forbidden, Required, Invalid, and NotAllowed for ends that can never meet.
     """
@@ -211,7 +211,7 @@ async def set_labels(context: Context, project: tables.Project, merge_request: t
 async def notify_changes(
     context: Context, merge_request: tables.MergeRequest, before: system_notes.IssuableSnapshot, *, labels_changed: bool = False
 ) -> None:
-    """Tells notes and hooks what a change made of it, if it made anything. `labeled`: whether its labels are others."""
+    """Tells notes and hooks what a change made of it, if it made anything. `labels_changed`: whether its labels are others."""
     if system_notes.IssuableSnapshot.of(merge_request) == before and not labels_changed:
         return
     await system_notes.write_changes(context, merge_request, before)
@@ -270,7 +270,7 @@ async def can_cancel(context: Context, merge_request: tables.MergeRequest) -> bo
 
 
 async def commit_page(context: Context, merge_request: tables.MergeRequest, window: Window, *, from_index: bool) -> ConnectionPage:
-    """A page of its commits, newest first, for all merge requests of a level together; `told` as in `commits.all_by_oid`.
+    """A page of its commits, newest first, for all merge requests of a level together; `from_index` as in `commits.load_commits`.
 
     Raises BadRequest, Unavailable.
     """

@@ -5,7 +5,7 @@ git, and objects that no ref reaches harm nobody. Then the effects, in the order
 
 1. A transaction holds the row, looks again whether it may be merged and whether it is still what was merged, and writes an intent.
 2. The target's ref moves by compare-and-swap from the commit that was merged into to the merge commit. Who loses the swap takes the
-   intent back and begins anew, at most `MOST_TRIES` times.
+   intent back and begins anew, at most `MAX_ATTEMPTS` times.
 3. A transaction makes the row merged, with all that follows from it, and removes the intent. Then the caller is answered.
 
 A crash before 2 leaves an intent whose commit the target does not hold: nothing was merged, and `repair` removes it. A crash after 2
@@ -80,7 +80,7 @@ class MergeOptions:
 
 @dataclass(frozen=True, slots=True)
 class PreparedMerge:
-    """A merge whose objects are written: `new` joins `old`, the target's head, and `source`.
+    """A merge whose objects are written: `new_oid` joins `old_oid`, the target's head, and `source_oid`.
 
     `row` is the merge request as it was then; `comparison` is what it brings, where the row does not say so.
     """
@@ -96,7 +96,8 @@ class PreparedMerge:
 async def accept_now(context: Context, merge_request: tables.MergeRequest, options: MergeOptions = MergeOptions()) -> tables.MergeRequest:
     """Merges now; gives the row as it is then. The operation has changed nothing yet, and its rows are not to be changed after this.
 
-    Raises NotFound, Forbidden, NotAllowed, Conflict when the head is not `wish.sha` or the target keeps moving, NotMergeable, Unavailable.
+    Raises NotFound, Forbidden, NotAllowed, Conflict when the head is not `options.sha` or the target keeps moving, NotMergeable,
+    Unavailable.
     """
     step = await steps(context)
     async with _branch_lock(context.services, merge_request.project_id, merge_request.target_branch):
@@ -239,7 +240,7 @@ async def _write_intent(prepared: PreparedMerge, step_context: Context) -> table
 
 
 async def _move_target(context: Context, prepared: PreparedMerge) -> bool:
-    """Step 2: whether the target has moved from `old` to `new`. Raises Unavailable, OSError (ENOSPC)."""
+    """Step 2: whether the target has moved from `old_oid` to `new_oid`. Raises Unavailable, OSError (ENOSPC)."""
     ref, deadline = BRANCHES + prepared.row.target_branch, monotonic() + SWAP_SECONDS
 
     def work(repository: Repository) -> bool:

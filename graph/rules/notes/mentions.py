@@ -34,7 +34,8 @@ class Mention(NamedTuple):
 
 @dataclass(frozen=True)
 class MentionableKind:
-    """What texts can name. `sigil` is its sign, `name` its word in keys, `words` in notes, `read` the action of seeing one."""
+    """What texts can name. `sigil` is its sign, `name` its word in keys, `display_name` in notes, `read_action` the action of seeing
+    one."""
 
     table: type[Row]
     name: str
@@ -71,7 +72,7 @@ def kind_of(thing: tables.Issue | tables.MergeRequest) -> MentionableKind:
 def parse_mentions(string: str) -> list[Mention]:
     """What a text names, in its order, each once.
 
-    >>> mentioned("As #2 and Group/App!3 say, see #2")
+    >>> parse_mentions("As #2 and Group/App!3 say, see #2")
     [Mention(project=None, iid=2, sigil='#'), Mention(project=('group', 'app'), iid=3, sigil='!')]
     """
     found: dict[Mention, None] = {}

@@ -140,7 +140,7 @@ def build_change_source(source: NoteSource, moment: datetime) -> str:
 def create_body_renderer(external_url: str) -> Callable[[str, bool], str]:
     """A function that shows a note's body, by whether the service wrote it: links begin with the present address of the service.
 
-    >>> body_shower("https://forge.example")("Milestone changed to [1.0](/ada/mill/milestones/1)", True)
+    >>> create_body_renderer("https://forge.example")("Milestone changed to [1.0](/ada/mill/milestones/1)", True)
     'Milestone changed to [1.0](https://forge.example/ada/mill/milestones/1)'
     """
 

@@ -24,7 +24,7 @@ COPIED_COLUMNS = ("description", *projects.FEATURE_COLUMNS, "tag_list")
 
 
 async def resolve_visibility(context: Context, source: tables.Project, requested: tables.Visibility | None) -> int:
-    """Who sees the fork: as the source, or as wanted. Raises Invalid for wider than the source, and as `projects.visibility`."""
+    """Who sees the fork: as the source, or as wanted. Raises Invalid for wider than the source, and as `projects.resolve_visibility`."""
     level = tables.Visibility(source.visibility_level) if requested is None else requested
     if level > source.visibility_level:
         raise too_wide_error()
@@ -45,7 +45,7 @@ def too_wide_error() -> Invalid:
 
 @asynccontextmanager
 async def stage_copy(context: Context, source: tables.Project) -> AsyncIterator[Path]:
-    """A copy of the source's branches and tags that no project has yet; see `projects.staged`. Raises Unavailable."""
+    """A copy of the source's branches and tags that no project has yet; see `projects.stage_repository`. Raises Unavailable."""
     repository = context.services.repositories.path_of(source.id)
     async with AsyncExitStack() as stack:
         # A copy keeps a core busy; whoever is beyond the limit waits, as long as the operation may take.

@@ -4,7 +4,7 @@ In the order that survives a crash at any point:
 1. Outside the transaction the file is received and brought to the disk under a ticket. What a kill leaves here is swept at the next start.
 2. The transaction writes the row and renames the file to its place; both are quick.
 3. The commit shows the row, so whoever sees it finds the whole file. When the commit fails the file is removed again. What a kill
-   leaves here has no row: nobody can reach it, and `sweep` takes it.
+   leaves here has no row: nobody can reach it, and `remove_orphans` takes it.
 
 A deletion goes the other way: the rows with the commit, and then the files.
 """
@@ -50,7 +50,7 @@ log = structlog.get_logger("graph")
 def sanitize_filename(raw_name: str) -> str:
     """The name under which a file is kept: without folders, of letters that need no escaping in a link. Raises Invalid.
 
-    >>> file_name("C:\\\\My pictures\\\\Überblick 1.png")
+    >>> sanitize_filename("C:\\\\My pictures\\\\Überblick 1.png")
     '_berblick_1.png'
     """
     name = UNSAFE_CHARACTERS.sub("_", re.split(r"[/\\]", raw_name)[-1])

@@ -8,6 +8,7 @@ from sqlmodel import col
 
 from graph.context import Info
 from graph.fields.selections import selected_names
+from graph.rules import time_buckets
 from graph.rules.builds import build_stats
 from graph.rules.policy import Action, require
 from graph.types.builds.builds import BuildFilter

@@ -96,7 +96,7 @@ async def load_commit(info: Info, project_id: int, oid: str | None) -> "Commit |
 
 
 async def load_commits(info: Info, keys: Sequence[tuple[int, str | None]]) -> "list[Commit | None]":
-    """`commit_of` each of these (project id, id of the commit)."""
+    """`load_commit` each of these (project id, id of the commit)."""
     read = await _commit_loader(info).get_many({key for key in keys if key[1] is not None})
     return [commits.raise_if_error(read.get(key)) for key in keys]
 

@@ -7,6 +7,7 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.selections import selected_names
+from graph.rules import time_buckets
 from graph.rules.merge_requests import merge_request_stats
 from graph.rules.merge_requests.merge_request_stats import MergeRequestStatsQuery
 from graph.rules.policy import Action, can, require

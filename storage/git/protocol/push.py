@@ -78,7 +78,7 @@ class Push:
         self.folder = Path(tempfile.mkdtemp(prefix="forgefront-push-"))
 
     async def read_commands(self) -> None:
-        """Reads up to the end of the list, which is a flush packet (gitprotocol-pack, Reference Update Request). Raises BadPush."""
+        """Reads up to the end of the list, which is a flush packet (gitprotocol-pack, Reference Update Request). Raises InvalidPush."""
         self._is_list_read = True
         buffer = bytearray()
         offset = 0
@@ -110,7 +110,8 @@ class Push:
         self._commands.append(RefCommand(ref, None if old == _ZERO_OID else old, None if new == _ZERO_OID else new))
 
     async def authorized_blocks(self) -> ClientStream:
-        """What receive-pack is given. With `hold` the last block waits for a second judgement when the push took its time to come.
+        """What receive-pack is given. With `holds_last_block` the last block waits for a second judgement when the push took its time to
+        come.
 
         Over a stream no block can wait, since a client that waits for the report does not end it: there any may be the last, and is
         judged as such.

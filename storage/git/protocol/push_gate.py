@@ -14,7 +14,7 @@ TRAILER_BYTES = 20
 
 
 class PushGate:
-    """Hands on the list of updates and the pack. `is_whole` is set when the last block goes through.
+    """Hands on the list of updates and the pack. `is_complete` is set when the last block goes through.
 
     `is_stream`: the input has no end of its own, so the last block is known by the checksum that it ends in.
     """

@@ -96,7 +96,7 @@ class FairLimiter:
 
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Raises TooBusy."""
+        """Raises TransportBusy."""
         if self.waiting >= self._max_waiting:
             raise TransportBusy
         self.waiting += 1
@@ -118,8 +118,8 @@ class FairLimiter:
 class Transport:
     """The git processes of this server process: `processes` for fetches at once, and as many for pushes.
 
-    Callers beyond that wait, up to `queue_seconds`. `seconds` is the longest conversation, `largest_push` the bytes of a pack,
-    `largest_object` those of an object in it when it is unpacked. Of the pushes that have come whole, `indexing` are read at once.
+    Callers beyond that wait, up to `queue_seconds`. `seconds` is the longest conversation, `max_push_bytes` the bytes of a pack,
+    `max_object_bytes` those of an object in it when it is unpacked. Of the pushes that have come whole, `max_indexing` are read at once.
     Raises PermissionError when the hooks were installed so that they cannot run, since git leaves such hooks out and goes on.
     """
 
@@ -151,7 +151,8 @@ class Transport:
         self._limits = (f"receive.maxInputSize={max_push_bytes}",)
 
     async def advertise(self, service: GitService, path: Path, outgoing: SendBlock, *, protocol: str = "") -> None:
-        """Sends the refs of the repository, or for protocol 2 what the server is able to. Raises TooBusy, TooSlow, GitFailed."""
+        """Sends the refs of the repository, or for protocol 2 what the server is able to. Raises TransportBusy, TransportTimeout,
+        GitCommandError."""
         async with (self.pushing if service is GitService.RECEIVE else self.fetching).slot():
             await self._run_service(service, path, ("--stateless-rpc", "--http-backend-info-refs"), _empty_stream(), outgoing, protocol)
 
@@ -168,7 +169,7 @@ class Transport:
     async def receive_pack(
         self, path: Path, incoming: ClientStream, outgoing: SendBlock, authorize: PushAuthorizer, *, stateless: bool = True
     ) -> list[RefCommand]:
-        """Takes a push; gives the refs that moved. Raises BadPush, what `judge` raises, and as `upload_pack`.
+        """Takes a push; gives the refs that moved. Raises InvalidPush, what `authorize` raises, and as `upload_pack`.
 
         When `incoming` fails, nothing has moved. When `outgoing` fails, the client hears no more of a push that is finished all the same.
         """
@@ -297,7 +298,7 @@ class Transport:
 class _InputFeed:
     """Hands on what comes in, and then the end of it. Where it breaks off, `error` says why and the process is ended.
 
-    `gently`: at first by an end of its input that comes too early, after which receive-pack throws away what it had taken. (Ended by
+    `is_push`: at first by an end of its input that comes too early, after which receive-pack throws away what it had taken. (Ended by
     a signal it leaves the quarantine behind.) Before a push has come whole git moves nothing.
     """
 

@@ -53,7 +53,7 @@ async def start(
 ) -> AsyncProcess:
     """Starts the command in `/`, for a program that starts no other before it has read its input.
 
-    Reading pauses while `limit` bytes twice over wait to be taken. Raises OSError.
+    Reading pauses while `buffer_bytes` bytes twice over wait to be taken. Raises OSError.
     """
     process = subprocess.Popen(  # noqa: S603, ASYNC220 - a list of arguments, no shell that reads them; returns when the program has been loaded
         limited_command(command, process_limits),

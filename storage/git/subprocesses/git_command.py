@@ -68,7 +68,7 @@ def command(git_dir: Path, *arguments: str) -> list[str]:
 
 
 def run(git_dir: Path, *arguments: str, stdin: bytes = b"", seconds: float = TIMEOUT_SECONDS) -> bytes:
-    """What the command prints. Raises GitFailed, also after `seconds`, or OSError (ENOSPC) when the disk is full."""
+    """What the command prints. Raises GitCommandError, also after `seconds`, or OSError (ENOSPC) when the disk is full."""
     return run_with_code(git_dir, *arguments, stdin=stdin, seconds=seconds, expected_codes=(0,))[1]
 
 
@@ -80,9 +80,9 @@ def run_with_code(
     seconds: float = TIMEOUT_SECONDS,
     extra_environment: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """The exit code of a command that answers by it, and what it prints; `more` is added to its environment.
+    """The exit code of a command that answers by it, and what it prints; `extra_environment` is added to its environment.
 
-    Raises as `run`, also for any exit code that is none of the `answers`.
+    Raises as `run`, also for any exit code that is none of the `expected_codes`.
     """
     with start_process(
         command(git_dir, *arguments),
@@ -112,7 +112,7 @@ def start_process(
     may_fork: bool = False,
     new_session: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """A git process within the limits of this process. `forks`: it starts others before it has read its input. Raises OSError."""
+    """A git process within the limits of this process. `may_fork`: it starts others before it has read its input. Raises OSError."""
     process = subprocess.Popen(  # noqa: S603 - a list of arguments, no shell that reads them
         _limits.wrap_command(arguments) if may_fork else limits.limited_command(arguments, _limits),
         stdin=stdin,
@@ -155,7 +155,7 @@ def read_output(git_dir: Path, *arguments: str, limit: int, seconds: float) -> b
 def start_fetch(
     git_dir: Path, source: Path, *refspecs: str, settings: tuple[str, ...] = (), options: tuple[str, ...] = ()
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A `git fetch` of `wanted` (ids or refspecs) from the repository at `source` on this machine into `git_dir`.
+    """A `git fetch` of `refspecs` (ids too) from the repository at `source` on this machine into `git_dir`.
 
     It has an error stream to be read, and is killed where it has not ended with the block. `source` may belong to another user. Objects
     are copied into one pack, never borrowed; no ref is written but those that are wanted. `settings` are configuration, `options` are
@@ -193,7 +193,7 @@ def start_fetch(
 def failure_of(stderr: bytes, code: int = 1) -> Exception:
     """The exception for a failed command that said `stderr` and ended with `code`, negative where a signal ended it.
 
-    OSError with ENOSPC for a full disk, else GitFailed.
+    OSError with ENOSPC for a full disk, else GitCommandError.
     """
     message = stderr.decode("utf-8", "replace").strip()[-2000:]
     if os.strerror(errno.ENOSPC) in message:

@@ -43,7 +43,7 @@ _SIGNALLED = re.compile(rb"died of signal (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """What one process may take. `memory` is its address space in bytes, `processes` counts all that the user of the service runs."""
+    """What one process may take. `memory_bytes` is its address space in bytes, `processes` counts all that the user of the service runs."""
 
     memory_bytes: int = 2048 * MEGABYTE
     cpu_seconds: int = 900
@@ -73,7 +73,7 @@ class ProcessLimits:
 
 
 def limited_command(command: Sequence[str], limits: ProcessLimits) -> list[str]:
-    """The command as it is where a running process can be limited, else by `launch`."""
+    """The command as it is where a running process can be limited, else by `wrap_command`."""
     return list(command) if hasattr(resource, "prlimit") else limits.wrap_command(command)
 
 
