@@ -49,7 +49,7 @@ class ProjectRoot:
         columns = inspect(tables.Project).columns
         names = sorted(POLICY_COLUMNS) if self._needs_policy_columns_only else columns.keys()
         is_materialized = isinstance(self._joined_step, ConnectionStep)
-        self._subqueries = [_project_subquery(tuple(names), by_path=by_path, once=is_materialized) for by_path in (False, True)]
+        self._subqueries = [_project_subquery(tuple(names), by_path=by_path, is_materialized=is_materialized) for by_path in (False, True)]
         self._statements: dict[bool, CompiledStatement] = {}
         self._column_count = len(names)
         processors = {name: result_processor(columns[name].type, self._dialect) for name in names}
