@@ -159,7 +159,7 @@ class TestProfileDifferences:
             assert (len(paged.json()), paged.headers["X-Total"]) == (20, "21")
             assert len(all_of_it.json()) == 21
             assert not {"x-total", "x-page", "link"} & all_of_it.headers.keys()
-            found.add(api.app.route_of("GET", path).call)
+            found.add(api.app.find_route("GET", path).call)
         assert found == whole
 
 

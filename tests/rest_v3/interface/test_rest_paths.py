@@ -73,10 +73,10 @@ class TestAnswers:
                 assert path == ""
             elif name == "Hook":
                 # Asked for, it sends a test.
-                assert app_of_profile("document").route_of("GET", path).operation == "TestHook"
+                assert app_of_profile("document").find_route("GET", path).operation == "TestHook"
             elif name == "GroupMember":
                 # A member alone is only changed and removed.
-                assert app_of_profile("document").route_of("DELETE", path).operation == "RemoveGroupMember"
+                assert app_of_profile("document").find_route("DELETE", path).operation == "RemoveGroupMember"
             elif name == "Artifact":
                 assert (await api.get(path, viewer)).content == b"bytes"
             elif name == "Project":

@@ -378,30 +378,30 @@ def is_string_list(value: Any) -> bool:
 
 
 class RouteLookup(Protocol):
-    def route_of(self, method: str, path: str) -> Any: ...
-    def endpoint_of(self, method: str, path: str) -> Any: ...
+    def find_route(self, method: str, path: str) -> Any: ...
+    def find_endpoint(self, method: str, path: str) -> Any: ...
 
 
 def check_response(app: RouteLookup, method: str, path: str, response: httpx.Response, *, admin: bool = False) -> None:
     """Holds an answer against the shape of the row that gave it: entry by entry for a list, and errors against theirs."""
     if method in ("HEAD", "OPTIONS"):
         return
-    if (endpoint := app.endpoint_of(method, path)) is not None:
-        described = {endpoint.route.success, *collect_error_statuses(endpoint), *([206] if endpoint.route.stream else [])}
+    if (endpoint := app.find_endpoint(method, path)) is not None:
+        described = {endpoint.route.success_status, *collect_error_statuses(endpoint), *([206] if endpoint.route.file_key else [])}
         assert response.status_code in described, f"{endpoint.route.call}: {response.status_code} is not in the OpenAPI document"
-    if response.is_success and (row := app.route_of(method, path)) is not None and row.stream is not None:
+    if response.is_success and (row := app.find_route(method, path)) is not None and row.file_key is not None:
         assert response.headers["content-type"] == "application/octet-stream"
         return
     assert response.headers["content-type"].startswith("application/json"), response.headers["content-type"]
     body = response.json()
     if response.status_code >= 400:
-        row = app.route_of(method, path)
-        check_error(body, row.by_value if row is not None else None)
+        row = app.find_route(method, path)
+        check_error(body, row.errors_by_value if row is not None else None)
         return
-    route = app.route_of(method, path)
+    route = app.find_route(method, path)
     assert route is not None, f"no row answers {method} {path}"
     if body is None:
-        assert route.gives is None or route.reshape is not None or any(_is_success(answer) for answer in route.errors.values())
+        assert route.result_path is None or route.reshape is not None or any(_is_success(answer) for answer in route.errors.values())
         return
     assert route.shape is not None, f"{route.call} names no shape"
     name = ADMIN_SHAPES.get(route.shape, route.shape) if admin else route.shape
