@@ -286,7 +286,7 @@ async def wait_for_upload(server: uvicorn.Server) -> None:
     while True:
         await asyncio.sleep(0.1)
         for connection in list(server.server_state.connections):
-            connection.overdue(loop.time())  # type: ignore[union-attr]
+            connection.enforce_timeouts(loop.time())  # type: ignore[union-attr]
 
 
 async def wait_for_artifacts(number: int, make: DataFactory) -> None:

@@ -256,7 +256,7 @@ class TestPlanCache:
             stored.append(plans)
             for _ in range(MIN_RUNS_TO_PLAN):
                 plans.find({}, sqlite.dialect(), FIXED)
-        assert [len(plans._made) for plans in stored] == [0, 0, 1, 1]
+        assert [len(plans._plans) for plans in stored] == [0, 0, 1, 1]
 
     async def test_directives_have_a_plan_for_each_of_their_values(self, graph: Graph, ask: Ask, make: DataFactory) -> None:
         viewer = await make.user()

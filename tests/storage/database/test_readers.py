@@ -139,7 +139,7 @@ class TestQuery:
 
     async def test_waits_for_a_free_connection_for_a_bounded_time(self) -> None:
         class Idle:
-            def rest(self) -> bool:
+            def reset(self) -> bool:
                 return True
 
         async def connect() -> Idle:

@@ -34,7 +34,7 @@ async def write(database: Database, path: str) -> None:
 
 async def run_deferred_write(database: Database, path: str) -> None:
     async with database.write_session() as session:
-        session.leave(group(path))
+        session.add_deferred(group(path))
         await session.commit()
 
 
@@ -65,7 +65,7 @@ class TestDeferredRows:
     async def test_are_written_by_the_commit(self, database: Database, statements: StatementRecorder) -> None:
         with statements.record() as seen:
             async with database.write_session() as session:
-                session.leave(row := group("left"))
+                session.add_deferred(row := group("left"))
                 assert seen == []
                 await session.commit()
 
@@ -76,17 +76,17 @@ class TestDeferredRows:
 
     async def test_are_written_before_the_next_statement(self, database: Database) -> None:
         async with database.write_session() as session:
-            session.leave(row := group("left"))
+            session.add_deferred(row := group("left"))
             ((found,),) = await session.read(select(Namespace))
             assert found is row
-            session.leave(group("another"))
+            session.add_deferred(group("another"))
             await session.commit()
-            assert await session.read_beside(select(func.count()).select_from(Namespace)) == [(2,)]
+            assert await session.read_without_flush(select(func.count()).select_from(Namespace)) == [(2,)]
 
     async def test_do_not_wait_for_concurrent_reads(self, database: Database) -> None:
         async with database.write_session() as session:
-            session.leave(group("left"))
-            assert await session.read_beside(select(Namespace)) == []
+            session.add_deferred(group("left"))
+            assert await session.read_without_flush(select(Namespace)) == []
             await session.commit()
 
     async def test_are_written_with_a_query_of_the_same_loop_iteration(self, database: Database, statements: StatementRecorder) -> None:
@@ -94,12 +94,12 @@ class TestDeferredRows:
         for path in ("first", "second"):
             with statements.record() as seen:
                 async with database.write_session() as session:
-                    session.leave(row := group(path))
+                    session.add_deferred(row := group(path))
 
                     async def tell(row: Namespace = row) -> None:
                         counts.append(row.id)
 
-                    await session.when(ANY_TABLE, tell)
+                    await session.run_if(ANY_TABLE, tell)
                     await session.commit()
             if path == "first":
                 assert len(seen) == (1 if database.dialect == "postgresql" else 2)
@@ -112,8 +112,8 @@ class TestDeferredRows:
         for path in ("first", "second"):
             with suppress(IntegrityError):
                 async with database.write_session() as session:
-                    session.leave(group(path))
-                    session.leave(group("the same"))
+                    session.add_deferred(group(path))
+                    session.add_deferred(group("the same"))
                     await session.commit()
 
         async with database.read_session() as session:
@@ -136,11 +136,11 @@ class TestDeferredRows:
 
     async def test_are_discarded_on_rollback(self, database: Database) -> None:
         async with database.write_session() as session:
-            session.leave(group("left"))
+            session.add_deferred(group("left"))
             await session.rollback()
             await session.commit()
         async with database.write_session() as session:
-            session.leave(group("left"))
+            session.add_deferred(group("left"))
 
         async with database.read_session() as session:
             assert await session.scalar(select(func.count()).select_from(Namespace)) == 0
@@ -151,13 +151,13 @@ class TestDeferredRows:
 
         async def pair(path: str) -> None:
             async with database.write_session() as session:
-                session.leave(group(f"{path} first"))
-                session.leave(group(path))
+                session.add_deferred(group(f"{path} first"))
+                session.add_deferred(group(path))
                 await session.commit()
 
         async def huge() -> None:
             async with database.write_session() as session:
-                session.leave(row := group("huge"))
+                session.add_deferred(row := group("huge"))
                 row.owner_id = 2**70
                 await session.commit()
 
@@ -361,7 +361,7 @@ class TestSqlite:
         async with database.write_session() as session:
             row = group("long")
             row.name = "x" * (writers.MAX_INLINE_CHARACTERS + 1)
-            session.leave(row)
+            session.add_deferred(row)
             await session.commit()
         async with database.read_session() as session:
             assert (await session.scalars(select(Namespace))).one().name == row.name
