@@ -55,7 +55,7 @@ class FallbackCountingGraph(Graph):
     fallback_count = 0
     last_error: BaseException | None = None
 
-    def _plan(self, *given: Any) -> Any:
+    def _find_plan(self, *given: Any) -> Any:
         # A second time, where the first time it is run is not enough.
         found = super()._find_plan(*given) or super()._find_plan(*given)
         return found and (_RecordingPlan(found[0], self), found[1])

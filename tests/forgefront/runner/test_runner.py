@@ -251,13 +251,13 @@ class FakeService:
         self.statuses: list[str] = []
         self.is_gone = is_gone
 
-    async def append(self, job: ClaimedBuild, text: str, offset: int, *, tries_for: float) -> None:
+    async def append_trace(self, job: ClaimedBuild, text: str, offset: int, *, retry_seconds: float) -> None:
         if self.is_gone:
             raise BuildRevoked("The build was canceled.")
         assert offset == len(self.text.encode())
         self.text += text
 
-    async def report(self, job: ClaimedBuild, status: str, *, tries_for: float) -> None:
+    async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float) -> None:
         self.statuses.append(status)
 
 

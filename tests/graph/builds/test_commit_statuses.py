@@ -35,7 +35,7 @@ class CountingWakeup(Wakeup):
         super().__init__()
         self.count = 0
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         self.count += 1
         super().notify()
 

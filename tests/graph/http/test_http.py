@@ -29,7 +29,7 @@ class StubGraph:
     result: OperationResult | Exception = field(default_factory=lambda: OperationResult({"__typename": "Query"}))
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
-    async def run_text(
+    async def run_document(
         self, query: str, variables: dict[str, Any], operation_name: str | None, credential: str | None, *, request_id: str
     ) -> OperationResult:
         self.calls.append((query, variables, operation_name, credential))
@@ -409,7 +409,7 @@ class TestResponses:
             await asyncio.Event().wait()
             raise AssertionError
 
-        fake.run_text = never  # type: ignore[method-assign]
+        fake.run_document = never  # type: ignore[method-assign]
         async with client_of(fake) as client:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(client.post("", json={"query": "{a}"}), 0.05)

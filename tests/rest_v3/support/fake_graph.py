@@ -22,7 +22,7 @@ class FakePrepared:
     document: DocumentNode
     schema: GraphQLSchema
 
-    def formatted(self, form: OutputFormat) -> "FakePrepared":
+    def formatted(self, output_format: OutputFormat) -> "FakePrepared":
         """The fake has no plans, so that its answers stay as they are."""
         return self
 
@@ -42,7 +42,7 @@ class FakeResult:
     data: dict[str, Any] | None
     errors: list[FakeErrorEntry]
     viewer_id: int | None = None
-    formatted: bool = False
+    is_formatted: bool = False
     is_large: bool = False
 
 
