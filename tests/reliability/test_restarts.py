@@ -38,6 +38,6 @@ async def test_clients_resume_through_stops_and_kills(
 
         await forge.run(RESTARTS, start)
     figure(
-        f"{RESTARTS} restarts, by turns SIGTERM and SIGKILL: {len(forge.changed_build_ids)} events to each of {len(forge.clients)} clients, "
-        "0 missed, 0 doubled"
+        f"{RESTARTS} restarts, by turns SIGTERM and SIGKILL: {len(forge.changed_build_ids)} events to each of "
+        f"{len(forge.clients)} clients, 0 missed, 0 doubled"
     )

@@ -38,7 +38,8 @@ async def test_numbers_leave_no_gap(make: DataFactory, tmp_path: Path, database_
     rate = WRITERS * ISSUES_PER_WRITER / seconds
     p50, p99 = written.percentile(0.5) * 1000, written.percentile(0.99) * 1000
     figure(
-        f"{WRITERS} x {ISSUES_PER_WRITER} issues in {seconds:.1f} s ({rate:.0f}/s), p50 {p50:.0f} ms, p99 {p99:.0f} ms; start {server.seconds:.1f} s"
+        f"{WRITERS} x {ISSUES_PER_WRITER} issues in {seconds:.1f} s ({rate:.0f}/s), p50 {p50:.0f} ms, p99 {p99:.0f} ms; "
+        f"start {server.seconds:.1f} s"
     )
 
     assert (written.statuses, written.unanswered) == ({}, {})

@@ -138,7 +138,8 @@ async def _collect_cursors(drawn: ArgumentPool, town: EdgeCaseData, graph: Graph
                 if kind is graphql_schema.query_type:
                     text = f"{{ list: {name}({', '.join([arguments, *(f'{each}: 1' for each in needed)])}) {{ edges {{ cursor }} }} }}"
                 elif start < len(node_ids) and not needed:
-                    text = f'{{ node(id: "{node_ids[start]}") {{ ... on {kind.name} {{ list: {name}({arguments}) {{ edges {{ cursor }} }} }} }} }}'
+                    selection = f"list: {name}({arguments}) {{ edges {{ cursor }} }}"
+                    text = f'{{ node(id: "{node_ids[start]}") {{ ... on {kind.name} {{ {selection} }} }} }}'
                 else:
                     continue
                 await _read_cursors(

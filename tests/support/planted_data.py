@@ -267,8 +267,8 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
         project, title=world.plant_for(project, "snippet"), content=world.plant_for(project, "snippet", "content"), **own
     )
     hidden = await make.snippet(
-        project, title=world.plant_for(project, "private snippet"), content=world.plant_for(project, "private snippet", "content"), visibility_level=0,
-        **own,
+        project, title=world.plant_for(project, "private snippet"),
+        content=world.plant_for(project, "private snippet", "content"), visibility_level=0, **own,
     )  # fmt: skip
     for thing, noun in ((issue, "issue"), (request, "merge request"), (snippet, "snippet"), (hidden, "private snippet")):
         await make.note(thing, body=world.plant_for(project, noun, "note"), **own)
@@ -282,14 +282,15 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
         await make.save(pipeline)
         for number, status in enumerate((CheckStatus.FAILED, CheckStatus.SUCCESS)):
             build = await make.build(
-                project, sha, ref=ref, name=world.plant_for(project, "build", "name"), stage=world.plant_for(project, "build", "stage"), status=status,
-                description=world.plant_for(project, "build", "description"), pipeline_id=pipeline.id if number else None, user_id=owner.id,
+                project, sha, ref=ref, name=world.plant_for(project, "build", "name"), stage=world.plant_for(project, "build", "stage"),
+                status=status, description=world.plant_for(project, "build", "description"),
+                pipeline_id=pipeline.id if number else None, user_id=owner.id,
             )  # fmt: skip
             await make.trace(build, world.plant_for(project, "build", "trace") + "\n")
             await make.artifact(build, filename=f"{world.plant_for(project, 'build', 'artifact')}.zip")
         await make.commit_status(
-            project, sha, name=world.plant_for(project, "check", "name"), description=world.plant_for(project, "check"), status=CheckStatus.FAILED,
-            author_id=owner.id,
+            project, sha, name=world.plant_for(project, "check", "name"), description=world.plant_for(project, "check"),
+            status=CheckStatus.FAILED, author_id=owner.id,
         )  # fmt: skip
         await make.commit_comment(project, sha, author=owner, note=world.plant_for(project, "code", "comment"))
 

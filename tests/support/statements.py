@@ -12,7 +12,8 @@ from storage.database.engine import Database
 TRANSACTION_STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 """Not counted: SQLite sends them as statements, PostgreSQL's driver by itself, and the number shall be the same on both."""
 AUTHENTICATION_JOIN = "JOIN tokens ON"
-"""Not counted either: who calls is asked now and then (`graph/operations/token_cache.py`), so the first of two equal operations would have one more."""
+"""Not counted either: token lookups are cached (`graph/operations/token_cache.py`), so the first of two equal operations would have one
+more."""
 
 
 requires_planner = pytest.mark.skipif(os.environ.get("FORGEFRONT_PLANNER") == "off", reason="without plans there are more statements")

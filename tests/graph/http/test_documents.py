@@ -194,7 +194,9 @@ class TestAutomaticPersistedQueries:
         assert (await client.post("", json=persisted_query(other))).json()["errors"][0]["message"] == NOT_SUPPORTED[0]
         assert error_message(await client.post("", json={"query": other, **persisted_query(other)})).startswith("Only trusted documents")
 
-    @pytest.mark.parametrize("extension", [{}, {"version": 2, "sha256Hash": "x"}, {"version": 1, "sha256Hash": None}, {"sha256Hash": ["x"]}])
+    @pytest.mark.parametrize(
+        "extension", [{}, {"version": 2, "sha256Hash": "x"}, {"version": 1, "sha256Hash": None}, {"sha256Hash": ["x"]}]
+    )
     async def test_a_hash_of_another_kind_is_not_supported_either(self, client: httpx.AsyncClient, extension: dict[str, Any]) -> None:
         response = await client.post("", json={"extensions": {"persistedQuery": extension}})
 

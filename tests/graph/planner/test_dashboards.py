@@ -1,4 +1,7 @@
-"""The thirteen dashboard questions, as written, about the week of `tests/support/week_fixture.py`: each answer was computed by hand from its tables."""
+"""The thirteen dashboard queries over the week of `tests/support/week_fixture.py`.
+
+Each expected answer was computed by hand from the tables of that module.
+"""
 
 import asyncio
 import subprocess
@@ -558,7 +561,8 @@ class TestCost:
         self, ask: Ask, make: DataFactory, week: WeekData, statements: StatementRecorder, tmp_path: Path
     ) -> None:
         variables: dict[str, Any] = {
-            "g": "acme", "p": "acme/web", "b": "stable", "since": parse_moment("19 00:00"), "r": TIME_RANGE, "rev": week.oids["t1"], "m": "1.0",
+            "g": "acme", "p": "acme/web", "b": "stable", "since": parse_moment("19 00:00"), "r": TIME_RANGE, "rev": week.oids["t1"],
+            "m": "1.0",
         }  # fmt: skip
         queries = {name: text for name, text in QUESTIONS.items() if not name.startswith("D13")}
 

@@ -239,7 +239,7 @@ class TestImportedProject:
     async def test_a_timeout_leaves_nothing_behind(
         self, graph: Graph, make: DataFactory, services: Services, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(services.repositories, "stage", EndlessCopy(services))
+        monkeypatch.setattr(services.repositories, "stage", make_endless_copy(services))
 
         outcome = await _create(graph, await make.admin(), seconds=0.3)
 
@@ -320,7 +320,7 @@ class TestTransactionEnd:
         assert repository_folders(services) == ["1.git"]
 
 
-def EndlessCopy(services: Services) -> Callable[..., Path]:
+def make_endless_copy(services: Services) -> Callable[..., Path]:
     """An import that ends only when its progress tells it to, and then removes what it made, as the real one."""
 
     def stage(source: Path, branch: str, progress: Callable[[str, int, int], None]) -> Path:

@@ -385,7 +385,7 @@ class TestInvalidRoutes:
             ({"params": (ID, KEY, text("more"))}, "more is not both"),
             ({"operation": "NameIssue", "params": (ID, KEY, text("title"), text("note"))}, "needs title, which is optional"),
             ({"operation": "Gone"}, "has an operation Gone"),
-            ({"gives": "project.thing"}, "does not ask for project.thing"),
+            ({"result_path": "project.thing"}, "does not ask for project.thing"),
             ({"guard": "Gone"}, "has an operation Gone"),
             ({"guard": "ProjectCommit"}, "the guard ProjectCommit needs sha"),
             ({"guard": "TouchIssue"}, "is a mutation"),

@@ -17,24 +17,24 @@ from tests.support.api_clients import Api
 LEGACY_PROFILE = "gitlab-8.5"
 
 DIFFERENCES: dict[str, set[str]] = {
-    "POST /projects/:id/issues": {"status", "by_value"},
-    "PUT /projects/:id/issues/:issue_id": {"by_value"},
+    "POST /projects/:id/issues": {"status", "errors_by_value"},
+    "PUT /projects/:id/issues/:issue_id": {"errors_by_value"},
     "POST /projects/:id/labels": {"status"},
-    "POST /projects/:id/merge_requests": {"status", "by_value"},
-    "PUT /projects/:id/merge_requests/:merge_request_id": {"operation", "by_value"},
+    "POST /projects/:id/merge_requests": {"status", "errors_by_value"},
+    "PUT /projects/:id/merge_requests/:merge_request_id": {"operation", "errors_by_value"},
     "POST /hooks": {"reshape"},
     "GET /application/settings": {"reshape", "shape"},
     "PUT /application/settings": {"reshape", "shape"},
-    "GET /projects/:id/snippets/:snippet_id/notes/:note_id": {"operation", "gives", "shape"},
+    "GET /projects/:id/snippets/:snippet_id/notes/:note_id": {"operation", "result_path", "shape"},
     "PUT /users/:uid/block": {"errors"},
-    "GET /projects/:id/labels": {"whole"},
-    "GET /groups/:id/members": {"whole"},
-    "GET /hooks": {"whole"},
-    "GET /user/keys": {"whole"},
-    "GET /users/:uid/keys": {"whole"},
-    "GET /user/emails": {"whole"},
-    "GET /users/:uid/emails": {"whole"},
-    "GET /projects/:id/merge_requests/:merge_request_id/commits": {"whole"},
+    "GET /projects/:id/labels": {"is_unpaged"},
+    "GET /groups/:id/members": {"is_unpaged"},
+    "GET /hooks": {"is_unpaged"},
+    "GET /user/keys": {"is_unpaged"},
+    "GET /users/:uid/keys": {"is_unpaged"},
+    "GET /user/emails": {"is_unpaged"},
+    "GET /users/:uid/emails": {"is_unpaged"},
+    "GET /projects/:id/merge_requests/:merge_request_id/commits": {"is_unpaged"},
 }
 """The rows that DECISIONS 1, 38 and 39 let a profile change, and in what."""
 
@@ -143,7 +143,7 @@ class TestProfileDifferences:
                 tables.SshKey(user_id=admin.id, title="k", key=ssh_key(number), fingerprint=f"{number}"),
                 tables.Email(user_id=admin.id, email=f"more{number}@example.org"),
             )
-        whole = {call for call, names in DIFFERENCES.items() if names == {"whole"} and "merge_requests" not in call}
+        whole = {call for call, names in DIFFERENCES.items() if names == {"is_unpaged"} and "merge_requests" not in call}
         found = set()
 
         for path in (
