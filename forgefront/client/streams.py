@@ -45,14 +45,16 @@ class _StreamState:
             return True
         if self.is_started and response.status_code in _RETRYABLE:
             retry_after = response.headers.get("retry-after", "")
-            self.pause_seconds = max(self.pause_seconds, float(retry_after) if retry_after.isdecimal() else 0.0)
+            seconds = float(retry_after) if retry_after.isdecimal() else 0.0
+            self.pause_seconds = max(self.pause_seconds, seconds)
             return False
         _decoded(response)
         raise AssertionError("an answer that is no stream")
 
     def next_pause(self) -> float:
         """Seconds until the next connection."""
-        seconds, self.pause_seconds = self.pause_seconds, min(self.pause_seconds * 2, _MAX_PAUSE_SECONDS)
+        seconds = self.pause_seconds
+        self.pause_seconds = min(seconds * 2, _MAX_PAUSE_SECONDS)
         return seconds
 
 
