@@ -138,7 +138,7 @@ class TestSharedAnswers:
         class StuckAnswer:
             is_personal = False
 
-            async def is_for(self, listener: object) -> bool:
+            async def applies_to(self, listener: object) -> bool:
                 return True
 
         async def run(*_: object) -> Any:

@@ -101,7 +101,7 @@ class TestAttacks:
     async def test_are_rejected_with_advice(self, name: str, caplog: pytest.LogCaptureFixture) -> None:
         body, status, code, way_out = ATTACKS[name]
         # There is nothing behind it but somebody who is signed in, so whatever came through would fail.
-        services: Any = SimpleNamespace(viewers=AsyncMock(), database=None, clock=now)
+        services: Any = SimpleNamespace(token_cache=AsyncMock(), database=None, clock=now)
         transport = httpx.ASGITransport(app=make_graphql_app(Graph(services)))
         async with httpx.AsyncClient(transport=transport, base_url="http://forge.example/graphql") as client:
             headers = {"Content-Type": "application/json", "Accept": RESPONSE_JSON, "PRIVATE-TOKEN": "x"}

@@ -38,9 +38,9 @@ def charge_rows(rows: int) -> CostQuote:
     return CostQuote(rows, lambda allowed: f" With {allowed} rows it fits.")
 
 
-def limit_message(rates: RateLimiter, rows: int, *, viewer: int = 1) -> LimitExceeded:
+def limit_message(rate_limiter: RateLimiter, rows: int, *, viewer: int = 1) -> LimitExceeded:
     with pytest.raises(LimitExceeded) as caught:
-        rate_limits.charge(viewer, charge_rows(rows), NOW)
+        rate_limiter.charge(viewer, charge_rows(rows), NOW)
     return caught.value
 
 
