@@ -1,1 +1,1 @@
-"""Plain functions; no GraphQL, no HTTP."""
+"""Business rules as plain functions, without GraphQL or HTTP."""

@@ -1,4 +1,4 @@
-"""Finding things: everything inside a project is entered through the project, and what the viewer may not see is not found."""
+"""Lookups: every object inside a project is found through the project; what the viewer may not see raises NotFound."""
 
 from functools import partial
 from typing import Any, TypeVar
@@ -27,14 +27,14 @@ MAX_ID = 2**31 - 1
 
 
 def parse_id(string: str) -> int | None:
-    """The number that ASCII digits in the range of an id spell, or None for any other text."""
+    """Parse an id from ASCII digits; None for any other string and for numbers outside the range of an id."""
     if not string.isascii() or not string.isdigit() or len(string) > 10:
         return None
     return number if 0 < (number := int(string)) <= MAX_ID else None
 
 
 async def get_project(context: Context, path: str) -> tables.Project:
-    """The project of a full path `namespace/name`, without case, or of an id in digits. Raises NotFound."""
+    """The project with this full path (`namespace/name`, case-insensitive) or id in digits. Raises NotFound."""
     key = parse_project_key(path)
     found: tables.Project | None = None
     if key is not None:
@@ -47,7 +47,10 @@ async def get_project(context: Context, path: str) -> tables.Project:
 async def get_project_with(
     context: Context, path: str, table: type[R], *, database_id: int | None = None, iid: int | None = None
 ) -> tuple[tables.Project, R | None]:
-    """As `get_project`, with what `find_in_project` finds in it: one statement mostly. Raises NotFound for the project alone."""
+    """The project as `get_project` returns it, and the row in it that `find_in_project` would find.
+
+    Usually takes one statement. Raises NotFound only for the project; the row is None when it does not exist.
+    """
     name, value = ("id", database_id) if database_id is not None else ("iid", iid)
     key = parse_project_key(path)
     if key is None or value is None:
@@ -59,7 +62,7 @@ async def get_project_with(
 
 
 def parse_project_key(path: str) -> int | tuple[str, str] | None:
-    """The id, or the paths of the namespace and the project in it, in lower case; None for what names no project."""
+    """Parse a path into an id or into (namespace path, project path) in lower case; None for any other string."""
     number = parse_id(path)
     if number is not None:
         return number
@@ -68,7 +71,7 @@ def parse_project_key(path: str) -> int | tuple[str, str] | None:
 
 
 async def get_group(context: Context, path: str) -> tables.Namespace:
-    """The group of a path, without case, or of an id in digits. Raises NotFound."""
+    """The group with this path (case-insensitive) or id in digits. Raises NotFound."""
     key: int | str | None = parse_id(path)
     if key is None and "\0" not in path:
         key = path.lower()
@@ -86,9 +89,9 @@ async def get_in_project(
     database_id: int | None = None,
     iid: int | None = None,
 ) -> R:
-    """A row of the project by its id or by its number in the project. Raises NotFound, also for an id of another project.
+    """A row of the project by its id or by its `iid`. Raises NotFound, also for an id in another project.
 
-    `conditions` are those that it must meet beside.
+    The row must also meet the SQL `conditions`.
     """
     found = await find_in_project(context, table, parent, *conditions, database_id=database_id, iid=iid)
     if found is None:
@@ -104,7 +107,7 @@ async def find_in_project(
     database_id: int | None = None,
     iid: int | None = None,
 ) -> R | None:
-    """As `get_in_project`, but None where there is no such row."""
+    """Like `get_in_project`, but returns None when there is no such row."""
     name, value = ("id", database_id) if database_id is not None else ("iid", iid)
     if value is None:
         return None
@@ -116,19 +119,22 @@ async def find_in_project(
 
 
 async def require_visible(context: Context, action: Action, thing: Row) -> None:
-    """`action` is that of seeing such things. Raises Forbidden where the project shows none, NotFound for one that is hidden."""
+    """Require that the viewer may see this object; `action` is the one that reads objects of its kind.
+
+    Raises Forbidden when the viewer may see no such object in the project, NotFound when this one is hidden.
+    """
     await require(context, action, await load_project_of(context, thing))
     await require_not_hidden(context, action, thing)
 
 
 async def require_not_hidden(context: Context, action: Action, thing: Row) -> None:
-    """As `require_visible` where the project is known to show such things. Raises NotFound for one that is hidden."""
+    """Like `require_visible`, when the project is known to show such objects. Raises NotFound for a hidden one."""
     if not await can(context, action, thing):
         raise NotFound(type(thing).__name__)
 
 
 async def get_user(context: Context, database_id: int) -> tables.User:
-    """Raises NotFound."""
+    """The user with this id. Raises NotFound."""
     found = await context.rows_by_id(tables.User).get(database_id)
     if found is None:
         raise NotFound("User")
@@ -136,7 +142,7 @@ async def get_user(context: Context, database_id: int) -> tables.User:
 
 
 async def get_of_user(context: Context, table: type[R], user_id: int, database_id: int, *conditions: Any) -> R:
-    """A row that belongs to a user, by its id. Raises NotFound, also for an id of another user's."""
+    """A row that belongs to the user, by its id. Raises NotFound, also for an id that belongs to another user."""
     kind: Any = table
     found = await context.first(select(table).where(col(kind.id) == database_id, col(kind.user_id) == user_id, *conditions))
     if found is None:

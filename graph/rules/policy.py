@@ -1,7 +1,7 @@
-"""Who may do what: one table, action → rule. Nothing else compares access levels.
+"""The permission policy: one table that maps each action to a rule. No other module compares access levels.
 
-The table follows the interface document's section Authentication and, where that is silent, the roles of the service it describes.
-A project that the viewer may not see is not found; one that is seen without the right is forbidden.
+The table follows the section Authentication of the interface document and, where that is silent, the roles of the service it describes.
+A project that the viewer may not see is not found; an action without the right to it in a visible project is forbidden.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ R = TypeVar("R", bound=Row)
 
 
 class Action(StrEnum):
-    """What a viewer may be allowed to do, as `noun:verb`."""
+    """An action that the policy allows or forbids, as `noun:verb`."""
 
     READ_PROJECT = "project:read"
     UPDATE_PROJECT = "project:update"
@@ -78,11 +78,16 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class PolicyRule:
-    """`min_level` is the least access level of a member. `includes_non_members`: any signed-in viewer of an internal or public project may
-    as well, unless the thing itself is private; `visibility_switch` names the column of the project by which it gives this away or does
-    not. `includes_author`: the author or assignee of the thing may, whatever their level. `feature` names the switch of the project that
-    must be on, `any_feature` those of which one must be on; `requires_unarchived`: nobody may while the project is only kept.
-    `includes_anonymous`: of a public project even who is not signed in may, at the doors that take such callers."""
+    """The conditions under which a viewer may perform an action.
+
+    - `min_level`: the minimum access level of a member.
+    - `includes_non_members`: any signed-in viewer of an internal or public project may too, unless the object itself is private.
+    - `visibility_switch`: the project column that must be true for `includes_non_members` to apply.
+    - `includes_author`: the author or assignee of the object may, whatever their level.
+    - `feature`: the project column of the feature that must be enabled; `any_feature`: columns of which at least one must be true.
+    - `requires_unarchived`: nobody may while the project is archived.
+    - `includes_anonymous`: in a public project anonymous callers may too, at the endpoints that accept them.
+    """
 
     min_level: AccessLevel
     includes_non_members: bool = False
@@ -95,10 +100,10 @@ class PolicyRule:
 
 
 PROJECT_LEVELS_LOADER = "project levels"
-"""The name of the loader."""
+"""Key of the loader in `Context.loaders`."""
 
 TRACKER_FEATURES = ("issues_enabled", "merge_requests_enabled")
-"""What labels and milestones are for: they go only where both are switched off."""
+"""The features that use labels and milestones, which are unavailable only when both are disabled."""
 
 RULES: dict[Action, PolicyRule] = {
     Action.READ_PROJECT: PolicyRule(AccessLevel.GUEST, includes_non_members=True),
@@ -148,7 +153,10 @@ RULES: dict[Action, PolicyRule] = {
     Action.ADMIN_GROUP_MEMBER: PolicyRule(AccessLevel.OWNER),
     Action.CREATE_PROJECT: PolicyRule(AccessLevel.MASTER),
 }
-"""Actions on a project, on a thing in it, or on a group. Administrators may do all that the features of a project allow."""
+"""Rules of actions on a project, on an object in it, or on a group.
+
+Administrators may do everything that the features of a project allow.
+"""
 
 INSTANCE_RULES: dict[Action, str] = {
     Action.CREATE_GROUP: "can_create_group",
@@ -159,7 +167,7 @@ INSTANCE_RULES: dict[Action, str] = {
     Action.TRANSFER_PROJECT: "admin",
     Action.IMPORT_REPOSITORY: "admin",
 }
-"""Actions on the instance → the attribute of the user that allows them."""
+"""Actions on the instance, mapped to the user attribute that allows them."""
 
 
 def _columns_of(rule: PolicyRule) -> set[str]:
@@ -167,24 +175,30 @@ def _columns_of(rule: PolicyRule) -> set[str]:
 
 
 POLICY_COLUMNS = frozenset(("id", "visibility_level", "archived")).union(*map(_columns_of, RULES.values()))
-"""The attributes of a project that decide whether a viewer of known level sees it, and may do something in it."""
+"""Project columns that, with the viewer's access level, decide whether the viewer sees the project and what they may do in it."""
 
 
 ACCOUNT_ACTIONS = frozenset((Action.READ_ACCOUNT,))
-"""Actions on a user: what is the user's own business, and an administrator's."""
+"""Actions on a user that only this user and administrators may perform."""
 
 RUNNER_ACTIONS = frozenset((Action.READ_BUILD, Action.UPDATE_BUILD))
-"""What a runner may, with the builds that it has."""
+"""Actions that a runner may perform on the builds assigned to it."""
 
 
 async def require(context: Context, action: Action, subject: Any = None) -> None:
-    """Raises Forbidden unless the viewer may do this to the subject: a project, a thing in one, a group, a user, or nothing."""
+    """Raises Forbidden unless the viewer may perform the action on the subject.
+
+    The subject is a project, an object in a project, a group, a user, or None for actions on the instance.
+    """
     if not await can(context, action, subject):
         raise Forbidden
 
 
 async def require_all(context: Context, action: Action, subjects: Sequence[Any]) -> None:
-    """As `require` of each of these, which are of one kind. What is decided by their project alone is decided once for a project."""
+    """Like `require` for each of these subjects, which are of one kind.
+
+    An action that depends only on the project is checked once per project.
+    """
     if len(subjects) > 1 and context.policy_context is context and _is_decided_by_project(action, subjects[0]):
         subjects = list({subject.project_id: subject for subject in subjects}.values())
     for subject in subjects:
@@ -192,13 +206,14 @@ async def require_all(context: Context, action: Action, subjects: Sequence[Any])
 
 
 def _is_decided_by_project(action: Action, subject: Any) -> bool:
-    """Whether all things of the subject's kind in one project are decided alike."""
+    """Whether the decision is the same for every object of the subject's kind in one project."""
     rule = RULES.get(action)
-    whole = isinstance(subject, tables.Project | tables.Namespace | tables.Build)
-    return rule is not None and not rule.includes_author and not whole and not hasattr(subject, "visibility_level")
+    is_container = isinstance(subject, tables.Project | tables.Namespace | tables.Build)
+    return rule is not None and not rule.includes_author and not is_container and not hasattr(subject, "visibility_level")
 
 
 async def can(context: Context, action: Action, subject: Any = None) -> bool:
+    """Whether the viewer may perform the action on the subject; see `require` for subjects."""
     allowed = await _can(context.policy_context, action, subject)
     context.record_decision(action, subject, allowed)
     return allowed
@@ -235,26 +250,29 @@ async def _can(context: Context, action: Action, subject: Any) -> bool:
 
 
 def can_anybody(action: Action, project: tables.Project) -> bool:
-    """Whether callers may who are not signed in. The graph has none; this is for doors that take them, as for cloning."""
+    """Whether anonymous callers may perform the action.
+
+    GraphQL has no anonymous viewers; this is for endpoints that accept anonymous callers, such as git over HTTP.
+    """
     return RULES[action].includes_anonymous and project.visibility_level == tables.Visibility.PUBLIC
 
 
 def can_read_account(context: Context, user_id: int) -> bool:
-    """Whether the viewer may know what concerns this user alone: one's own account, and every account for administrators."""
+    """Whether the viewer may read a user's private data: the user themselves and administrators may."""
     return context.viewer.admin or context.viewer.id == user_id
 
 
 async def load_project_of(context: Context, subject: Any) -> tables.Project:
-    """The project that a thing belongs to; a project is its own."""
+    """The project that the subject belongs to; for a project, the project itself."""
     if isinstance(subject, tables.Project):
         return subject
     project = context.policy_projects.get(subject.project_id) or await context.rows_by_id(tables.Project).get(subject.project_id)
-    assert project is not None, "a foreign key keeps the project of a thing"  # noqa: S101
+    assert project is not None, "a foreign key guarantees that the project exists"  # noqa: S101
     return project
 
 
 async def load_project_level(context: Context, project: tables.Project) -> int:
-    """The viewer's level in a project: the highest of project and group membership, the owner's for administrators, 0 for none."""
+    """The viewer's access level in a project: the highest of all memberships, OWNER for administrators, 0 for none."""
     if context.viewer.admin:
         return AccessLevel.OWNER
     levels = project_level_loader(context)
@@ -262,6 +280,7 @@ async def load_project_level(context: Context, project: tables.Project) -> int:
 
 
 async def load_group_level(context: Context, group: tables.Namespace) -> int:
+    """The viewer's access level in a group: OWNER for administrators, 0 for none."""
     if context.viewer.admin:
         return AccessLevel.OWNER
 
@@ -272,23 +291,24 @@ async def load_group_level(context: Context, group: tables.Namespace) -> int:
 
 
 async def can_see_project(context: Context, project: tables.Project) -> bool:
+    """Whether the project is internal or public, or the viewer is a member of it."""
     return _is_shared(project) or await load_project_level(context, project) > 0
 
 
 async def can_see_group(context: Context, group: tables.Namespace) -> bool:
-    """Whether the viewer is a member of the group, or may see a project in it."""
+    """Whether the viewer is a member of the group or may see a project in it."""
     return context.viewer.admin or bool(await group_visibility_loader(context).get(group.id))
 
 
 async def filter_visible_groups(context: Context, ids: list[int]) -> set[int]:
-    """Which of these groups the viewer may see: one statement whatever their number."""
+    """The ids of those groups that the viewer may see, loaded in one statement."""
     if context.viewer.admin:
         return set(ids)
     return {key for key, seen in (await group_visibility_loader(context).get_many(ids)).items() if seen}
 
 
 async def filter_visible_projects(context: Context, ids: list[int]) -> set[int]:
-    """Which of these projects the viewer may see: two statements whatever their number."""
+    """The ids of those projects that the viewer may see, loaded in at most two statements."""
     projects = await context.rows_by_id(tables.Project).get_many(ids)
     if not context.viewer.admin:
         await project_level_loader(context).get_many(ids)
@@ -296,38 +316,41 @@ async def filter_visible_projects(context: Context, ids: list[int]) -> set[int]:
 
 
 def visible_project_conditions(context: Context) -> list[Any]:
-    """The SQL conditions on `Project` for lists that span projects."""
+    """SQL conditions on `Project` for lists that span projects."""
     return [] if context.viewer.admin else [members.visible_projects(context.viewer.id)]
 
 
 def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
-    """The SQL conditions on `Project` under which the viewer may do this there, for what any viewer may in an internal project."""
+    """SQL conditions on `Project` under which the viewer may perform the action in it.
+
+    The action must be open to non-members, without a visibility switch, and allowed in archived projects.
+    """
     rule = RULES[action]
     assert rule.includes_non_members and rule.visibility_switch is None and not rule.requires_unarchived, action  # noqa: S101
     features = [getattr(tables.Project, name) for name in (*((rule.feature,) if rule.feature else ()), *rule.any_feature)]
-    switched = [or_(*features)] if features else []
+    feature_conditions = [or_(*features)] if features else []
     if rule.min_level <= AccessLevel.GUEST or context.viewer.admin:
-        return [*visible_project_conditions(context), *switched]
-    return [members.shared_or_at_level(context.viewer.id, rule.min_level), *switched]
+        return [*visible_project_conditions(context), *feature_conditions]
+    return [members.shared_or_at_level(context.viewer.id, rule.min_level), *feature_conditions]
 
 
 def visible_group_conditions(context: Context) -> list[Any]:
-    """The SQL conditions on `Namespace` for lists of groups."""
+    """SQL conditions on `Namespace` for lists of groups."""
     return [] if context.viewer.admin else [members.visible_groups(context.viewer.id)]
 
 
 def visible_snippet_conditions(context: Context) -> list[Any]:
-    """The SQL conditions on `Snippet` for lists of the snippets of projects that the viewer sees."""
+    """SQL conditions on `Snippet` for lists of snippets in projects that the viewer may see."""
     return [] if context.viewer.admin else [snippets.visible_to(context.viewer.id)]
 
 
 def _is_shared(thing: Any) -> bool:
-    """Whether who is no member may see it, as far as the thing itself says; most are as visible as their project."""
+    """Whether the object's own visibility admits non-members; objects without one are as visible as their project."""
     return getattr(thing, "visibility_level", tables.Visibility.INTERNAL) >= tables.Visibility.INTERNAL
 
 
 def project_level_loader(context: Context) -> Loader[int, int]:
-    """The loader of the viewer's levels in projects, by the project's id; None for none."""
+    """The loader of the viewer's access levels by project id; None for a project without a membership."""
 
     found = context.loaders.get(PROJECT_LEVELS_LOADER)
     if found is not None:
@@ -340,7 +363,7 @@ def project_level_loader(context: Context) -> Loader[int, int]:
 
 
 def group_visibility_loader(context: Context) -> Loader[int, bool]:
-    """The loader of which groups the viewer may see, by their id; None for those that are hidden."""
+    """The loader that tells by group id whether the viewer may see the group; None for hidden groups."""
 
     async def fetch(ids: list[int]) -> Mapping[int, bool]:
         visible = await context.tuples(members.visible_group_ids(context.viewer.id, ids))

@@ -1,4 +1,4 @@
-"""How the viewer comes to projects and groups: a thing, and what the viewer is in it, are one statement."""
+"""Lookups of projects and groups that load the object and the viewer's access to it in one statement."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,12 +14,14 @@ from storage.tables.projects import of_path_keys
 R = TypeVar("R", bound=Row)
 
 PROJECTS_LOADER = "entered projects"
-"""The name of the loader."""
+"""Key of the loader in `Context.loaders`."""
 
 
 async def load_projects(context: Context, keys: list[int | tuple[str, str]]) -> Mapping[int | tuple[str, str], tables.Project]:
-    """The projects of these ids, and of these paths: that of the namespace and their own, in lower case. What the viewer may see of them
-    is known afterwards: all in one statement for one project, in three for any number."""
+    """Load projects by id or by path key (namespace path, project path), in lower case.
+
+    Also primes the viewer's access levels in them. One project takes one statement, any number takes at most three.
+    """
     viewer = context.viewer_or_none
     known, levels = context.rows_by_id(tables.Project), project_level_loader(context)
     if viewer is not None and not viewer.admin and len(keys) == 1:
@@ -45,8 +47,10 @@ async def load_projects(context: Context, keys: list[int | tuple[str, str]]) -> 
 async def load_project_with(
     context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int
 ) -> tuple[tables.Project | None, R | None]:
-    """As `load_projects` for one project, with the row of it whose `id` or `iid`, the `name`, is the value: one statement where that can
-    be."""
+    """Like `load_projects` for one project, with the row of `table` in it whose column `name` (`id` or `iid`) equals `value`.
+
+    Takes one statement unless the project is already loaded, or the viewer is an administrator or anonymous.
+    """
     projects = context.loader(PROJECTS_LOADER, partial(load_projects, context))
     if context.viewer_or_none is None or context.viewer.admin or projects.knows(key):
         project = await projects.get(key)
@@ -60,7 +64,7 @@ async def load_project_with(
 
 
 async def _load_one_project(context: Context, statement: Any, key: int | tuple[str, str], values: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The one row that such a statement gives of the project of this key; what it tells of the viewer is known afterwards."""
+    """The row that the statement returns for the project with this key; primes the project and the viewer's access level."""
     for row in await context.tuples(statement, {**key_parameters(key), **values, "user_id": context.viewer.id}):
         prime_project(context, row[0], row[1:4], key)
         return row  # type: ignore[no-any-return]
@@ -70,7 +74,10 @@ async def _load_one_project(context: Context, statement: Any, key: int | tuple[s
 def prime_project(
     context: Context, project: tables.Project, levels: Sequence[int | None], key: int | tuple[str, str] | None = None
 ) -> None:
-    """What the viewer is in a project that was read: whole where `key` is given, by which it was asked for, else for the policy alone."""
+    """Prime the loaders with a project and the viewer's access levels in it.
+
+    With `key`, by which the project was looked up, the row is complete; without it, the row has only the columns that the policy reads.
+    """
     project_level_loader(context).prime(project.id, max(level or 0 for level in levels))
     if key is None:
         context.policy_projects[project.id] = project
@@ -80,34 +87,36 @@ def prime_project(
 
 
 def prime_missing_project(context: Context, key: int | tuple[str, str]) -> None:
-    """That there is no such project."""
+    """Prime the loader with the fact that no project has this key."""
     context.loader(PROJECTS_LOADER, partial(load_projects, context)).prime(key, None)
 
 
 def key_parameters(key: int | tuple[str, str]) -> dict[str, Any]:
-    """The parameters of the statements that find a project by this key."""
+    """Parameters of the statements that find a project by this key."""
     return {"id": key} if isinstance(key, int) else {"namespace": key[0], "path": key[1]}
 
 
 async def load_group(context: Context, key: int | str) -> tables.Namespace | None:
-    """The namespace of this id, or of this path in lower case; whether the viewer may see it as a group is known afterwards."""
+    """Load a namespace by id, or by path in lower case, and prime whether the viewer may see it as a group."""
     by = (members.GROUP_BY_ID, {"id": key}) if isinstance(key, int) else (members.GROUP_BY_PATH, {"path": key})
     rows = await context.tuples(by[0], user_id=context.viewer.id, **by[1])
-    for group, seen in rows:
+    for group, is_visible in rows:
         context.rows_by_id(tables.Namespace).prime(group.id, group)
-        group_visibility_loader(context).prime(group.id, bool(seen))
+        group_visibility_loader(context).prime(group.id, bool(is_visible))
     return rows[0][0] if rows else None
 
 
 async def load_projects_in_group(context: Context, group_id: int) -> Sequence[tables.Project]:
-    """The projects of the group that the viewer may see, without archived ones, by id: one statement for all groups of a level, and
-    afterwards it is known what the viewer is in them."""
+    """The unarchived projects of the group that the viewer may see, ordered by id.
+
+    All groups of one level share one statement, which also primes the viewer's access levels in the projects.
+    """
 
     async def fetch(ids: list[int]) -> Mapping[int, list[tables.Project]]:
         known, levels = context.rows_by_id(tables.Project), project_level_loader(context)
         found: dict[int, list[tables.Project]] = {key: [] for key in ids}
-        for project, *of_viewer in await context.tuples(members.PROJECTS_IN_GROUPS, group_ids=ids, user_id=context.viewer.id):
-            levels.prime(project.id, max(level or 0 for level in of_viewer))
+        for project, *viewer_levels in await context.tuples(members.PROJECTS_IN_GROUPS, group_ids=ids, user_id=context.viewer.id):
+            levels.prime(project.id, max(level or 0 for level in viewer_levels))
             known.prime(project.id, project)
             if await can_see_project(context, project):
                 found[project.namespace_id].append(project)

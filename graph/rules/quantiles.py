@@ -1,4 +1,4 @@
-"""What many values come to, by nearest rank."""
+"""Summaries of numeric values: mean, maximum and nearest-rank percentiles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from storage.tables.quantiles import MILLION
 
 @dataclass(frozen=True, slots=True)
 class QuantileSummary:
-    """Without any value all but `count` is None."""
+    """Summary of a set of values; every field except `count` is None when there are no values."""
 
     count: int
     mean: float | None
@@ -19,7 +19,7 @@ class QuantileSummary:
 
 
 def build_summary(columns: Sequence[int | None]) -> QuantileSummary:
-    """Out of the columns of `storage.tables.quantiles`, which are in millionths."""
+    """Build a summary from the columns of `storage.tables.quantiles`, whose values are in millionths."""
     count, wholes, remainder, *values = columns
     mean = ((wholes or 0) * MILLION + (remainder or 0)) / (count * MILLION) if count else None
     return QuantileSummary(count or 0, mean, *(None if value is None else value / MILLION for value in values))

@@ -1,13 +1,13 @@
-"""Search terms: strings that are looked for inside columns."""
+"""Validation of search terms: strings that are matched against columns."""
 
 from graph.errors import BadRequest
 
 MAX_SEARCH_LENGTH = 1_000
-"""Characters. SQLite refuses patterns of 50,000 bytes, and matching one takes time in line with its length for every row."""
+"""Characters. SQLite rejects patterns of 50,000 bytes, and the time to match a row grows with the length of the pattern."""
 
 
 def validate_search(string: str) -> str:
-    """The string to look for. Raises BadRequest for one that is too long."""
+    """Return the search string. Raises BadRequest when it is too long."""
     if len(string) > MAX_SEARCH_LENGTH:
-        raise BadRequest(f"`search` has {len(string):,} characters, and {MAX_SEARCH_LENGTH:,} are allowed. Search for a shorter part.")
+        raise BadRequest(f"`search` has {len(string):,} characters; the limit is {MAX_SEARCH_LENGTH:,}. Use a shorter search term.")
     return string

@@ -1,4 +1,4 @@
-"""What the settings of the instance may be, and how others read them."""
+"""Validation of the instance settings, and how other rules read them."""
 
 import fnmatch
 import re
@@ -17,24 +17,24 @@ MAX_URL_LENGTH = 2000
 MAX_DOMAIN_LENGTH = 253
 MAX_DOMAINS = 500
 SCHEME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-"""What an address that is not relative begins with (RFC 3986, section 3.1)."""
+"""The scheme that an absolute URL begins with (RFC 3986, section 3.1)."""
 DOMAIN_PATTERN = re.compile(r"[\w*-]+(\.[\w*-]+)*")
 
 
 async def load_settings(context: Context) -> tables.Settings:
-    """The instance's settings; read once an operation."""
+    """The instance settings, read once per operation."""
     row = await context.rows_by_id(tables.Settings).get(SETTINGS_ID)
     return row or tables.Settings(id=SETTINGS_ID)
 
 
 async def lock_settings(context: Context) -> tables.Settings:
-    """The settings as they are now, for a change that no other may cross."""
+    """The current settings, locked until the transaction ends."""
     row = await context.first(settings.for_update())
     return row or await context.add(tables.Settings(id=SETTINGS_ID))
 
 
 def is_domain_allowed(domains: Collection[str] | None, address: str) -> bool:
-    """Whether an address lies in one of the domains, in which `*` stands for anything; all do where none is named."""
+    """Whether an email address belongs to one of the domains, in which `*` is a wildcard; true when no domain is given."""
     domain = address.rpartition("@")[2].lower()
     return not domains or any(fnmatch.fnmatchcase(domain, pattern.lower()) for pattern in domains)
 
@@ -44,7 +44,7 @@ def validate_string_setting(field: str, value: str | None) -> str | None:
 
 
 def validate_url(field: str, value: str | None) -> str | None:
-    """The address of a page, http or https: any other scheme could run in the browser of who follows it. Raises Invalid."""
+    """An http or https URL; other schemes could run code in the browser of a user who follows the link. Raises Invalid."""
     address = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
     if not address:
         return None
@@ -59,7 +59,7 @@ def validate_url(field: str, value: str | None) -> str | None:
 
 
 def validate_link(field: str, value: str | None) -> str | None:
-    """An address as `validate_url` takes it, or one relative to the page that shows it, as `builds/1`. Raises Invalid."""
+    """A URL that `validate_url` accepts, or one relative to the page that shows it, such as `builds/1`. Raises Invalid."""
     address = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
     if not address or SCHEME_PATTERN.match(address):
         return validate_url(field, value)
@@ -73,7 +73,7 @@ def validate_link(field: str, value: str | None) -> str | None:
 
 
 def validate_url_or_path(field: str, value: str | None) -> str | None:
-    """An address as `validate_url` takes it, or a path on this host. Raises Invalid."""
+    """A URL that `validate_url` accepts, or an absolute path on this host. Raises Invalid."""
     path = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
     on_this_host = path.startswith("/") and not path.startswith("//")
     if on_this_host and path.isprintable() and " " not in path and "\\" not in path:
@@ -98,7 +98,7 @@ def validate_levels(field: str, value: list[tables.Visibility] | None) -> list[i
 
 
 def validate_domains(field: str, value: list[str] | None) -> list[str] | None:
-    """The domains without blanks around them and without repeats. Raises Invalid."""
+    """Strip the domains and remove duplicates. Raises Invalid."""
     if value is None:
         return None
     found = list(dict.fromkeys(validation.validate_string(field, domain.strip(), max_length=MAX_DOMAIN_LENGTH) for domain in value))
@@ -123,16 +123,16 @@ VALIDATORS: dict[str, Callable[[str, Any], Any]] = {
     "restricted_signup_domains": validate_domains,
     "after_sign_out_path": validate_url_or_path,
 }
-"""What is looked at before it is kept; the rest are switches."""
+"""Validators of settings; settings without one are booleans."""
 
 NULLABLE_COLUMNS = frozenset(
     ("sign_in_text", "home_page_url", "restricted_visibility_levels", "restricted_signup_domains", "after_sign_out_path")
 )
-"""What null clears. Elsewhere null means nothing."""
+"""Settings that null clears; null leaves every other setting unchanged."""
 
 
 def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
-    """The columns as they may be kept. Raises UserErrors, all at once."""
+    """Return the validated column values. Raises UserErrors with every problem found."""
     columns: dict[str, Any] = {}
     problems: list[UserError] = []
     for key, value in values.items():

@@ -1,4 +1,4 @@
-"""Every lawful change of state, as tables: (state, event) → next state. An event that a state does not list changes nothing."""
+"""Every allowed state transition, as tables: (state, event) → next state. An event not listed for a state changes nothing."""
 
 from enum import StrEnum
 
@@ -18,7 +18,7 @@ ISSUE_TRANSITIONS: dict[tuple[IssueState, IssueTransition], IssueState] = {
 
 
 class MergeRequestTransition(StrEnum):
-    """Merging is no change of this table: it is the accept rule, which moves branches too."""
+    """Merging is not a transition of this table: the accept rule performs it, because it also updates branches."""
 
     CLOSE = "close"
     REOPEN = "reopen"
@@ -54,7 +54,7 @@ USER_TRANSITIONS: dict[tuple[UserState, UserTransition], UserState] = {
 
 
 class BuildTransition(StrEnum):
-    """Erasing is no change of this table: it takes the trace and the artifact away, and the status stays."""
+    """Erasing is not a transition of this table: it deletes the trace and the artifact and does not change the status."""
 
     RUN = "run"
     SUCCEED = "succeed"
@@ -81,7 +81,7 @@ TRANSITION_TO_STATUS: dict[CheckStatus, BuildTransition] = {
     CheckStatus.CANCELED: BuildTransition.CANCEL,
     CheckStatus.PENDING: BuildTransition.RETRY,
 }
-"""By what a build comes to each status."""
+"""The transition that brings a build to each status."""
 
 
 def is_work_in_progress(title: str) -> bool:

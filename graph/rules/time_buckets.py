@@ -1,4 +1,4 @@
-"""Where time is cut: hours, days, weeks and months of a place, whose clocks are put forward and back."""
+"""Boundaries of hours, days, weeks and months in a time zone, across its changes of UTC offset."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -9,20 +9,20 @@ from graph.errors import BadRequest
 from storage.tables.buckets import EPOCH, Buckets, OffsetPeriod, TimeBucket
 
 MAX_YEARS_AHEAD = 10
-"""How far beyond now changes of clocks are looked up: outside systems may send times that have not come yet."""
+"""Years after the current one for which changes of offset are computed; external systems may send future timestamps."""
 MAX_ZONE_NAME_LENGTH = 100
 SCAN_STEP = timedelta(days=6)
-"""No place has changed its clocks twice in less: in 2000 Recife put them back after a week."""
+"""No zone has changed its offset twice in less time: in 2000 Recife changed it back after a week."""
 
 
 def build_buckets(unit: TimeBucket, timezone: str, since: datetime | None, until: datetime | None, now: datetime) -> Buckets:
-    """The spans for instants of this time: from 1970 where no `since` is given, to ten years ahead without `until`.
+    """The buckets for timestamps in this range: from 1970 without `since`, up to ten years ahead without `until`.
 
-    What lies outside gets the clocks of the nearer end. Raises BadRequest for a time zone that there is not.
+    Timestamps outside the range get the offset of its nearer end. Raises BadRequest for an unknown time zone.
     """
     zone = _parse_zone(timezone)
     first, last = EPOCH.year, now.year + MAX_YEARS_AHEAD
-    # A year more on each side, since the spans at both ends reach beyond.
+    # One extra year on each side, because the first and last buckets extend past the range.
     begin = first if since is None else min(max(since.astimezone(UTC).year - 1, first), last)
     end = last if until is None else min(max(until.astimezone(UTC).year + 1, begin), last)
     return Buckets(unit, _periods(zone, begin, end))
@@ -36,8 +36,8 @@ def _parse_zone(name: str) -> tzinfo:
             raise ValueError
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        # A folder of zones, as `Europe`, is an OSError.
-        raise BadRequest(f"There is no time zone {name[:MAX_ZONE_NAME_LENGTH]!r}; name one as Europe/Helsinki.") from error
+        # The name of a directory of zones, such as `Europe`, raises OSError.
+        raise BadRequest(f"Unknown time zone {name[:MAX_ZONE_NAME_LENGTH]!r}. Use an IANA name such as Europe/Helsinki.") from error
 
 
 def _periods(zone: tzinfo, first: int, last: int) -> Sequence[OffsetPeriod]:
@@ -48,7 +48,7 @@ def _periods(zone: tzinfo, first: int, last: int) -> Sequence[OffsetPeriod]:
 
 @lru_cache(maxsize=4096)
 def _offset_changes(zone: tzinfo, year: int) -> Sequence[OffsetPeriod]:
-    """The periods that begin in a year of UTC."""
+    """The offset periods that begin in a year of UTC."""
     found = []
     day, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
     before = _offset(zone, day)
@@ -66,7 +66,7 @@ def _offset_changes(zone: tzinfo, year: int) -> Sequence[OffsetPeriod]:
 
 def _offset(zone: tzinfo, moment: datetime) -> int:
     offset = moment.astimezone(zone).utcoffset()
-    assert offset is not None, "an aware instant has an offset"  # noqa: S101
+    assert offset is not None, "an aware datetime has an offset"  # noqa: S101
     return offset // timedelta(seconds=1)
 
 

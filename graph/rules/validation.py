@@ -1,4 +1,4 @@
-"""What names, titles and texts may be."""
+"""Validation of names, titles, paths and other strings."""
 
 import re
 import unicodedata
@@ -51,11 +51,14 @@ RESERVED_PATHS = frozenset(
         "ghost",
     ]
 )
-"""Paths that no user and no group may have: wire facts 8.3, the doors of this service, and who stands for users that are gone."""
+"""Paths that no user or group may have: wire facts 8.3, the URL prefixes of this service, and the username of the ghost user."""
 
 
 def validate_string(field: str, value: str, *, max_length: int = MAX_STRING_LENGTH) -> str:
-    """The text as it may be kept. Raises Invalid for what no database keeps (NUL, lone surrogates) and for overlong text."""
+    """Return the string if it can be stored.
+
+    Raises Invalid for characters that no database stores (NUL, lone surrogates) and for a string that is too long.
+    """
     if not is_storable(value):
         raise Invalid(field, "has characters that cannot be stored")
     if len(value) > max_length:
@@ -64,7 +67,7 @@ def validate_string(field: str, value: str, *, max_length: int = MAX_STRING_LENG
 
 
 def validate_title(field: str, value: str) -> str:
-    """A title or a name: one that is there, without blanks around it, of at most 255 characters. Raises Required, Invalid."""
+    """A title or name, stripped, not empty, of at most 255 characters. Raises Required, Invalid."""
     stripped = validate_string(field, value.strip(), max_length=MAX_NAME_LENGTH)
     if not stripped:
         raise Required(field)
@@ -72,9 +75,9 @@ def validate_title(field: str, value: str) -> str:
 
 
 def validate_label_titles(names: Iterable[str]) -> list[str]:
-    """Titles of labels: without `&`, `?` and `,` (wire facts of labels); blank names are left out.
+    """Label titles: none contains `&`, `?` or `,` (wire facts of labels); blank names are skipped.
 
-    Raises UserErrors on `validate_label_titles`, with an entry for each name that is invalid.
+    Raises UserErrors on `labels`, with one entry per invalid name.
     """
     titles: dict[str, None] = {}
     problems: list[UserError] = []
@@ -94,7 +97,10 @@ def validate_label_titles(names: Iterable[str]) -> list[str]:
 
 
 def validate_namespace_path(field: str, value: str) -> str:
-    """The path of a user or a group (wire facts 8.3 and 9). Of digits only it would be taken for an id. Raises Required, Invalid."""
+    """The path of a user or a group (wire facts 8.3 and 9). Raises Required, Invalid.
+
+    A path of digits only is rejected because lookups would parse it as an id.
+    """
     path = validate_title(field, value)
     if not NAMESPACE_PATH_PATTERN.fullmatch(path):
         raise Invalid(field, "can contain only letters, digits, '_', '-' and '.'. Cannot start with '-' or end in '.'.")
@@ -106,7 +112,7 @@ def validate_namespace_path(field: str, value: str) -> str:
 
 
 def validate_group_name(field: str, value: str) -> str:
-    """Raises Required, Invalid (wire facts 9)."""
+    """The name of a group (wire facts 9). Raises Required, Invalid."""
     name = validate_title(field, value)
     if not GROUP_NAME_PATTERN.fullmatch(name):
         raise Invalid(field, "can contain only letters, digits, '_', '.', dash and space.")
@@ -114,7 +120,7 @@ def validate_group_name(field: str, value: str) -> str:
 
 
 def validate_project_path(field: str, value: str) -> str:
-    """The last segment of a project's path, safe in an address and before `.git`. Raises Required, Invalid."""
+    """The last segment of a project's path, safe in a URL and before `.git`. Raises Required, Invalid."""
     path = validate_title(field, value)
     if not PROJECT_PATH_PATTERN.fullmatch(path):
         raise Invalid(field, "can contain only letters, digits, '_', '-' and '.'. Cannot start with '-', end in '.git' or end in '.atom'")
@@ -122,7 +128,7 @@ def validate_project_path(field: str, value: str) -> str:
 
 
 def validate_project_name(field: str, value: str) -> str:
-    """Raises Required, Invalid."""
+    """The name of a project. Raises Required, Invalid."""
     name = validate_title(field, value)
     if not PROJECT_NAME_PATTERN.fullmatch(name):
         raise Invalid(field, "can contain only letters, digits, '_', '.', dash and space. It must start with letter, digit or '_'.")
@@ -130,13 +136,13 @@ def validate_project_name(field: str, value: str) -> str:
 
 
 def suggest_path(name: str) -> str:
-    """The path that a project's name suggests: `Überraschung No. 5!` gives `uberraschung-no.-5`; empty when nothing is left."""
+    """The default path for a project name: `Überraschung No. 5!` becomes `uberraschung-no.-5`; may be empty."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9_.]+", "-", plain).strip("-")
 
 
 def to_camel_case(key: str) -> str:
-    """The name of a column as the graph spells it.
+    """The GraphQL name of a column.
 
     >>> to_camel_case("home_page_url")
     'homePageUrl'
@@ -146,5 +152,5 @@ def to_camel_case(key: str) -> str:
 
 
 def is_storable(value: str) -> bool:
-    """Whether both databases can keep the text: no NUL, no half of a surrogate pair."""
+    """Whether both databases can store the string: it contains no NUL and no lone surrogate."""
     return "\0" not in value and (value.isascii() or SURROGATE_PATTERN.search(value) is None)

@@ -1,4 +1,4 @@
-"""What an account may be given, and what follows from it (wire facts 8.3; texts as legacy clients know them)."""
+"""Validation and changes of user accounts (wire facts 8.3; messages as legacy clients expect them)."""
 
 import hashlib
 import re
@@ -27,7 +27,7 @@ EMAIL_PATTERN = re.compile(r"[^@\s]+@(?:[^@\s.]+\.)+[^@\s.]+")
 SCHEMELESS_URL_PATTERN = re.compile(r"[^:/?#]*|[^:/?#]+\.[^:/?#]*(?::\d+)?(?:[/?#].*)?|[^:/?#]*[/?#].*")
 WEB_URL_PATTERN = re.compile(r"https?://[^/?#]+.*", re.IGNORECASE)
 GHOST_USERNAME = "ghost"
-"""The username of who stands for users that are gone. It is reserved, so nobody else has it."""
+"""Username of the ghost user, who replaces deleted users as author. It is reserved, so nobody else can have it."""
 
 FIELDS_BY_UNIQUE_COLUMN = {
     "users.username": "username",
@@ -38,7 +38,7 @@ FIELDS_BY_UNIQUE_COLUMN = {
 
 
 def validate_email(field: str, value: str) -> str:
-    """An address in lower case. Raises Required, Invalid."""
+    """An email address in lower case. Raises Required, Invalid."""
     address = validation.validate_title(field, value).lower()
     if not EMAIL_PATTERN.fullmatch(address):
         raise Invalid(field, "is invalid")
@@ -46,14 +46,17 @@ def validate_email(field: str, value: str) -> str:
 
 
 def validate_password(field: str, value: str) -> str:
-    """A password of 8 to 128 characters, blanks kept as they are. Raises Invalid."""
+    """A password of 8 to 128 characters; whitespace is not stripped. Raises Invalid."""
     if len(value) < MIN_PASSWORD_LENGTH:
         raise Invalid(field, f"is too short (minimum is {MIN_PASSWORD_LENGTH} characters)")
     return validation.validate_string(field, value, max_length=MAX_PASSWORD_LENGTH)
 
 
 def validate_website(field: str, value: str) -> str:
-    """The address of a page: http, https, or without a scheme. Any other scheme could run in the browser of who follows it."""
+    """The URL of a page: http, https, or without a scheme. Raises Invalid.
+
+    Other schemes could run code in the browser of a user who follows the link.
+    """
     address = validation.validate_string(field, value.strip(), max_length=validation.MAX_NAME_LENGTH)
     if not address.isprintable() or not (WEB_URL_PATTERN.fullmatch(address) or SCHEMELESS_URL_PATTERN.fullmatch(address)):
         raise Invalid(field, "is not a web address")
@@ -84,12 +87,12 @@ VALIDATORS: dict[str, Callable[[str, Any], Any]] = {
     "bio": validate_short_string,
     "projects_limit": validate_projects_limit,
 }
-"""What is looked at before it is kept, in the order in which errors are told."""
+"""Validators of user columns, in the order in which errors are reported."""
 NULLABLE_COLUMNS = frozenset(("bio", "extern_uid", "provider"))
 
 
 def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a user as they may be kept; null where a value is not needed clears it. Raises UserErrors, all at once."""
+    """Return the validated user columns; null clears a nullable column. Raises UserErrors with every problem found."""
     columns: dict[str, Any] = {}
     problems: list[UserError] = []
     for key, value in values.items():
@@ -106,7 +109,7 @@ def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
 
 
 async def require_allowed_domain(context: Context, address: str) -> None:
-    """Raises Invalid for an address outside the domains in which accounts may be opened, if the settings name some."""
+    """Raises Invalid for an email address outside the domains that the settings allow for sign-up, if they list any."""
     allowed = (await settings.load_settings(context)).restricted_signup_domains
     if allowed and not settings.is_domain_allowed(allowed, address):
         raise Invalid("email", f"is not whitelisted. Email domains valid for registration are: {', '.join(allowed)}")
@@ -115,7 +118,10 @@ async def require_allowed_domain(context: Context, address: str) -> None:
 async def require_available(
     context: Context, *, username: str | None = None, address: str | None = None, identity: tuple[str, str] | None = None, user_id: int = 0
 ) -> None:
-    """Raises Taken for each of these that another than the user has. Who comes first under a race is left to the constraints."""
+    """Raises Taken for each of these values that another user has.
+
+    Unique constraints decide between concurrent requests.
+    """
     taken: list[UserError] = []
     if username is not None:
         namespace = await context.first(namespaces.of_path(username))
@@ -136,7 +142,7 @@ async def require_available(
 
 @contextmanager
 def translate_unique_violations() -> Iterator[None]:
-    """Turns a unique constraint that is hit inside into Taken on the field it is about."""
+    """Translate the violation of a unique constraint inside the block to Taken on the corresponding field."""
     try:
         yield
     except IntegrityError as error:
@@ -147,7 +153,7 @@ def translate_unique_violations() -> Iterator[None]:
 
 
 async def create_account(context: Context, user: tables.User) -> tables.User:
-    """Writes a new user with all that belongs to one: the personal namespace, the address, the private token. Raises Taken."""
+    """Insert a new user with the personal namespace, the email address and the private token. Raises Taken."""
     with translate_unique_violations():
         await context.add(user)
         await context.add(
@@ -160,7 +166,7 @@ async def create_account(context: Context, user: tables.User) -> tables.User:
 
 
 async def issue_private_token(context: Context, user: tables.User) -> None:
-    """Gives the user a new private token; an old one is worthless from the commit on."""
+    """Issue a new private token to the user; the commit invalidates the old one."""
     token = new_token()
     row = await context.first(users.private_token(user.id))
     if row is None:
@@ -173,7 +179,7 @@ async def issue_private_token(context: Context, user: tables.User) -> None:
 
 
 async def rename(context: Context, user: tables.User, *, username: str | None, name: str | None) -> None:
-    """Gives a user another username, another name, or both; the personal namespace goes along. Raises Taken."""
+    """Change a user's username, name or both, and those of the personal namespace. Raises Taken."""
     namespace = await context.first(namespaces.personal(user.id))
     user.username = username or user.username
     user.name = name or user.name
@@ -187,7 +193,10 @@ async def rename(context: Context, user: tables.User, *, username: str | None, n
 
 
 async def change_primary_email(context: Context, user: tables.User, address: str) -> None:
-    """Makes an address the primary one. One of the user's secondary addresses trades places with it. Raises Taken."""
+    """Make an address the primary one. Raises Taken.
+
+    If it is one of the user's secondary addresses, it swaps roles with the current primary address.
+    """
     if address == user.email:
         return
     old = await context.first(emails.primary(user.id))
@@ -208,18 +217,21 @@ async def change_primary_email(context: Context, user: tables.User, address: str
 
 
 async def lock_user(context: Context, user_id: int) -> tables.User:
-    """The user, whom nobody else changes until this transaction ends. Raises NotFound, and Forbidden for the ghost."""
+    """The user, locked until this transaction ends. Raises NotFound, and Forbidden for the ghost user."""
     user = await context.first(users.for_update(user_id))
     if user is None:
         raise NotFound("User")
     if user.username == GHOST_USERNAME:
-        raise Forbidden("The ghost stands for users that are gone")
+        raise Forbidden("The ghost user replaces deleted users and cannot be changed")
     context.rows_by_id(tables.User).prime(user.id, user)
     return user
 
 
 def change_state(context: Context, user: tables.User, event: UserTransition) -> None:
-    """Blocks or unblocks a user. Raises Conflict where nothing would change, Forbidden where the directory has blocked the user."""
+    """Block or unblock a user.
+
+    Raises Conflict when nothing would change, Forbidden when the directory has blocked the user.
+    """
     if event is UserTransition.BLOCK and user.id == context.viewer.id:
         raise Forbidden("You cannot block yourself")
     if user.blocked_by_directory:
@@ -227,13 +239,13 @@ def change_state(context: Context, user: tables.User, event: UserTransition) -> 
         raise Forbidden(f"LDAP blocked users cannot be {done} by the API")
     next_state = USER_TRANSITIONS.get((user.state, event))
     if next_state is None:
-        raise Conflict(None, f"The user is {user.state.value} already.")
+        raise Conflict(None, f"The user is already {user.state.value}.")
     user.state = next_state
     user.updated_at = context.now()
 
 
 def change_directory_block(context: Context, user: tables.User, blocked: bool) -> None:
-    """Keeps what a synchronized directory says of a user: blocked, or no longer so, which ends the directory's block only."""
+    """Store whether a synchronized directory blocks the user; unblocking ends only the directory's own block."""
     if blocked and user.id == context.viewer.id:
         raise Forbidden("You cannot block yourself")
     if user.blocked_by_directory != blocked:
@@ -242,11 +254,14 @@ def change_directory_block(context: Context, user: tables.User, blocked: bool) -
 
 
 async def get_or_create_ghost(context: Context) -> tables.User:
-    """Who stands for users that are gone; made when first needed. It is blocked and has no token, so nobody can be it."""
+    """The ghost user, which replaces deleted users; created on first use.
+
+    It is blocked and has no token, so nobody can sign in as it.
+    """
     row: dict[str, Any] = {
         "username": GHOST_USERNAME,
         "name": "Ghost User",
-        # No address of a person can be this, since it lacks a top-level domain.
+        # Cannot be the address of a real user, because it has no top-level domain.
         "email": f"{GHOST_USERNAME}@invalid",
         "state": UserState.BLOCKED,
         "projects_limit": 0,
@@ -256,15 +271,15 @@ async def get_or_create_ghost(context: Context) -> tables.User:
     }
     await context.session.execute(users.create_if_missing(context.services.database.dialect, row))
     found = await context.first(users.by_username(GHOST_USERNAME))
-    assert found is not None, "it was there, or was made"  # noqa: S101
+    assert found is not None, "the statement before creates it if it is missing"  # noqa: S101
     return found
 
 
 async def build_avatar_url(context: Context, user: tables.User) -> str | None:
-    """The address of a user's picture; None where the instance has no service for them, or the settings switched it off."""
+    """The URL of a user's avatar; None when the instance has no avatar service or the settings disable it."""
     template = context.services.avatar_url_template
     if not template or not (await settings.load_settings(context)).avatar_service_enabled:
         return None
-    # The avatar services' own identifier (an MD5 of the lower-case address), not a protection.
+    # Avatar services identify users by the MD5 of the lower-case address; it protects nothing.
     email_md5 = hashlib.md5(user.email.lower().encode(), usedforsecurity=False).hexdigest()
     return template.format(email_md5=email_md5, username=user.username, id=user.id)

@@ -1,4 +1,4 @@
-"""Throttles attempts that failed, and only those: who signs in rightly is never held up."""
+"""Limits failed attempts such as sign-ins; successful attempts are never delayed."""
 
 import asyncio
 import math
@@ -13,13 +13,13 @@ from storage.caches import CacheBounds, CacheUsage, register_usage
 
 MAX_NAMES = 10_000
 BYTES_PER_NAME = 1_200
-"""Of a name, with its failures."""
+"""Estimated bytes per name, including its failures."""
 FAILURE_CACHE_BOUNDS = CacheBounds("failed attempts", max_entries=MAX_NAMES, max_bytes=MAX_NAMES * BYTES_PER_NAME, per="kind of attempt")
 
 
 @dataclass
 class _AttemptHistory:
-    """What is remembered of one name: when its attempts failed, and whose turn it is."""
+    """The recent failures of one name, and the lock that serializes its attempts."""
 
     failed_at: deque[float] = field(default_factory=deque)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -27,11 +27,11 @@ class _AttemptHistory:
 
 
 class FailureLimiter:
-    """At most `max_failures` failures in `seconds` for one name, in this process; after that even the right answer has to wait.
+    """Allows at most `max_failures` failures per name within `seconds`, in this process.
 
-    Attempts for one name take turns, so that a thousand of them at once have no more tries than one after another would. At most
-    `max_names` are remembered; beyond that the one that failed longest ago is forgotten, so that made-up names cannot fill the memory.
-    `clock` gives seconds that only rise.
+    After that even a correct attempt is rejected until a failure expires. Attempts for one name are serialized, so that a thousand
+    concurrent attempts get no more tries than sequential ones. At most `max_names` names are stored; beyond that the one whose last
+    failure is oldest is evicted, so that invented names cannot exhaust the memory. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -46,7 +46,10 @@ class FailureLimiter:
 
     @asynccontextmanager
     async def attempt(self, name: Hashable) -> AsyncIterator[Callable[[], None]]:
-        """The turn of one attempt; it calls what it is given when it has failed. Raises LimitExceeded after too many failures."""
+        """Run one attempt; the block calls the yielded function when the attempt fails.
+
+        Raises LimitExceeded after too many failures.
+        """
         history = self._histories.setdefault(name, _AttemptHistory())
         history.waiting += 1
         try:
@@ -83,5 +86,5 @@ class FailureLimiter:
                 return
 
     def __len__(self) -> int:
-        """How many names are remembered."""
+        """Number of names stored."""
         return len(self._histories)

@@ -1,4 +1,4 @@
-"""What a group may be called, and how it is kept from changing under a change."""
+"""Validation of group names, and locking of groups."""
 
 import asyncio
 from collections.abc import Collection
@@ -15,10 +15,13 @@ MAX_DESCRIPTION_LENGTH = 255
 
 
 async def validate_name(context: Context, value: str, group: tables.Namespace | None = None) -> str:
-    """The name for a new group, or another one for `group`: no two groups have the same (wire facts 9). Raises Required, Invalid, Taken."""
+    """The name for a new group, or a new name for `group`; unique among groups (wire facts 9).
+
+    Raises Required, Invalid, Taken.
+    """
     cleaned = validation.validate_group_name("name", value)
-    same = group is not None and group.name.lower() == cleaned.lower()
-    if not same and await context.exists(namespaces.group_named(cleaned)):
+    is_unchanged = group is not None and group.name.lower() == cleaned.lower()
+    if not is_unchanged and await context.exists(namespaces.group_named(cleaned)):
         raise Taken("name")
     return cleaned
 
@@ -29,9 +32,10 @@ def validate_description(value: str | None) -> str:
 
 
 async def lock_group(context: Context, group: tables.Namespace) -> tables.Namespace:
-    """The group as it is now, for a change that no other may cross. Raises NotFound when it was removed meanwhile.
+    """The current group, locked until the transaction ends. Raises NotFound when it has been deleted.
 
-    Creations of projects and memberships in it wait too, so nothing can be added behind a deletion, and no two owners leave at once.
+    Creating projects and memberships in the group waits for the lock too, so nothing can be added after a deletion, and two owners
+    cannot leave at once.
     """
     row = await context.first(namespaces.for_update(group.id))
     if row is None:
@@ -40,13 +44,12 @@ async def lock_group(context: Context, group: tables.Namespace) -> tables.Namesp
 
 
 async def list_project_ids(context: Context, group: tables.Namespace, actions: Collection[Action]) -> list[int]:
-    """The ids of the group's projects in which the viewer may do all of this, without archived ones. One statement, whatever their
-    number."""
+    """Ids of the group's unarchived projects in which the viewer may perform all of these actions. One statement."""
     return (await list_project_ids_by_group(context, [group.id], actions))[group.id]
 
 
 async def list_project_ids_by_group(context: Context, group_ids: list[int], actions: Collection[Action]) -> dict[int, list[int]]:
-    """As `list_project_ids`, by group."""
+    """Like `list_project_ids`, for several groups."""
     of_groups = await asyncio.gather(*(load_projects_in_group(context, key) for key in group_ids))
     return {
         key: [project.id for project in projects if all([await can(context, action, project) for action in actions])]

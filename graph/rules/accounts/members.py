@@ -1,4 +1,4 @@
-"""Who becomes a member with which level, and who may go."""
+"""Validation, lookup and locking of memberships."""
 
 from collections.abc import Collection
 from typing import Any
@@ -12,11 +12,11 @@ from storage.tables import AccessLevel, members, users
 
 GROUP_LEVELS = tuple(AccessLevel)
 PROJECT_LEVELS = (AccessLevel.GUEST, AccessLevel.REPORTER, AccessLevel.DEVELOPER, AccessLevel.MASTER)
-"""A project is owned through its namespace, never by a membership."""
+"""Levels of project members. A project is owned through its namespace, never through a membership."""
 
 
 def validate_level(access_level: AccessLevel | None, value: int | None, allowed: Collection[AccessLevel]) -> AccessLevel:
-    """The level that an input gives by its name or by its v3 number. Raises Required, Invalid."""
+    """The access level that the input gives by name or by v3 number. Raises Required, Invalid."""
     requested = value if access_level is None else int(access_level)
     if requested is None:
         raise Required("accessLevel")
@@ -26,7 +26,7 @@ def validate_level(access_level: AccessLevel | None, value: int | None, allowed:
 
 
 async def get_user(context: Context, user_id: int | None, username: str | None) -> tables.User:
-    """The user of a v3 id, or of a username. Raises NotFound, Required."""
+    """The user with this v3 id or this username. Raises NotFound, Required."""
     if user_id is not None:
         return await lookup.get_user(context, user_id)
     if not username:
@@ -38,7 +38,7 @@ async def get_user(context: Context, user_id: int | None, username: str | None) 
 
 
 async def get_group_member(context: Context, group: tables.Namespace, user_id: int) -> tables.GroupMember:
-    """The membership of the user of this v3 id, to be looked at. Raises NotFound."""
+    """The membership of the user with this v3 id, not locked. Raises NotFound."""
     found = await context.first(members.of_group(group.id, user_id))
     if found is None:
         raise NotFound("GroupMember")
@@ -46,7 +46,7 @@ async def get_group_member(context: Context, group: tables.Namespace, user_id: i
 
 
 async def lock_group_member(context: Context, group: tables.Namespace, user: tables.User) -> tables.GroupMember:
-    """The membership, kept for this change. Raises NotFound."""
+    """The user's membership in the group, locked until the transaction ends. Raises NotFound."""
     found = await context.first(members.group_member_for_update(group.id, user.id))
     if found is None:
         raise NotFound("GroupMember", f"user_id:{user.id} not a member of group {group.name}")
@@ -54,7 +54,7 @@ async def lock_group_member(context: Context, group: tables.Namespace, user: tab
 
 
 async def lock_project_member(context: Context, project: tables.Project, user: tables.User) -> tables.ProjectMember:
-    """As `lock_group_member`."""
+    """The user's membership in the project, locked until the transaction ends. Raises NotFound."""
     found = await context.first(members.project_member_for_update(project.id, user.id))
     if found is None:
         raise NotFound("ProjectMember")
@@ -62,7 +62,7 @@ async def lock_project_member(context: Context, project: tables.Project, user: t
 
 
 async def group_member_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """The memberships of these ids in groups whose members the viewer may see, by their keys."""
+    """Group memberships by node key, for groups whose members the viewer may see."""
     ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
     rows = [row for row in (await context.rows_by_id(tables.GroupMember).get_many(ids)).values() if row is not None]
     groups = await context.rows_by_id(tables.Namespace).get_many(await filter_visible_groups(context, [row.group_id for row in rows]))
@@ -71,7 +71,7 @@ async def group_member_nodes(context: Context, keys: list[str]) -> dict[str, Any
 
 
 async def require_no_member(context: Context, condition: object) -> None:
-    """Raises Conflict for a user who is a member already."""
+    """Raises Conflict when the user is already a member."""
     if await context.exists(condition):
         raise already_member_error()
 
@@ -81,9 +81,9 @@ def already_member_error() -> Conflict:
 
 
 async def get_leaving_user(context: Context, user_id: int | None, username: str | None, action: Action, parent: object) -> tables.User:
-    """The user whose membership in a group or project shall end: the viewer, or anybody for whom may do the action there.
+    """The user whose membership ends: the viewer, or any user when the viewer may perform `action` on `parent`.
 
-    Raises Forbidden before it looks whether there is such a user, NotFound, Required.
+    Raises Forbidden before it checks whether the user exists, then NotFound, Required.
     """
     viewer = context.viewer
     is_viewer = user_id == viewer.id if user_id is not None else (username or "").lower() == viewer.username.lower()
@@ -93,6 +93,6 @@ async def get_leaving_user(context: Context, user_id: int | None, username: str 
 
 
 async def require_another_owner(context: Context, member: tables.GroupMember) -> None:
-    """Raises Invalid when the group, which is held, would be left without an owner."""
+    """Raises Invalid when the group, which the caller has locked, would be left without an owner."""
     if member.access_level == AccessLevel.OWNER and not await context.exists(members.has_other_owner(member.group_id, member.user_id)):
         raise Invalid("userId", "is the last owner of the group")

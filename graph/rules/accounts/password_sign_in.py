@@ -1,4 +1,4 @@
-"""Signing in with a password, and opening an account for oneself (wire facts 1.4, DECISIONS 17)."""
+"""Sign-in with a password, and sign-up (wire facts 1.4, DECISIONS 17)."""
 
 from graph.context import Context
 from graph.errors import Forbidden, Unauthenticated
@@ -7,23 +7,23 @@ from storage import tables
 from storage.tables import UserState, users
 
 MAX_CREDENTIAL_LENGTH = 1000
-"""Characters of a login or a password beyond which it is nobody's, and not worth a hash."""
+"""Characters. A longer login or password is rejected without computing a hash."""
 
 
 async def sign_in(context: Context, login: str, password: str) -> tables.User:
-    """The active user of this login and password, who is the viewer from here on.
+    """The active user with this login and password, who becomes the viewer of the operation.
 
-    Raises Unauthenticated alike for a login that nobody has, a wrong password and a blocked user, LimitExceeded after ten failures
-    in a minute. Where the instance lets nobody in by password, an administrator still comes in, so that no setting locks an instance,
-    and everything else raises Forbidden alike, the right password of another user too. The password is looked at before the
-    transaction takes its turn, because a hash takes long enough to hold up every writer.
+    Raises the same Unauthenticated for an unknown login, a wrong password and a blocked user, and LimitExceeded after ten failures in a
+    minute. When password sign-in is disabled, administrators can still sign in, so that no setting locks everyone out of an instance;
+    every other attempt raises the same Forbidden, even with the correct password. The password is verified before the transaction takes
+    the write lock, because hashing takes long enough to delay every writer.
     """
     async with context.read_only() as reader:
         enabled = (await settings.load_settings(reader)).signin_enabled
         if not login or not password or len(login) > MAX_CREDENTIAL_LENGTH or len(password) > MAX_CREDENTIAL_LENGTH:
             raise _rejection(enabled)
         found = await reader.first(users.by_login(login))
-    # An account has one count, however its login is spelled.
+    # One count per account, whether the login is the username or the email address.
     attempt_key = found.id if found is not None else login.strip().lower()
     async with context.services.sign_in_failures.attempt(attempt_key) as record_failure:
         is_correct = await context.services.passwords.verify(found.password_hash if found is not None else None, password)
@@ -31,7 +31,7 @@ async def sign_in(context: Context, login: str, password: str) -> tables.User:
             record_failure()
             raise _rejection(enabled)
         if not enabled and not found.admin:
-            # Counted as well, or who is never told to wait would know the password.
+            # Counts as a failure too; otherwise never being throttled would reveal that the password is correct.
             record_failure()
             raise _rejection(enabled)
     user = await context.rows_by_id(tables.User).get(found.id)
@@ -43,17 +43,13 @@ async def sign_in(context: Context, login: str, password: str) -> tables.User:
 
 
 def _rejection(is_sign_in_enabled: bool) -> Unauthenticated | Forbidden:
-    return (
-        Unauthenticated("There is no active user of this login and password.")
-        if is_sign_in_enabled
-        else Forbidden("Password sign-in is disabled")
-    )
+    return Unauthenticated("Invalid login or password.") if is_sign_in_enabled else Forbidden("Password sign-in is disabled")
 
 
 async def require_sign_up_allowed(context: Context) -> None:
-    """Raises Forbidden where the instance opens no accounts for strangers, LimitExceeded where too many come.
+    """Raises Forbidden when sign-up is disabled, LimitExceeded after too many attempts.
 
-    Every attempt counts, of whomever: each costs a hash, tells whether an address is known, and may leave an account behind.
+    Every attempt by anyone counts: each costs a hash, reveals whether an address is registered, and may create an account.
     """
     async with context.services.sign_ups.attempt("anybody") as record_attempt:
         record_attempt()

@@ -1,4 +1,4 @@
-"""What an SSH key must be (wire facts 8.4; texts as legacy clients know them)."""
+"""Validation and creation of SSH keys (wire facts 8.4; messages as legacy clients expect them)."""
 
 import asyncio
 
@@ -18,11 +18,11 @@ MAX_KEY_LENGTH = 5000
 
 
 async def parse_key(key: str) -> tuple[str, str]:
-    """A public key as it is kept, and its fingerprint: the MD5 of the key's blob, as `a1:69:…`. Raises Required, Invalid."""
+    """The public key in its stored form, and its fingerprint: the MD5 of the key's blob, as `a1:69:…`. Raises Required, Invalid."""
     cleaned = validation.validate_string("key", key.strip(), max_length=MAX_KEY_LENGTH)
     if len(cleaned.splitlines()) > 1:
         raise Invalid("key", "should be a single line")
-    # Parsing is quick, but the library itself takes its time when it is imported first.
+    # Parsing is fast, but the first import of asyncssh is slow.
     fingerprint = await asyncio.to_thread(_compute_fingerprint, cleaned) if cleaned.startswith(KEY_TYPE_PREFIXES) else None
     if fingerprint is None:
         raise UserErrors([Invalid("key", "is invalid"), Invalid("fingerprint", "cannot be generated")])
@@ -39,7 +39,7 @@ def _compute_fingerprint(key: str) -> str | None:
 
 
 async def add_key(context: Context, row: tables.SshKey) -> tables.SshKey:
-    """Writes a new key. Raises UserErrors where anybody has it already."""
+    """Insert a new key. Raises UserErrors when any user already has it."""
     if await context.first(ssh_keys.of_fingerprint(row.fingerprint)) is not None:
         raise _taken_errors()
     try:

@@ -1,12 +1,12 @@
-"""What happens when a user goes.
+"""Deletion of a user, in this order:
 
-1. Whoever alone owns a group stays: the group would be nobody's.
-2. Hooks are told of all that goes, while it is still there to be described.
-3. Personal projects go, with all that is in them.
-4. What the user wrote elsewhere is given to the ghost, so that nobody else's discussion loses its half.
-5. The user goes, and with the row the keys, addresses, tokens and memberships.
-6. After the commit, the files of the personal projects are removed. A crash before that leaves files without a row, never a
-   row without its repository.
+1. Reject the deletion if the user is the only owner of a group, because the group would have no owner.
+2. Publish hook events for everything that is deleted, while the rows still exist.
+3. Delete personal projects with everything in them.
+4. Reassign what the user wrote elsewhere to the ghost user, so that discussions stay complete.
+5. Delete the user; foreign keys delete the keys, addresses, tokens and memberships.
+6. After the commit, delete the files of the personal projects. A crash before that leaves files without a row, never a row without its
+   repository.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ from storage.tables import NamespaceKind, members, users
 
 
 async def delete_user(context: Context, user: tables.User) -> None:
-    """Removes a user whom `accounts.lock_user` gave. Raises Conflict naming the groups that the user alone owns."""
+    """Delete a user that `accounts.lock_user` returned. Raises Conflict naming the groups that only this user owns."""
     if user.id == context.viewer.id:
         raise Forbidden("You cannot delete yourself")
     await _require_other_owners(context, user)
@@ -63,4 +63,4 @@ async def _require_other_owners(context: Context, user: tables.User) -> None:
     with_other_owners = set(await context.all(members.groups_with_other_owner(user.id, list(owned))))
     solely_owned = sorted(path for key, path in owned.items() if key not in with_other_owners)
     if solely_owned:
-        raise Conflict(None, f"{user.username} is the only owner of {', '.join(solely_owned)}; give each another owner first.")
+        raise Conflict(None, f"{user.username} is the only owner of {', '.join(solely_owned)}; add another owner to each first.")

@@ -1,4 +1,4 @@
-"""Contexts as they would be other users': to ask what they may, and to write as them."""
+"""Contexts for other users, to check what they may do and to write in their name."""
 
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
@@ -14,16 +14,16 @@ USERS_PER_STATEMENT = 500
 
 
 async def build_user_contexts(context: Context, users: Collection[tables.User], project_ids: Collection[int]) -> dict[int, Context]:
-    """For each of these users (by id) the context as it would be theirs: to ask what they may in these projects, and to write as them.
+    """A context for each of these users by id, to check what they may do in these projects and to write in their name.
 
-    One statement, whatever their number; what is changed and what waits for the commit stays the one operation's.
+    Takes one statement. Changes and after-commit callbacks still belong to the one operation.
     """
     ids = {user.id for user in users}
     levels: dict[int, dict[int, int]] = {key: dict.fromkeys(project_ids, 0) for key in ids}
     if ids and project_ids:
         for user_id, project_id, level in await context.tuples(members.levels_of_users(sorted(ids), sorted(project_ids))):
             levels[user_id][project_id] = level
-    # Rows are the same for everybody; what other loaders know may depend on the viewer.
+    # Rows are the same for every viewer; results of other loaders may depend on the viewer.
     for table in (tables.Project, tables.Namespace, tables.User, tables.Settings):
         context.rows_by_id(table)
     rows: dict[Hashable, Loader[Any, Any]] = {name: loader for name, loader in context.loaders.items() if isinstance(name, type)}
@@ -35,7 +35,7 @@ async def build_user_contexts(context: Context, users: Collection[tables.User], 
 
 
 class _UserLevels:
-    """The levels of one user, of a loader that has those of many, by (user id, project id)."""
+    """The levels of one user, as a view of a loader keyed by (user id, project id)."""
 
     __slots__ = ("_levels", "_user_id")
 
@@ -58,7 +58,7 @@ class _UserLevels:
 
 
 def create_level_loader(context: Context) -> Loader[tuple[int, int], int]:
-    """The loader of the levels that users have in projects, by (user id, project id): a statement for USERS_PER_STATEMENT of them."""
+    """A loader of access levels by (user id, project id); one statement per USERS_PER_STATEMENT users."""
 
     async def fetch(keys: list[tuple[int, int]]) -> dict[tuple[int, int], int]:
         user_ids, project_ids = sorted({key for key, _ in keys}), sorted({key for _, key in keys})
@@ -73,7 +73,7 @@ def create_level_loader(context: Context) -> Loader[tuple[int, int], int]:
 
 @dataclass(frozen=True, slots=True)
 class ViewerIdentity:
-    """As much of a user as the rules look at."""
+    """The fields of a user that the policy reads."""
 
     id: int
     admin: bool
@@ -81,7 +81,7 @@ class ViewerIdentity:
 
 
 def build_viewer_context(context: Context, identity: ViewerIdentity, levels: Loader[tuple[int, int], int]) -> Context:
-    """The context as it would be this user's, one of many who ask what they may: what it has loaded by now is theirs as well."""
+    """A context for one of many viewers whose rights are checked; it shares everything that `context` has loaded so far."""
     loaders: dict[Hashable, Any] = {**context.loaders, PROJECT_LEVELS_LOADER: _UserLevels(identity.id, levels)}
     viewer: Any = identity
     return replace(context, viewer_or_none=viewer, loaders=loaders)

@@ -1,1 +1,1 @@
-"""Rules of hooks and of recorded changes."""
+"""Rules of hooks and of change records."""

@@ -1,7 +1,7 @@
-"""What those hear of who follow builds, merge requests and branches: a row a change, in the transaction that makes it.
+"""Records changes for subscriptions to builds, merge requests and branches: one row per change, in the transaction that makes it.
 
-`graph/live/broadcaster.py` reads the rows in their order once they are kept. What is written here says that something has changed, and
-nothing of what it is: that is read when it is told, for whoever may see it then.
+`graph/live/broadcaster.py` reads the rows in order after the commit. A row records that an object has changed, not its new content: the
+broadcaster reads the content when it sends the event, for each subscriber who may see it then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from storage.tables import ChangeKind, CheckStatus, MergeRequestState, MergeStat
 
 @dataclass(frozen=True, slots=True)
 class MergeRequestSnapshot:
-    """What a viewer of a list of merge requests sees of one, but for its labels."""
+    """What a list of merge requests shows of one, except its labels."""
 
     state: MergeRequestState
     title: str
@@ -45,7 +45,7 @@ class MergeRequestSnapshot:
 
 
 async def record_builds(context: Context, changed: Iterable[tuple[int, int, str]], was: CheckStatus | None, became: CheckStatus) -> None:
-    """Builds, as (id, project, ref), have come or become something else."""
+    """Record that builds, as (id, project id, ref), were created or changed status."""
     common = {"kind": ChangeKind.BUILD, "was": was, "became": became, "created_at": context.now()}
     await _write_changes(context, [{**common, "project_id": project_id, "build_id": key, "ref": ref} for key, project_id, ref in changed])
 
@@ -53,8 +53,10 @@ async def record_builds(context: Context, changed: Iterable[tuple[int, int, str]
 async def record_merge_request(
     context: Context, row: tables.MergeRequest, before: MergeRequestSnapshot | None, *, labels_changed: bool = False
 ) -> None:
-    """What became of a merge request, if anything that is shown of it did; `before` is None for a new one. `labels_changed`: its labels
-    did."""
+    """Record a change of a merge request if anything that lists show of it has changed; `before` is None for a new one.
+
+    `labels_changed` says whether its labels have changed.
+    """
     current = MergeRequestSnapshot.of(row)
     if current != before or labels_changed:
         was = before.state if before is not None else None
@@ -64,7 +66,7 @@ async def record_merge_request(
 async def record_merge_requests(
     context: Context, changed: Iterable[tuple[int, int, str, MergeRequestState | None, MergeRequestState]]
 ) -> None:
-    """Merge requests, as (id, target project, target branch, state before, state now), are other than they were: one statement."""
+    """Record changes of merge requests, as (id, target project id, target branch, state before, state now), in one statement."""
     moment = context.now()
     rows = [
         {
@@ -82,7 +84,7 @@ async def record_merge_requests(
 
 
 async def record_branches(context: Context, changed: Iterable[tuple[int, str, str | None, str]]) -> None:
-    """Branches, as (project, name, what their health was told to be, what it is), have another health or another head."""
+    """Record that branches, as (project id, name, health last recorded, health now), have another health or another head."""
     common = {"kind": ChangeKind.BRANCH, "created_at": context.now()}
     rows = [{**common, "project_id": project_id, "ref": name, "was": was, "became": became} for project_id, name, was, became in changed]
     await _write_changes(context, rows)

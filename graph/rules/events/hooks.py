@@ -1,4 +1,4 @@
-"""What a hook may be given, and what its test and its deliveries leave behind."""
+"""Validation, test and redelivery of hooks."""
 
 from typing import Any
 
@@ -18,15 +18,15 @@ from storage.tables import DeliveryState, hooks
 from storage.tables.hooks import MAX_URL_LENGTH
 
 DNS_TIMEOUT_SECONDS = 2.0
-"""For the name of a new hook's host, which may as well be unknown yet."""
+"""Limit for resolving the host of a new hook; the host may not exist yet."""
 TEST_TIMEOUT_SECONDS = 8.0
-"""For the receiver of a test; less than an operation has."""
+"""Limit for the response to a test delivery; shorter than the limit of an operation."""
 
 
 async def validate_url(context: Context, url: str) -> HookUrl:
-    """Raises Required, Invalid for what is no address, or one that hooks may not call.
+    """Validate the URL of a hook. Raises Required, and Invalid for an invalid URL or one that hooks may not call.
 
-    To be called before the first statement of the operation: a name server may be slow, and a transaction would wait with it.
+    Call it before the first statement of the operation, because a slow name server would keep the transaction open.
     """
     cleaned = validation.validate_string("url", url.strip())
     if not cleaned:
@@ -40,7 +40,7 @@ async def validate_url(context: Context, url: str) -> HookUrl:
 
 
 def validate_secret(value: str) -> str:
-    """A signing secret of the Standard Webhooks form. Raises Invalid."""
+    """A signing secret in the format of Standard Webhooks. Raises Invalid."""
     try:
         parse_secret(value)
     except ValueError as error:
@@ -49,9 +49,10 @@ def validate_secret(value: str) -> str:
 
 
 async def send_test(context: Context, hook: tables.Hook) -> tables.Delivery:
-    """Sends the sample event now, and writes down how that ended.
+    """Send the sample event now, and record the result as a delivery. Raises NotFound when the hook has been deleted meanwhile.
 
-    No statement of the operation may have been run before: on SQLite its transaction would keep all writers waiting for the receiver.
+    Call it before the first statement of the operation: on SQLite an open transaction would block all writers until the receiver
+    responds.
     """
     moment = context.now()
     webhook_id = f"{new_batch_id()}-{hook.id}"
@@ -59,9 +60,9 @@ async def send_test(context: Context, hook: tables.Hook) -> tables.Delivery:
         message = make_message(context.services.cipher, hook, webhook_id, payloads.SAMPLE)
         result = await context.services.outbox.sender.send(message, moment, seconds=TEST_TIMEOUT_SECONDS)
     except UndecryptableToken:
-        result = DeliveryResult(error="the hook's credentials cannot be read with this instance's key; make the hook anew")
+        result = DeliveryResult(error="the hook's credentials cannot be decrypted with this instance's key; create the hook again")
     ended = context.now()
-    # The hook may have been deleted while the receiver was thinking.
+    # The hook may have been deleted while the request was in progress.
     if await context.value(tables.lock(tables.Hook, hook.id)) is None:
         raise NotFound("Hook")
     if result.is_ok:
@@ -84,11 +85,14 @@ async def send_test(context: Context, hook: tables.Hook) -> tables.Delivery:
 
 
 def redeliver(context: Context, delivery: tables.Delivery) -> None:
-    """Makes a delivery due now, with all its attempts before it. Its webhook id stays, so the receiver can tell that it had it."""
+    """Make a delivery due now, with all attempts available again.
+
+    The webhook id does not change, so the receiver can recognize a duplicate.
+    """
     values: dict[str, Any] = {"state": DeliveryState.PENDING, "attempts": 0, "error": None, "response_code": None, "delivered_at": None}
     for name, value in values.items():
         setattr(delivery, name, value)
-    # Whoever is at it still has lost it, so that the outcome is not written over this.
+    # Ends the claim of a worker that is still sending it, so that its result does not overwrite these values.
     delivery.claimed_by = delivery.claimed_until = None
     delivery.next_attempt_at = context.now()
     context.after_commit.append(context.services.outbox.notify)

@@ -1,4 +1,4 @@
-"""Following builds, merge requests and branches: what may be asked for, and who is told of a change."""
+"""Filters of subscriptions to builds, merge requests and branches, and the visibility of each change."""
 
 from collections.abc import Sequence
 
@@ -23,16 +23,19 @@ REQUIRED_ACTIONS: dict[ChangeKind, tuple[Action, ...]] = {
     ChangeKind.MERGE_REQUEST: (Action.READ_MERGE_REQUEST,),
     ChangeKind.BRANCH: (Action.READ_CODE, Action.READ_CHECKS),
 }
-"""What one must be allowed to do to hear of changes of a kind."""
+"""Actions that the viewer must be allowed to perform to receive changes of a kind."""
 
 
 async def build_filter(
     context: Context, kind: ChangeKind, projects: Sequence[str] | None, after_seq: str | None, refs: Sequence[str | None] | None = None
 ) -> ChangeFilter:
-    """Raises NotFound and Forbidden for a project where the viewer does not see what is to be followed, BadRequest, LimitExceeded."""
+    """Build the filter of a subscription.
+
+    Raises NotFound or Forbidden for a project in which the viewer may not see objects of this kind, BadRequest, LimitExceeded.
+    """
     for label, names, maximum in (("projects", projects, MAX_PROJECTS), ("refs", refs, MAX_REFS)):
         if names is not None and len(names) > maximum:
-            raise LimitExceeded(f"At most {maximum} {label} can be named. Name none to follow all, or open another stream.")
+            raise LimitExceeded(f"At most {maximum} {label} can be given. Give none to follow all, or open another subscription.")
     ids: set[int] | None = None if projects is None else set()
     for path in dict.fromkeys(projects or ()):
         found = await lookup.get_project(context, path)
@@ -49,7 +52,7 @@ async def build_filter(
 
 
 def share_loaders(context: Context) -> None:
-    """Has the context load, once for all who listen by it, what everybody is shown alike."""
+    """Create the loaders whose results do not depend on the viewer, so that all subscribers share them."""
     for table in (tables.Project, tables.Build, tables.MergeRequest, tables.User, tables.Namespace, tables.Runner):
         context.rows_by_id(table)
     _branch_loader(context)
@@ -58,7 +61,7 @@ def share_loaders(context: Context) -> None:
 
 
 async def is_visible(context: Context, change: LoggedChange) -> bool:
-    """Whether the viewer hears of a change: what has changed is still there, and the viewer sees it now."""
+    """Whether the viewer receives a change: the object still exists and the viewer may see it now."""
     subject = await _load_subject(context, change)
     if subject is None:
         return False
@@ -69,7 +72,7 @@ async def is_visible(context: Context, change: LoggedChange) -> bool:
 
 
 async def load_branch(context: Context, change: LoggedChange) -> BranchRef | None:
-    """The branch that has changed, where the index has it now; None once it is gone."""
+    """The branch that has changed, as the index has it now; None after it was deleted."""
     return await _branch_loader(context).get((change.project_id, change.ref))
 
 
@@ -89,8 +92,8 @@ async def _load_subject(context: Context, change: LoggedChange) -> tables.Build 
 
 
 def parse_sequence_number(string: str) -> int:
-    """Raises BadRequest for what no change has as its `seq`."""
+    """Parse the `seq` of a change; 0 stands for the beginning. Raises BadRequest."""
     number = 0 if string == "0" else lookup.parse_id(string)
     if number is None:
-        raise BadRequest("`afterSeq` is the `seq` of an event that you were sent, or 0.")
+        raise BadRequest("`afterSeq` must be the `seq` of an event you received, or 0.")
     return number

@@ -1,6 +1,7 @@
-"""Forks: projects that begin as a copy of another one, and know it.
+"""Forks: projects that are created as a copy of another one and refer to it.
 
-A fork comes as any project that is made from a repository (rules/projects.py says in which order): the copy first, outside the transaction.
+A fork is created like any project with an imported repository: see `graph/rules/projects/projects.py` for the order of steps. The copy
+is made first, outside the transaction.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -20,11 +21,14 @@ from storage.tables import projects as statements
 log = structlog.get_logger("graph")
 
 COPIED_COLUMNS = ("description", *projects.FEATURE_COLUMNS, "tag_list")
-"""What a fork begins with as its source has it."""
+"""Columns that a fork copies from its source."""
 
 
 async def resolve_visibility(context: Context, source: tables.Project, requested: tables.Visibility | None) -> int:
-    """Who sees the fork: as the source, or as wanted. Raises Invalid for wider than the source, and as `projects.resolve_visibility`."""
+    """The visibility of the fork: the requested one, or that of the source.
+
+    Raises Invalid when it is wider than that of the source, and as `projects.resolve_visibility` does.
+    """
     level = tables.Visibility(source.visibility_level) if requested is None else requested
     if level > source.visibility_level:
         raise too_wide_error()
@@ -32,7 +36,7 @@ async def resolve_visibility(context: Context, source: tables.Project, requested
 
 
 async def require_no_wider(context: Context, project: tables.Project, level: int) -> None:
-    """Raises Invalid when a fork would be seen by more people than its source."""
+    """Raises Invalid when a fork would be more visible than its source."""
     if project.forked_from_id is not None:
         source = await context.rows_by_id(tables.Project).get(project.forked_from_id)
         if source is not None and level > source.visibility_level:
@@ -45,21 +49,21 @@ def too_wide_error() -> Invalid:
 
 @asynccontextmanager
 async def stage_copy(context: Context, source: tables.Project) -> AsyncIterator[Path]:
-    """A copy of the source's branches and tags that no project has yet; see `projects.stage_repository`. Raises Unavailable."""
+    """Stage a copy of the source's branches and tags; see `projects.stage_repository`. Raises Unavailable."""
     repository = context.services.repositories.path_of(source.id)
     async with AsyncExitStack() as stack:
-        # A copy keeps a core busy; whoever is beyond the limit waits, as long as the operation may take.
+        # Copying uses a full core. Operations beyond the limit wait until their own timeout.
         async with context.services.fork_semaphore:
             try:
                 folder = await stack.enter_async_context(projects.stage_repository(context, repository, None))
             except Invalid as error:
                 log.warning("repository cannot be copied", project_id=source.id, error=error.message, request_id=context.request_id)
-                raise Unavailable("The repository cannot be read right now.") from error
+                raise Unavailable("The repository is temporarily unavailable. Retry the request.") from error
         yield folder
 
 
 async def find_source(context: Context, project: tables.Project) -> tables.Project | None:
-    """What the project was forked from; None where the viewer may not see it."""
+    """The project that this one was forked from; None when there is none or the viewer may not see it."""
     if project.forked_from_id is None:
         return None
     source = await context.rows_by_id(tables.Project).get(project.forked_from_id)
@@ -67,7 +71,7 @@ async def find_source(context: Context, project: tables.Project) -> tables.Proje
 
 
 async def count_forks(context: Context, project: tables.Project) -> int:
-    """How many forks of it the viewer may see; one statement for all the projects of a level."""
+    """Number of forks of the project that the viewer may see; one statement for all projects of a level."""
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
         return dict(map(tuple, await context.tuples(statements.fork_counts(ids).where(*visible_project_conditions(context)))))

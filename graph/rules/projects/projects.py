@@ -1,14 +1,15 @@
-"""What a project may be given, and how it comes and goes together with its repository.
+"""Validation of projects, and their creation and deletion together with the repository.
 
-A creation, in the order that survives a crash at any point:
-1. Outside the transaction the repository is made whole in a folder that no project has. Copying may take minutes, and no writer waits
-   for it. What a kill leaves here is swept at the next start.
-2. The transaction writes the row, which gives the id, and renames the folder to it; both are quick.
-3. The commit shows the project, so whoever sees it finds its repository. When the commit fails the folder is removed again, after
-   a look whether the row is there after all (the answer to the commit may have got lost). What a kill leaves here has no row: nobody
-   can reach it, and `settle` clears it away where SQLite gives the id of a rolled-back row again.
+A creation takes these steps, in an order that survives a crash at any point:
 
-A deletion goes the other way: the row with the commit, and then the folder.
+1. Outside the transaction, stage the complete repository in a folder that belongs to no project. Copying may take minutes, and no
+   writer waits for it. The next start removes what a crash leaves here.
+2. In the transaction, insert the row, which assigns the id, and rename the folder to it; both are fast.
+3. Commit, which makes the project visible together with its repository. When the commit fails, the folder is removed, after a check
+   whether the row exists after all (the response to the commit may have been lost). After a crash here the folder has no row: nobody
+   can reach it, and `Repositories.promote` replaces it when SQLite assigns the id of the rolled-back row again.
+
+A deletion goes the other way: the commit deletes the row, then the folder is removed.
 """
 
 import asyncio
@@ -40,20 +41,20 @@ FEATURE_COLUMNS = (
     "snippets_enabled",
     "public_builds",
 )
-"""The columns that switch a part of a project on."""
+"""The columns that enable a feature of a project."""
 
 log = structlog.get_logger("graph")
 
 
 class _ImportCanceled(Exception):
-    """Nobody waits for this import any more."""
+    """The operation that requested this import has ended."""
 
 
 async def get_target_namespace(context: Context, group_path: str | None) -> tables.Namespace:
-    """Where the viewer may put a new project: the group of this path, or without one the personal namespace.
+    """The namespace for a new project: the group with this path, or the viewer's personal namespace.
 
-    Raises NotFound, Forbidden, and NotAllowed when the personal namespace is full. Until the transaction ends, other creations of
-    the viewer wait, so that none slips past the limit.
+    Raises NotFound, Forbidden, and NotAllowed when the viewer's project limit is reached. Locks the viewer's row until the transaction
+    ends, so that concurrent creations cannot exceed the limit.
     """
     if group_path is not None:
         group = await lookup.get_group(context, group_path)
@@ -70,9 +71,9 @@ async def get_target_namespace(context: Context, group_path: str | None) -> tabl
 
 
 async def resolve_visibility(context: Context, requested: tables.Visibility | None, *, default: str = "default_project_visibility") -> int:
-    """The visibility to set, None meaning the instance's default: the setting of this name.
+    """The visibility to store; None means the instance default, read from the setting named `default`.
 
-    Raises Invalid for one that administrators keep to themselves.
+    Raises Invalid for a level that is restricted to administrators.
     """
     rules = await context.first(settings.current()) or tables.Settings()
     level = tables.Visibility(getattr(rules, default) if requested is None else requested)
@@ -82,13 +83,13 @@ async def resolve_visibility(context: Context, requested: tables.Visibility | No
 
 
 async def require_path_available(context: Context, namespace_id: int, path: str) -> None:
-    """Raises Taken. The constraint has the last word; this gives the answer before a long import."""
+    """Raises Taken. Unique constraints decide in the end; this check responds before a long import."""
     if await context.exists(projects.has_path(namespace_id, path)):
         raise Taken("path")
 
 
 async def move_to_group(context: Context, project: tables.Project, group: tables.Namespace) -> None:
-    """Puts the project, which is held, into the group. Raises Invalid for the group where it is, Taken."""
+    """Move the project, which the caller has locked, into the group. Raises Invalid when it is already there, Taken."""
     if project.namespace_id == group.id:
         raise Invalid("groupPath", "is invalid")
     if await context.exists(projects.has_path(group.id, project.path)):
@@ -103,7 +104,7 @@ def path_taken_error() -> Taken:
 
 
 def validate_tags(names: list[str]) -> list[str]:
-    """The tags without blanks around them and without repeats. Raises Invalid."""
+    """Strip the tags and remove duplicates and blank ones. Raises Invalid."""
     cleaned = [validation.validate_string("tagList", name.strip(), max_length=validation.MAX_NAME_LENGTH) for name in names]
     found = list(dict.fromkeys(name for name in cleaned if name))
     if len(found) > MAX_TAGS:
@@ -112,7 +113,7 @@ def validate_tags(names: list[str]) -> list[str]:
 
 
 async def lock_project(context: Context, project: tables.Project) -> tables.Project:
-    """The project as it is now, for a change that no other may cross. Raises NotFound when it was removed meanwhile."""
+    """The current project, locked until the transaction ends. Raises NotFound when it has been deleted."""
     row = await context.first(projects.for_update(project.id))
     if row is None:
         raise NotFound("Project")
@@ -120,7 +121,7 @@ async def lock_project(context: Context, project: tables.Project) -> tables.Proj
 
 
 def validate_source_path(path: str | None) -> Path | None:
-    """The folder to import from. Raises Invalid."""
+    """The folder to import from. Raises Invalid when it is not absolute."""
     if path is None:
         return None
     folder = Path(path)
@@ -130,17 +131,18 @@ def validate_source_path(path: str | None) -> Path | None:
 
 
 def validate_branch_name(name: str | None) -> str | None:
-    """Raises Invalid for a name that no branch can have."""
+    """The name of a branch. Raises Invalid."""
     if name is not None and not (len(name) <= validation.MAX_NAME_LENGTH and is_branch_name(name)):
-        raise Invalid("defaultBranch", "is not a name that a branch can have")
+        raise Invalid("defaultBranch", "is not a valid branch name")
     return name
 
 
 @asynccontextmanager
 async def stage_repository(context: Context, source: Path | None, default_branch: str | None) -> AsyncIterator[Path]:
-    """Step 1: a copy of `source`, or an empty repository, whose HEAD names the branch. Gone at the end, unless `settle` took it.
+    """Step 1: stage a copy of `source`, or an empty repository, whose HEAD names the branch.
 
-    When the operation is given up, the import is stopped, and has left nothing once this ends. Raises Invalid, Unavailable.
+    The folder is removed at the end unless `Repositories.promote` has moved it. When the operation is canceled, the import is
+    stopped and leaves no files. Raises Invalid, Unavailable.
     """
     repositories, progress = context.services.repositories, context.services.progress
     stop = threading.Event()
@@ -175,7 +177,7 @@ async def stage_repository(context: Context, source: Path | None, default_branch
 
 @contextmanager
 def _translate_git_errors() -> Iterator[None]:
-    """Says in the graph's words why a repository cannot be made."""
+    """Translate git errors to errors on `repositoryPath`."""
     try:
         yield
     except DamagedRepository as error:
@@ -186,12 +188,12 @@ def _translate_git_errors() -> Iterator[None]:
         raise Invalid("repositoryPath", f"cannot be imported: {error}") from error
     except OSError as error:
         if is_disk_full(error):
-            raise Unavailable("The disk is full; nothing was changed.") from error
+            raise Unavailable("The disk of the service is full; nothing was changed.") from error
         raise
 
 
 async def install_repository(context: Context, project: tables.Project, folder: Path) -> None:
-    """Step 2, after the row: gives the project the staged repository, taken back when the transaction is not kept."""
+    """Step 2, after the row: move the staged repository to the project; undone when the transaction is rolled back."""
     services, project_id = context.services, project.id
     context.undo.append(lambda: _undo_install(services, project_id))
     project.default_branch = await asyncio.to_thread(lambda: Repository.open(folder).default_branch())
@@ -201,7 +203,7 @@ async def install_repository(context: Context, project: tables.Project, folder: 
 
 
 def remove_files_after_commit(context: Context, project_ids: list[int]) -> None:
-    """Lets repositories and uploads go once the change is kept. What cannot be removed is logged; nobody can reach it."""
+    """Remove repositories and uploads after the commit. Failures are logged; nobody can reach the files."""
     services = context.services
 
     async def remove() -> None:
@@ -210,18 +212,21 @@ def remove_files_after_commit(context: Context, project_ids: list[int]) -> None:
                 try:
                     await asyncio.to_thread(erase, project_id)
                 except OSError as error:
-                    log.error(f"{part} not removed", project_id=project_id, error=str(error))
+                    log.error(f"{part} could not be removed", project_id=project_id, error=str(error))
 
     context.after_commit.append(remove)
 
 
 async def set_default_branch(context: Context, project: tables.Project, name: str) -> None:
-    """Makes a branch the default one: the row now, the repository's HEAD (which clones read) after the commit. Raises Invalid."""
+    """Make a branch the default: update the row now, and after the commit the repository's HEAD, which clones read.
+
+    Raises Invalid, Unavailable.
+    """
     repositories, project_id = context.services.repositories, project.id
     try:
         names = await repositories.read(project_id, lambda repository: {each.name for each in repository.branches()})
     except NotARepository as error:
-        raise Unavailable("The repository cannot be read.") from error
+        raise Unavailable("The repository is temporarily unavailable. Retry the request.") from error
     if name not in names:
         raise Invalid("defaultBranch", "is not a branch of the repository")
     project.default_branch = name
@@ -229,23 +234,23 @@ async def set_default_branch(context: Context, project: tables.Project, name: st
 
 
 def set_head_after_commit(context: Context, project_id: int, name: str) -> None:
-    """Makes HEAD name the branch once the change is kept, so that clones begin there."""
+    """Point HEAD at the branch after the commit, so that clones check it out."""
     repositories = context.services.repositories
 
     async def point() -> None:
         try:
             await repositories.read(project_id, lambda repository: repository.set_default_branch(name))
         except NotARepository as error:
-            log.error("default branch not set", project_id=project_id, error=str(error))
+            log.error("default branch could not be set", project_id=project_id, error=str(error))
 
     context.after_commit.append(point)
 
 
 async def _undo_install(services: Services, project_id: int) -> None:
-    # Under the writing lock, since on SQLite the next creation gets this id again and may be about to settle its repository.
+    # Holds the write lock, because on SQLite the next creation gets the same id and may be about to promote its repository.
     try:
         async with services.database.write_session() as session:
             if await session.scalar(projects.existing_id(project_id)) is None:
                 await asyncio.to_thread(services.repositories.remove, project_id)
     except Exception as error:
-        log.error("repository of no project left", project_id=project_id, exc_info=error)
+        log.error("orphaned repository could not be removed", project_id=project_id, exc_info=error)

@@ -1,4 +1,4 @@
-"""What a snippet may be."""
+"""Validation and lookup of snippets."""
 
 import re
 from typing import Any
@@ -14,7 +14,10 @@ FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9_@.\-]+")
 
 
 async def get_snippet(context: Context, project: tables.Project, snippet_id: int) -> tables.Snippet:
-    """A snippet of the project, by its v3 id. Raises Forbidden where the project has none to show, NotFound also for a hidden one."""
+    """A snippet of the project by its v3 id.
+
+    Raises Forbidden when the viewer may not see snippets of the project, NotFound also for a hidden snippet.
+    """
     await require(context, Action.READ_SNIPPET, project)
     snippet = await lookup.get_in_project(context, tables.Snippet, project, database_id=snippet_id)
     await lookup.require_visible(context, Action.READ_SNIPPET, snippet)
@@ -22,7 +25,7 @@ async def get_snippet(context: Context, project: tables.Project, snippet_id: int
 
 
 def validate_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """The columns for what was sent, by input field. Raises Required, Invalid."""
+    """Map input fields to validated columns. Raises Required, Invalid."""
     columns: dict[str, Any] = {}
     if "title" in values:
         columns["title"] = validation.validate_title("title", values["title"] or "")
@@ -34,7 +37,7 @@ def validate_fields(values: dict[str, Any]) -> dict[str, Any]:
 
 
 async def resolve_visibility(context: Context, requested: tables.Visibility | None) -> int:
-    """The visibility to set, None meaning the instance's default. Raises Invalid for one that administrators keep to themselves."""
+    """The visibility to store; None means the instance default. Raises Invalid for a level restricted to administrators."""
     return await projects.resolve_visibility(context, requested, default="default_snippet_visibility")
 
 

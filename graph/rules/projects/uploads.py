@@ -1,12 +1,13 @@
-"""What an upload may be, and how it comes and goes.
+"""Validation of uploads, and their creation and deletion together with the file.
 
-In the order that survives a crash at any point:
-1. Outside the transaction the file is received and brought to the disk under a ticket. What a kill leaves here is swept at the next start.
-2. The transaction writes the row and renames the file to its place; both are quick.
-3. The commit shows the row, so whoever sees it finds the whole file. When the commit fails the file is removed again. What a kill
-   leaves here has no row: nobody can reach it, and `remove_orphans` takes it.
+A creation takes these steps, in an order that survives a crash at any point:
 
-A deletion goes the other way: the rows with the commit, and then the files.
+1. Outside the transaction, receive the file and write it to disk under a ticket. The next start removes what a crash leaves here.
+2. In the transaction, insert the row and rename the file to its final path; both are fast.
+3. Commit, which makes the upload visible together with the complete file. When the commit fails, the file is removed. After a crash
+   here the file has no row: nobody can reach it, and `remove_orphans` removes it.
+
+A deletion goes the other way: the commit deletes the rows, then the files are removed.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from storage.tables import uploads
 MEGABYTE = 2**20
 MAX_FILENAME_LENGTH = 255
 MAX_LINKS = 20
-"""Links of a text that are looked at."""
+"""Links of one Markdown string that are resolved."""
 
 IMAGE_TYPES = {
     "png": "image/png",
@@ -35,20 +36,20 @@ IMAGE_TYPES = {
     "bmp": "image/bmp",
     "tiff": "image/tiff",
 }
-"""The endings of files that a browser may be told the kind of: pictures that cannot hold a script, unlike SVG."""
+"""Media types by file extension that responses declare: images that cannot contain a script, unlike SVG."""
 
 UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._+-]")
 LINK_PATTERN = re.compile(r"/uploads/([0-9a-f]{32})/([A-Za-z0-9._+-]{1,255})")
 
 ORPHAN_AGE_SECONDS = 3600.0
-"""Seconds. No transaction takes as long, so an older file without a row was left by a kill."""
+"""No transaction takes this long, so an older file without a row is left over from a crash."""
 BATCH_SIZE = 500
 
 log = structlog.get_logger("graph")
 
 
 def sanitize_filename(raw_name: str) -> str:
-    """The name under which a file is kept: without folders, of letters that need no escaping in a link. Raises Invalid.
+    """The stored file name: without folders, of characters that need no escaping in a link. Raises Invalid.
 
     >>> sanitize_filename("C:\\\\My pictures\\\\Überblick 1.png")
     '_berblick_1.png'
@@ -67,7 +68,7 @@ def sanitize_filename(raw_name: str) -> str:
 
 
 def content_type_of(upload: tables.Upload) -> str:
-    """What a browser is told: the kind of a picture, else that nobody knows."""
+    """The declared media type: that of an image, otherwise `application/octet-stream`."""
     return IMAGE_TYPES.get(_split_extension(upload.name)[1], "application/octet-stream")
 
 
@@ -76,28 +77,28 @@ def is_image(upload: tables.Upload) -> bool:
 
 
 def alt_text(upload: tables.Upload) -> str:
-    """The text of a link to it: a picture's name without its ending (wire facts 14)."""
+    """The text of a link to the upload: the file name, for images without the extension (wire facts 14)."""
     return _split_extension(upload.name)[0] if is_image(upload) else upload.name
 
 
 def _split_extension(name: str) -> tuple[str, str]:
-    """The name without its ending, and the ending in lower case; a name that begins with its only dot has none."""
+    """Split the name into stem and lower-case extension; a name whose only dot is its first character has none."""
     path = PurePosixPath(name)
     return path.stem, path.suffix[1:].lower()
 
 
 def upload_path(upload: tables.Upload) -> str:
-    """Where it stands below its project's page."""
+    """The path of the upload below its project's page."""
     return f"/uploads/{upload.secret}/{upload.name}"
 
 
 async def load_max_bytes(context: Context) -> int:
-    """The most bytes of a file, which administrators set in megabytes."""
+    """The maximum size of a file in bytes; the setting is in megabytes."""
     return (await settings.load_settings(context)).max_attachment_size * MEGABYTE
 
 
 async def save_upload(context: Context, project: tables.Project, ticket: str, name: str) -> tables.Upload:
-    """Gives a received file to the project. Raises Invalid for a ticket of nothing, TooLarge."""
+    """Store a received file as an upload of the project. Raises Invalid for an unknown ticket, TooLarge."""
     files = context.services.uploads
     size = await asyncio.to_thread(files.received_size, ticket)
     if size is None:
@@ -122,7 +123,7 @@ async def save_upload(context: Context, project: tables.Project, ticket: str, na
 
 
 async def get_upload(context: Context, project: tables.Project, secret: str, name: str) -> tables.Upload:
-    """Raises NotFound."""
+    """The upload with this secret and this name. Raises NotFound."""
     upload = await context.first(uploads.of_project(project.id, [secret]))
     if upload is None or upload.name != name:
         raise NotFound("Upload")
@@ -130,7 +131,7 @@ async def get_upload(context: Context, project: tables.Project, secret: str, nam
 
 
 async def find_linked_name(context: Context, project_id: int, text: str) -> str | None:
-    """The name of the first upload of the project that a text links to, as `[x](/uploads/SECRET/NAME)`."""
+    """The name of the first upload of the project that a string links to, as `[x](/uploads/SECRET/NAME)`."""
     if "/uploads/" not in text:
         return None
     links = [match.groups() for match, _ in zip(LINK_PATTERN.finditer(text), range(MAX_LINKS), strict=False)]
@@ -143,7 +144,7 @@ async def find_linked_name(context: Context, project_id: int, text: str) -> str 
 
 
 async def remove_orphans(services: Services) -> None:
-    """Removes the files that no row knows."""
+    """Remove files without a row."""
     files = services.uploads
     old = await asyncio.to_thread(lambda: list(files.list_older_than(ORPHAN_AGE_SECONDS)))
     for start in range(0, len(old), BATCH_SIZE):
@@ -154,15 +155,15 @@ async def remove_orphans(services: Services) -> None:
         for project_id, secret in orphans:
             await asyncio.to_thread(files.remove, project_id, secret)
         if orphans:
-            log.info("files of no upload removed", number=len(orphans))
+            log.info("orphaned upload files removed", number=len(orphans))
 
 
 async def _undo_save(services: Services, project_id: int, secret: str) -> None:
-    # The answer to a commit may have got lost: the row then stands, and so must the file.
+    # The response to the commit may have been lost: then the row exists, and the file must stay.
     try:
         async with services.database.read_session() as session:
             known = await session.read(uploads.existing_secrets([secret]))
         if not known:
             await asyncio.to_thread(services.uploads.remove, project_id, secret)
     except Exception as error:
-        log.error("file of no upload left", project_id=project_id, exc_info=error)
+        log.error("orphaned upload file could not be removed", project_id=project_id, exc_info=error)

@@ -383,7 +383,7 @@ class TestDeleteUser:
 
         assert payload == {
             "user": None,
-            "userErrors": [{"code": "CONFLICT", "message": "ada is the only owner of team; give each another owner first."}],
+            "userErrors": [{"code": "CONFLICT", "message": "ada is the only owner of team; add another owner to each first."}],
         }
         await make.save(tables.GroupMember(group_id=group.id, user_id=admin.id, access_level=int(AccessLevel.OWNER)))
         assert (await ask.data(DELETE, admin, id=user.id))["deleteUser"]["userErrors"] == []

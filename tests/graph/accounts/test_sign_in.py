@@ -83,7 +83,7 @@ async def test_all_failures_look_the_same(ask: Ask, make: DataFactory, ada: tabl
     outcome = await sign_in(ask, login, password)
 
     assert [(str(problem.code), problem.message) for problem in outcome.errors] == [
-        ("UNAUTHENTICATED", "There is no active user of this login and password.")
+        ("UNAUTHENTICATED", "Invalid login or password.")
     ]
 
 

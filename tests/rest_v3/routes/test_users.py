@@ -318,7 +318,7 @@ class TestDeleteUser:
         response = await api.delete(f"/users/{user.id}", await make.admin())
 
         assert response.status_code == 409
-        assert response.json() == {"message": "ada is the only owner of team; give each another owner first."}
+        assert response.json() == {"message": "ada is the only owner of team; add another owner to each first."}
 
     @cites("Authentication: deleting users is for administrators")
     async def test_requires_an_administrator_and_another_account(self, api: Api, make: DataFactory) -> None:
