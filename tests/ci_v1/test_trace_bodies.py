@@ -173,7 +173,7 @@ class TestUpdate:
             assert (await runner_with_build.update(trace="€" * size)).status_code == 200
         assert (await runner_with_build.update(trace="€" * 10_000_000, state="failed")).status_code == 200
 
-        notice = "\n[The trace is longer than 1000 bytes; the rest was not kept.]\n"
+        notice = "\n[The trace is longer than 1000 bytes; the rest was discarded.]\n"
         assert await trace_of(services, runner_with_build.build["id"]) == "€" * 333 + notice
         row = await make.fetch(tables.Build, runner_with_build.build["id"])
         assert row is not None and row.status is CheckStatus.FAILED

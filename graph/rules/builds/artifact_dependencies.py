@@ -1,4 +1,4 @@
-"""What a build may use of those before it: their artifacts, which its runner fetches."""
+"""Artifacts of earlier builds in a pipeline, which the runner of a later build downloads."""
 
 import hmac
 from typing import Any
@@ -15,7 +15,7 @@ from storage.tables import pipelines
 
 
 async def load_earlier_builds(context: Context, build: tables.Build) -> list[tables.Build]:
-    """The builds of the earlier stages of its pipeline, each in its newest attempt, in the order of stages."""
+    """The builds in earlier stages of the same pipeline, each in its newest attempt, in the order of stages."""
     if build.pipeline_id is None:
         return []
 
@@ -25,14 +25,15 @@ async def load_earlier_builds(context: Context, build: tables.Build) -> list[tab
             found.setdefault(row.pipeline_id or 0, []).append(row)
         return found
 
-    of_pipeline = await context.loader("builds of pipelines", fetch).get(build.pipeline_id) or []
-    return [row for row in of_pipeline if row.stage_index < build.stage_index]
+    pipeline_builds = await context.loader("builds of pipelines", fetch).get(build.pipeline_id) or []
+    return [row for row in pipeline_builds if row.stage_index < build.stage_index]
 
 
 async def find_artifact(context: Context, runner_identity: RunnerIdentity, build_id: int) -> tables.Artifact | None:
-    """What a build has left, for the runner of that build or of one in a later stage of its pipeline, by the token of its own build.
+    """The artifact of a build, for the runner of that build or of one in a later stage of its pipeline.
 
-    Raises NotFound for any other build, Forbidden when the runner has its own no more.
+    The runner identifies itself by the token of its own build. Raises NotFound for any other build, Forbidden when its own build is no
+    longer assigned to it.
     """
     own_build = await _get_own_build(context, runner_identity)
     if build_id != own_build.id and build_id not in {row.id for row in await load_earlier_builds(context, own_build)}:
@@ -41,19 +42,19 @@ async def find_artifact(context: Context, runner_identity: RunnerIdentity, build
 
 
 async def remove_artifact(context: Context, build: tables.Build) -> tuple[tables.Build, int | None]:
-    """Takes the artifact of a build away, for who may give it one; returns its id too, None where there was none.
+    """Delete the artifact of a build; returns the locked build and the artifact's id, or None if there was none.
 
-    Raises Forbidden, NotFound, NotAllowed for an earlier run.
+    Requires the right to write the build's artifact. Raises Forbidden, NotFound, NotAllowed for an earlier attempt.
     """
     await artifacts.require_write_access(context, build)
     locked = await builds.lock_build(context, build.id)
     if locked.current_id is not None:
-        raise NotAllowed("id", "An earlier attempt stays as it was.")
+        raise NotAllowed("id", "A superseded attempt cannot be changed.")
     return locked, await artifacts.remove(context, locked)
 
 
 async def get_claimed_build(context: Context, runner_identity: RunnerIdentity, token: str) -> tables.Build:
-    """The build that a runner has, by the build's token with which it calls. Raises NotFound, Forbidden."""
+    """The build that is assigned to the runner, by the token of the build. Raises NotFound, Forbidden."""
     if runner_identity.build is None or not hmac.compare_digest(digest_token(token), runner_identity.digest):
         raise NotFound("Build")
     return await _get_own_build(context, runner_identity)
@@ -69,5 +70,5 @@ async def _get_own_build(context: Context, runner_identity: RunnerIdentity) -> t
 
 
 def select_strings(value: Any) -> list[str] | None:
-    """The texts of a list out of a job's options; None for what is no list."""
+    """The strings of a list in a job's options; None when the value is not a list."""
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else None

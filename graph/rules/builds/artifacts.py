@@ -1,7 +1,8 @@
-"""Artifacts: what a build may leave, who may send it, and how it comes and goes (RELIABILITY R17, R18).
+"""Artifacts of builds: upload grants, upload, replacement and download (RELIABILITY R17, R18).
 
-Whoever may write a build asks for an address, which is good for one upload. What is sent there is streamed to the object store, and only
-then its row is written, so whoever sees an artifact finds the whole of it. `graph/rules/builds/stored_objects.py` has the order of effects.
+A caller that may write a build requests an upload URL, which is valid for one upload. The server streams the body to the object store
+and only then inserts the row, so every visible artifact is complete. `graph/rules/builds/stored_objects.py` describes the order of
+effects.
 """
 
 import re
@@ -22,17 +23,17 @@ from storage.secrets import UndecryptableToken
 from storage.tables import CheckStatus, artifacts
 
 MAX_FILENAME_BYTES = 255
-"""Bytes in UTF-8, which is what folders take."""
+"""Bytes in UTF-8, the limit of common file systems."""
 UPLOAD_PATH = "/-/artifacts/"
 UPLOAD_LIFETIME = timedelta(hours=1)
-"""How long an upload may begin at an address."""
+"""How long an upload may begin after its URL was issued."""
 GRANT_KIND = "artifact upload"
-"""Tells a ticket from whatever else this instance has encrypted."""
+"""Distinguishes the tickets of upload grants from other strings that this instance encrypts."""
 
 
 @dataclass(frozen=True, slots=True)
 class UploadTarget:
-    """Where an artifact can be sent, by a plain PUT."""
+    """The URL to which an artifact is uploaded by PUT."""
 
     url: str
     max_bytes: int
@@ -41,25 +42,26 @@ class UploadTarget:
 
 @dataclass(frozen=True, slots=True)
 class UploadGrant:
-    """What a ticket says: one change of what this attempt of the build has left, from what it was (an artifact's id, 0 for none).
+    """The permission for one upload, encrypted in a ticket.
 
-    `user_id` is 0 where a runner asked; `digest` is then that of the token which the build was given to it with.
+    It is valid for one attempt of the build and for one replacement of its artifact: `replaced_id` is the id of the current artifact, 0
+    for none.
     """
 
     build_id: int
     attempt: int
     replaced_id: int
     user_id: int
-    """Who asked; 0 where it was the runner that has the build."""
+    """The user who requested the grant; 0 when the runner of the build did."""
     token_digest: str
-    """That of the token with which the runner was given the build."""
+    """Digest of the build token that the runner had when it requested the grant; empty for a user."""
     filename: str
     expires_at: float
     digest: str = ""
 
 
 def sanitize_filename(raw_name: str) -> str:
-    """The name that is told to those who fetch it: no folders, nothing that is not seen, at most 255 bytes.
+    """The download name: without folders and invisible characters, at most 255 bytes.
 
     >>> sanitize_filename("C:\\\\Reports\\\\Überblick\\n 1.zip")
     'Überblick 1.zip'
@@ -82,7 +84,10 @@ def _truncate_bytes(string: str, max_bytes: int) -> str:
 
 
 async def require_write_access(context: Context, build: tables.Build) -> None:
-    """Who may append to the trace of a build and give it an artifact: developers, and the runner that has it. Raises Forbidden."""
+    """Require that the caller may append to the build's trace and upload its artifact. Raises Forbidden.
+
+    Developers may, and the runner to which the build is assigned.
+    """
     runner_identity = context.runner_identity_or_none
     if runner_identity is None:
         await require(context, Action.UPDATE_BUILD, build)
@@ -91,7 +96,10 @@ async def require_write_access(context: Context, build: tables.Build) -> None:
 
 
 async def create_upload_target(context: Context, build: tables.Build, filename: str, size: int | None) -> UploadTarget:
-    """For who may write it, an address to send the build's artifact to. Raises NotAllowed for an erased or earlier run, TooLarge."""
+    """An upload URL for the build's artifact, for a caller that may write it.
+
+    Raises NotAllowed for an erased build or an earlier attempt, TooLarge, Invalid.
+    """
     _require_writable(build)
     max_bytes = context.services.max_artifact_bytes
     if size is not None and size < 0:
@@ -102,7 +110,7 @@ async def create_upload_target(context: Context, build: tables.Build, filename: 
     expires_at = context.now() + UPLOAD_LIFETIME
     runner_identity = context.runner_identity_or_none
     user_id, digest = (0, build.token_digest or "") if runner_identity is not None else (context.viewer.id, "")
-    # Everyone who sees the build sees the name.
+    # The name is visible to everyone who may see the build, so secrets in it are masked.
     masker = trace_masking.create_masker(context, build)
     name = masker.mask(sanitize_filename(masker.mask(filename)))
     upload_grant = UploadGrant(build.id, build.attempt, current.id if current else 0, user_id, digest, name, expires_at.timestamp())
@@ -116,7 +124,7 @@ def _encrypt_grant(context: Context, upload_grant: UploadGrant) -> str:
 
 
 def decrypt_grant(services: Services, ticket: str) -> UploadGrant:
-    """What a ticket says. Raises NotFound for one that this instance never gave, Forbidden for one that has expired."""
+    """Decrypt the grant in a ticket. Raises NotFound for a ticket that this instance did not issue, Forbidden for an expired one."""
     try:
         kind, *values = orjson.loads(services.cipher.decrypt(ticket))
     except (UndecryptableToken, ValueError, TypeError):
@@ -125,42 +133,44 @@ def decrypt_grant(services: Services, ticket: str) -> UploadGrant:
         raise NotFound("Upload")
     upload_grant = UploadGrant(*values)
     if services.clock().timestamp() > upload_grant.expires_at:
-        raise Forbidden("This address has expired.")
+        raise Forbidden("The upload URL has expired. Request another one.")
     return upload_grant
 
 
 async def require_valid_grant(context: Context, upload_grant: UploadGrant, build: tables.Build) -> None:
-    """Whether who asked for the ticket may write the build still, and it is as it was when the ticket was given.
+    """Require that the holder of the grant may still write the build, and that the build is unchanged since the grant.
 
-    Raises Forbidden, NotAllowed, Conflict for a ticket that was used.
+    Raises Forbidden, NotAllowed, and Conflict when the grant was used.
     """
     if upload_grant.user_id:
         await require_write_access(context, build)
     elif build.status is not CheckStatus.RUNNING or build.token_digest != upload_grant.token_digest:
-        raise Forbidden("The build was taken from this runner.")
+        raise Forbidden("The build is no longer assigned to this runner.")
     _require_writable(build)
     current = await _find_artifact_of(context, build.id)
     if build.attempt != upload_grant.attempt or (current.id if current else 0) != upload_grant.replaced_id:
-        raise Conflict(None, "This address was used, or the build has got another artifact or attempt since.")
+        raise Conflict(None, "The upload URL was already used, or the build has another artifact or attempt now. Request another one.")
 
 
 def _require_writable(build: tables.Build) -> None:
     if build.current_id is not None:
-        raise NotAllowed("id", "An earlier attempt stays as it was.")
+        raise NotAllowed("id", "A superseded attempt cannot be changed.")
     if build.erased_at is not None:
         raise NotAllowed("id", "Build has been erased!")
 
 
 async def attach_upload(context: Context, upload_grant: UploadGrant, key: str, size: int) -> tables.Artifact:
-    """Gives the build the object as its artifact, in place of an earlier one, which is erased after the commit. Raises as
-    `require_valid_grant`, NotFound."""
+    """Make the stored object the artifact of the build; an earlier one is erased after the commit.
+
+    Raises as `require_valid_grant` does, NotFound.
+    """
     build = await builds.lock_build(context, upload_grant.build_id)
     await require_valid_grant(context, upload_grant, build)
     return await replace(context, build, upload_grant.filename, key, size)
 
 
 async def replace(context: Context, build: tables.Build, filename: str, key: str, size: int) -> tables.Artifact:
-    """The row for an object that is there; `build` is held. The artifact that the build had goes."""
+    """Insert the row for a stored object and delete the build's current artifact. The caller has locked `build`."""
     await remove(context, build)
     return await context.add(
         tables.Artifact(
@@ -175,7 +185,7 @@ async def replace(context: Context, build: tables.Build, filename: str, key: str
 
 
 async def remove(context: Context, build: tables.Build) -> int | None:
-    """Takes the artifact of a held build away; returns its id, or None where there was none."""
+    """Delete the artifact of a locked build; returns its id, or None if there was none."""
     old = await _find_artifact_of(context, build.id)
     if old is None:
         return None
@@ -192,19 +202,19 @@ async def find_artifact(context: Context, project: tables.Project, build_id: int
 
 
 def build_download_url(context: Context, artifact: tables.Artifact) -> str:
-    """Where it is fetched, with a private token."""
+    """The URL from which the artifact is downloaded with a private token."""
     return f"{context.services.external_url}/api/v3/projects/{artifact.project_id}/builds/{artifact.build_id}/artifacts"
 
 
 def offer_download(context: Context, artifact: tables.Artifact) -> str:
-    """Lets the door that runs this operation send its bytes: what it asks them by."""
+    """Register the artifact for download; returns the handle under which the endpoint finds its bytes."""
     handle = str(artifact.id)
     context.files[handle] = StoredFile(context.services.objects, artifact.key, artifact.filename, artifact.size)
     return handle
 
 
 def artifact_loader(context: Context) -> Any:
-    """The loader of artifacts by the id of their build."""
+    """The loader of artifacts by build id."""
 
     async def fetch(ids: list[int]) -> dict[int, tables.Artifact]:
         return {row.build_id: row for row in await context.all(artifacts.of_builds(ids))}

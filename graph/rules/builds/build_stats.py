@@ -1,4 +1,4 @@
-"""Builds counted and measured in groups, of a project or of a group's projects."""
+"""Build statistics in groups, for a project or for the projects of a group."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,10 @@ DEFAULT_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class BuildStatistics:
-    """A group of builds; what they are not grouped by is None, and so is a measure that nobody asked for or that has no values."""
+    """The statistics of one group of builds.
+
+    A dimension by which builds are not grouped is None; so is a measure that was not requested or has no values.
+    """
 
     bucket_start: datetime | None
     project: str | None
@@ -42,7 +45,7 @@ class BuildStatistics:
 
     @property
     def success_rate(self) -> float | None:
-        """The part of those that ended well among those that ended well or badly."""
+        """Successful builds divided by successful and failed ones; None when there are none."""
         ended = self.counts.success + self.counts.failed
         return self.counts.success / ended if ended else None
 
@@ -54,19 +57,19 @@ class BuildStatisticsTable:
 
 
 def validate_size(first: int | None) -> int:
-    """How many rows. Raises BadRequest, LimitExceeded."""
+    """The maximum number of rows. Raises BadRequest, LimitExceeded."""
     row_count = DEFAULT_ROWS if first is None else first
     if row_count < 0:
         raise BadRequest("`first` cannot be negative.")
     if row_count > MAX_ROWS:
-        raise LimitExceeded(f"There are at most {MAX_ROWS:,} rows; ask for `first: {MAX_ROWS}`, a larger bucket or fewer groups.")
+        raise LimitExceeded(f"`first` must be at most {MAX_ROWS}. Use a larger bucket or fewer dimensions.")
     return row_count
 
 
 async def load_for_projects(
     context: Context, ids: list[int], conditions: Iterable[Any], grouping: BuildGrouping
 ) -> dict[int, BuildStatisticsTable]:
-    """By project: one statement for all."""
+    """Statistics by project, in one statement."""
     own = col(tables.Build.project_id)
     return await _load_tables(context, ids, [own.in_(ids), *conditions], grouping, own)
 
@@ -74,7 +77,7 @@ async def load_for_projects(
 async def load_for_groups(
     context: Context, ids: list[int], conditions: Iterable[Any], grouping: BuildGrouping
 ) -> dict[int, BuildStatisticsTable]:
-    """By group, of those projects whose builds the viewer may see, without archived ones: a few statements for all."""
+    """Statistics by group, over its unarchived projects whose builds the viewer may see, in at most three statements."""
     projects = await groups.list_project_ids_by_group(context, ids, (Action.READ_BUILD,))
     visible_ids = sorted(key for keys in projects.values() for key in keys)
     own = col(tables.Build.project_id).in_(visible_ids)
@@ -92,8 +95,8 @@ async def _load_tables(
             starts[bucket] = grouping.buckets.start(bucket)
         found[ids[0] if len(ids) == 1 else owned].append(_build_row(starts.get(bucket), columns, grouping))
     if not grouping.dimensions and grouping.buckets is None:
-        nothing = [0] * (len(COUNTED_STATUSES) + 2 + len(grouping.measures) * columns_of.COLUMN_COUNT)
-        found = {key: rows or [_build_row(None, nothing, grouping)] for key, rows in found.items()}
+        zeros = [0] * (len(COUNTED_STATUSES) + 2 + len(grouping.measures) * columns_of.COLUMN_COUNT)
+        found = {key: rows or [_build_row(None, zeros, grouping)] for key, rows in found.items()}
     max_rows = grouping.limit - 1
     return {key: BuildStatisticsTable(rows[:max_rows], len(rows) > max_rows) for key, rows in found.items()}
 

@@ -1,7 +1,7 @@
-"""Builds: how their status changes, and what follows from it (section States and transitions; DECISIONS 11).
+"""Status changes of builds and their effects (section States and transitions; DECISIONS 11).
 
-A retry keeps the id. The row becomes the next attempt, and the finished run goes on as a row of its own, which has the artifact and
-the trace; lists and counts leave it out.
+A retry keeps the id: the row becomes the next attempt, and the finished attempt becomes a row of its own, which keeps the artifact and
+the trace. Lists and counts exclude superseded attempts.
 """
 
 import math
@@ -31,11 +31,11 @@ NOT_RETRYABLE = "Build is not retryable"
 NOT_ERASABLE = "Build is not erasable!"
 
 UNCOPIED_COLUMNS = frozenset(("id", "current_id", "queue", "token_digest", "sealed_token", "sealed_trace_end", "lease_until"))
-"""Columns that a finished run does not take along when the next attempt begins."""
+"""Columns that are not copied to the row of the finished attempt when a retry begins."""
 
 
 async def lock_build(context: Context, build_id: int) -> tables.Build:
-    """The build as it is now, for a change that no other may cross. Raises NotFound when it was removed meanwhile."""
+    """The current build, locked until the transaction ends. Raises NotFound when it has been deleted."""
     row = await context.first(builds.for_update(build_id))
     if row is None:
         raise NotFound("Build")
@@ -45,10 +45,11 @@ async def lock_build(context: Context, build_id: int) -> tables.Build:
 async def change_status(
     context: Context, build: tables.Build, new_status: CheckStatus, *, at: datetime | None = None
 ) -> tables.Build | None:
-    """Brings a build to another status: the one place for it, but for `retry_build`.
+    """Change the status of a build; every change except a retry and a return to the queue goes through here.
 
-    Gives the build, held until the transaction ends; None where it cannot become that, as when it has ended meanwhile, and then
-    nothing changes. `at` is when it happened, by default now. What never ran has an end and no start. Raises NotFound.
+    Returns the build, locked until the transaction ends; None when the transition is not allowed, for example because the build has
+    finished meanwhile, and then nothing changes. `at` is when the status changed, by default now. A build that never ran has an end and
+    no start. Raises NotFound.
     """
     row = await lock_build(context, build.id)
     if (
@@ -69,7 +70,7 @@ async def change_status(
 
 
 async def handle_status_change(context: Context, build: tables.Build, previous_status: CheckStatus | None) -> None:
-    """What follows when a build has come or its status has changed; `previous_status` is None for a new one."""
+    """Apply the effects of a new build or a changed status; `previous_status` is None for a new build."""
     build.updated_at = context.now()
     await context.session.flush()
     await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], previous_status, build.status)
@@ -80,20 +81,22 @@ async def handle_status_change(context: Context, build: tables.Build, previous_s
 
 
 async def create_build(context: Context, build: tables.Build) -> tables.Build:
-    """Writes a new build, whatever its status. Raises IntegrityError where its project is gone."""
+    """Insert a new build with any status. Raises IntegrityError when its project has been deleted."""
     await context.add(build)
     await handle_status_change(context, build, None)
     return build
 
 
 async def get_build(context: Context, project: tables.Project, build_id: int) -> tables.Build:
-    """A build of the project by its id, which an attempt that was superseded has not. Raises NotFound."""
+    """A build of the project by its id; superseded attempts are not found. Raises NotFound."""
     return await lookup.get_in_project(context, tables.Build, project, builds.is_current(), database_id=build_id)
 
 
 async def attempt_page(context: Context, build: tables.Build, window: Window) -> ConnectionPage:
-    """A page of the attempts of a build, the newest first, whichever of them is asked: the same statements whatever the number of
-    builds."""
+    """A page of all attempts of a build, newest first, starting from any of them.
+
+    The number of statements does not depend on the number of builds.
+    """
     listing = KeysetListing(tables.Build, Order(tables.Build.attempt, descending=True))
     bounds, order = listing.cursor_conditions(window), listing.order_by(window)
 
@@ -115,7 +118,7 @@ async def attempt_page(context: Context, build: tables.Build, window: Window) ->
 
 
 async def find_merge_request(context: Context, build: tables.Build) -> tables.MergeRequest | None:
-    """The newest open merge request whose newest commit was built, of those that the viewer sees."""
+    """The newest open merge request whose head commit was built, among those that the viewer may see."""
     conditions = [*visible_project_conditions(context), col(tables.Project.merge_requests_enabled)]
 
     async def fetch(heads: list[tuple[int, str, str]]) -> dict[tuple[int, str, str], tables.MergeRequest]:
@@ -129,14 +132,14 @@ async def find_merge_request(context: Context, build: tables.Build) -> tables.Me
 
 
 def duration_seconds(build: tables.Build, now: datetime) -> float | None:
-    """Seconds that it ran, or has run at the moment. A clock that was set back makes no negative time."""
+    """Seconds that the build ran or has been running; None before it starts. Never negative, even if a clock was set back."""
     if build.started_at is None:
         return None
     return max(((build.finished_at or now) - build.started_at).total_seconds(), 0.0)
 
 
 def queued_seconds(build: tables.Build, now: datetime) -> float:
-    """Seconds that it waited until it ran or ended, or has waited at the moment."""
+    """Seconds from its creation until it started or finished, or until now."""
     return max(((build.started_at or build.finished_at or now) - build.created_at).total_seconds(), 0.0)
 
 
@@ -149,17 +152,17 @@ def is_cancelable(build: tables.Build) -> bool:
 
 
 def is_erasable(build: tables.Build) -> bool:
-    """Whether it has ended and was not erased since; an earlier attempt has ended too."""
+    """Whether the build has finished and was not erased; superseded attempts have finished."""
     return build.status in FINISHED and build.erased_at is None
 
 
 async def cancel_build(context: Context, build: tables.Build) -> tables.Build:
-    """A finished build stays as it is. Raises NotFound."""
+    """Cancel the build; a finished build does not change. Raises NotFound."""
     return await change_status(context, build, CheckStatus.CANCELED) or await lock_build(context, build.id)
 
 
 async def retry_build(context: Context, build: tables.Build) -> tables.Build:
-    """Makes the next attempt of a finished build; those of later stages stay as they are. Raises Forbidden, NotFound."""
+    """Start the next attempt of a finished build; builds of later stages do not change. Raises Forbidden, NotFound."""
     row = await lock_build(context, build.id)
     if not is_retryable(row):
         raise Forbidden(NOT_RETRYABLE)
@@ -180,7 +183,7 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
 
 
 async def erase_build(context: Context, build: tables.Build) -> tables.Build:
-    """Takes the trace and the artifact of a finished build away; its status stays. Raises Forbidden, NotFound."""
+    """Delete the trace and the artifact of a finished build; its status does not change. Raises Forbidden, NotFound."""
     row = await lock_build(context, build.id)
     if not is_erasable(row):
         raise Forbidden(NOT_ERASABLE)
@@ -193,12 +196,12 @@ async def erase_build(context: Context, build: tables.Build) -> tables.Build:
 
 
 def validate_name(value: str) -> str:
-    """Raises Required, Invalid."""
+    """The name of a build. Raises Required, Invalid."""
     return validation.validate_title("name", value)
 
 
 def validate_stage(value: str | None) -> str:
-    """A blank one is `test`. Raises Invalid."""
+    """The stage of a build, `test` if blank. Raises Invalid."""
     return validation.validate_string("stage", (value or "").strip(), max_length=validation.MAX_NAME_LENGTH) or DEFAULT_STAGE
 
 
@@ -211,16 +214,17 @@ def validate_target_url(value: str | None) -> str | None:
 
 
 def validate_coverage(value: float | None) -> float | None:
-    """Per cent. Raises Invalid."""
+    """Coverage in percent. Raises Invalid."""
     if value is not None and not (math.isfinite(value) and 0 <= value <= 100):
         raise Invalid("coverage", "must be between 0 and 100")
     return value
 
 
 async def resolve_commit_and_ref(context: Context, project: tables.Project, sha: str, ref: str | None) -> tuple[str, str, bool] | None:
-    """The full id of the commit that `sha` exactly names, the branch or tag that it is built for, and whether that is a tag.
+    """Resolve `sha` to (full commit id, name of the branch or tag, whether it is a tag).
 
-    Without a ref `sha` must be a branch or tag. None where there is no such commit. Raises Required, Invalid, Unavailable.
+    Without `ref`, `sha` must be the name of a branch or tag. Returns None when there is no such commit. Raises Required, Invalid,
+    Unavailable.
     """
     requested_ref = (ref or "").strip()
 
@@ -238,39 +242,39 @@ async def resolve_commit_and_ref(context: Context, project: tables.Project, sha:
 
 
 def validate_times(build: tables.Build) -> None:
-    """Raises Invalid where a build of this status cannot have these times."""
+    """Raises Invalid when a build with this status cannot have these timestamps."""
     if build.status is CheckStatus.PENDING and build.started_at is not None:
         raise Invalid("startedAt", "must be blank while the build is pending")
     if build.status not in FINISHED and build.finished_at is not None:
-        raise Invalid("finishedAt", "must be blank until the build has ended")
+        raise Invalid("finishedAt", "must be blank until the build has finished")
     if build.started_at is not None and build.finished_at is not None and build.finished_at < build.started_at:
         raise Invalid("finishedAt", "must not be before startedAt")
 
 
 async def create_external(context: Context, build: tables.Build) -> tables.Build:
-    """Writes what an outside system builds. Raises Invalid for times that cannot be."""
+    """Insert a build of an external CI system. Raises Invalid for impossible timestamps."""
     moment = context.now()
     validate_times(build)
     if build.status is CheckStatus.RUNNING:
         build.started_at = build.started_at or moment
     elif build.status in FINISHED:
         build.finished_at = build.finished_at or max(moment, build.started_at or moment)
-    # What is told afterwards was made when it is said to have begun.
+    # A build reported later than it ran was created no later than it started or finished.
     build.created_at = min(each for each in (moment, build.started_at, build.finished_at) if each is not None)
     return await create_build(context, build)
 
 
 async def update_external(context: Context, build: tables.Build, status: CheckStatus | None, columns: dict[str, Any]) -> tables.Build:
-    """What an outside system says of a build: its next status, and columns that change beside it; each is as it is said.
+    """Update a build of an external CI system: its status and any other columns.
 
-    Raises NotFound, Invalid for times that cannot be, NotAllowed for a status that does not follow and for an earlier attempt.
+    Raises NotFound, Invalid for impossible timestamps, NotAllowed for a status that cannot follow and for a superseded attempt.
     """
     row = await lock_build(context, build.id)
     if row.current_id is not None:
-        raise NotAllowed("id", "An earlier attempt stays as it was.")
+        raise NotAllowed("id", "A superseded attempt cannot be changed.")
     if status is not None and status is not row.status:
         if status is CheckStatus.PENDING or BUILD_TRANSITIONS.get((row.status, TRANSITION_TO_STATUS[status])) is not status:
-            raise NotAllowed("status", f"A build that is {row.status} does not become {status}.")
+            raise NotAllowed("status", f"A build that is {row.status} cannot become {status}.")
         started_at = columns.get("started_at") or row.started_at
         now = context.now() if started_at is None else max(context.now(), started_at)
         changed_at = started_at if status is CheckStatus.RUNNING else columns.get("finished_at", now)

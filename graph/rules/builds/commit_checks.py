@@ -1,4 +1,4 @@
-"""What the checks of a commit (builds and commit statuses) come to."""
+"""Checks of a commit (builds and commit statuses), and their combined state."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -11,17 +11,17 @@ from storage import tables
 from storage.tables import CheckStatus, checks
 
 CommitKey = tuple[int, str]
-"""A project's id and the full id of a commit in it."""
+"""A project id and the full id of a commit in it."""
 Check = tables.Build | tables.CommitStatus
-"""Anything that says of a commit whether it is good."""
+"""A build or a commit status: a row that reports a result for a commit."""
 
 
 CheckPair = tuple[tables.Build | None, tables.CommitStatus | None]
-"""One of them, as a statement of both tables gives it."""
+"""A row of a statement over both tables: exactly one of the two is present."""
 
 
 class ChecksState(StrEnum):
-    """One word for all newest checks of a commit."""
+    """The combined state of all newest checks of a commit."""
 
     NOT_FOUND = "not_found"
     PENDING = "pending"
@@ -32,9 +32,9 @@ class ChecksState(StrEnum):
 
 
 async def load_newest_checks(context: Context, commits: Iterable[CommitKey]) -> dict[CommitKey, list[Check]]:
-    """The newest attempt of each build and the newest commit status, of each name and ref of each commit, oldest first.
+    """The newest attempt of each build and the newest commit status per name and ref, for each commit, oldest first.
 
-    One statement, whatever the number of commits; a commit without checks is left out.
+    Takes one statement; commits without checks are absent.
     """
     keys = list(commits)
     if not keys:
@@ -44,7 +44,7 @@ async def load_newest_checks(context: Context, commits: Iterable[CommitKey]) -> 
 
 
 def prime_checks(context: Context, commits: Iterable[CommitKey], rows: Sequence[CheckPair]) -> None:
-    """Keeps for `load_checks` what a statement has brought beside something else: all newest checks of these commits."""
+    """Prime `load_checks` with rows that another statement returned: all newest checks of these commits."""
     found, loader = _group_by_commit(rows), _checks_loader(context)
     for key in commits:
         loader.prime(key, found.get(key, []))
@@ -60,25 +60,27 @@ def _group_by_commit(rows: Sequence[CheckPair]) -> dict[CommitKey, list[Check]]:
 
 
 async def load_checks(context: Context, commit: CommitKey) -> list[Check]:
-    """As `load_newest_checks`, for a commit among others of its level."""
+    """Like `load_newest_checks` for one commit, batched with other commits of the same level."""
     return await _checks_loader(context).get(commit) or []
 
 
-async def handle_checks_changed(context: Context, project_id: int, *places: tuple[str, str | None]) -> None:
-    """What follows when checks have come or changed, whoever changed them: the one place for it. Each is about a commit, and a branch
-    or tag or None, given as (full id, name).
+async def handle_checks_changed(context: Context, project_id: int, *commits_and_refs: tuple[str, str | None]) -> None:
+    """Apply the effects of new or changed checks; every such change calls this.
 
-    Belongs into the transaction of the change. After its commit, merge requests that wait for these commits and branches that may have
-    another health are looked at.
+    Each check is given as (full commit id, name of a branch or tag, or None). Call it in the transaction of the change. After the
+    commit, a background job examines merge requests that wait for these commits and branches whose health may have changed.
     """
-    for sha, _ in places:
+    for sha, _ in commits_and_refs:
         _checks_loader(context).clear((project_id, sha))
-    # Which wakes the upkeep.
-    await health_checks_due.schedule_health_checks(context, project_id, [(ref, sha) for sha, ref in places])
+    # This also wakes the health job.
+    await health_checks_due.schedule_health_checks(context, project_id, [(ref, sha) for sha, ref in commits_and_refs])
 
 
 def share_loader(context: Context) -> None:
-    """Has the context load the checks of a commit once for all who are given its loaders: they are the same for everybody."""
+    """Create the loader of checks, so that contexts that share the loaders load each commit's checks once.
+
+    The checks are the same for every viewer.
+    """
     _checks_loader(context)
 
 
@@ -90,7 +92,7 @@ def _checks_loader(context: Context) -> Loader[CommitKey, list[Check]]:
 
 
 def state_of(newest: Sequence[Check]) -> ChecksState:
-    """The `status` of a commit in v3, by its rule over the newest checks (wire facts of a commit's CI record)."""
+    """The `status` of a commit in v3, derived from the newest checks (wire facts of a commit's CI record)."""
     statuses = {check.status for check in newest if not _is_allowed_failure(check)}
     if not newest:
         return ChecksState.NOT_FOUND
@@ -106,7 +108,7 @@ def state_of(newest: Sequence[Check]) -> ChecksState:
 
 
 def has_allowed_failure(newest: Sequence[Check]) -> bool:
-    """Whether one of the newest checks failed and was allowed to."""
+    """Whether one of the newest checks failed and was allowed to fail."""
     return any(_is_allowed_failure(check) for check in newest)
 
 

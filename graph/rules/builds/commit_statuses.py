@@ -1,4 +1,4 @@
-"""What may be said of a commit, and what becomes of it (DECISIONS 12)."""
+"""Validation and recording of commit statuses (DECISIONS 12)."""
 
 from datetime import datetime
 from typing import Any
@@ -15,13 +15,13 @@ DEFAULT_NAME = "default"
 
 
 def validate_name(value: str | None) -> str:
-    """The name of a check; a blank one is `default`. Raises Invalid."""
+    """The name of a commit status, `default` if blank. Raises Invalid."""
     cleaned = validation.validate_string("name", value or "", max_length=validation.MAX_NAME_LENGTH)
     return cleaned if cleaned.strip() else DEFAULT_NAME
 
 
 def validate_ref(value: str | None) -> str | None:
-    """A branch or tag as somebody outside calls it: the project need have none of that name. Raises Invalid."""
+    """The branch or tag that an external system names; it need not exist in the project. Raises Invalid."""
     cleaned = validation.validate_string("ref", value or "", max_length=validation.MAX_NAME_LENGTH)
     return cleaned if cleaned.strip() else None
 
@@ -39,19 +39,19 @@ def validate_description(value: str | None) -> str | None:
 
 
 async def record_status(
-    context: Context, project: tables.Project, sha: str, status: CheckStatus, *, name: str, ref: str | None, **said: Any
+    context: Context, project: tables.Project, sha: str, status: CheckStatus, *, name: str, ref: str | None, **columns: Any
 ) -> tables.CommitStatus:
-    """Keeps what somebody says of a commit: over what was said of the same name and ref, unless that had come to its end.
+    """Record a commit status: update the newest row with this name and ref unless it has finished, else insert one.
 
-    `said` are other columns; of a row that is there, those that are not among them stay. Who says the same at the same moment waits,
-    so that one name and ref never has two rows that are unfinished.
+    `columns` are other columns to set; columns of an existing row that are not among them do not change. Locks the project, so that
+    concurrent calls never create two unfinished rows for one name and ref.
     """
     await projects.lock_project(context, project)
     row = await context.first(commit_statuses.newest_of(project.id, sha, name, ref))
     moment = context.now()
     if row is None or row.status in FINISHED:
         row = tables.CommitStatus(project_id=project.id, sha=sha, name=name, ref=ref, author_id=context.viewer.id, created_at=moment)
-    for column, value in said.items():
+    for column, value in columns.items():
         setattr(row, column, value)
     apply_status(row, status, moment)
     await context.add(row)
@@ -60,7 +60,7 @@ async def record_status(
 
 
 def apply_status(row: tables.CommitStatus, status: CheckStatus, now: datetime) -> None:
-    """Gives an unfinished row its next status. What never said that it runs has an end and no start."""
+    """Set the next status of an unfinished row. A status that never was running has an end and no start."""
     row.status = status
     if status is CheckStatus.PENDING:
         row.started_at = None

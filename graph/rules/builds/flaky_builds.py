@@ -1,4 +1,4 @@
-"""Jobs that both fail and succeed on the same commit, and what that costs."""
+"""Jobs that both fail and succeed on the same commit, and the time they waste."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,12 +18,12 @@ from storage.tables.flaky_builds import JobCursor, JobPage
 from storage.tables.quantiles import MILLION
 
 _CURSOR_KIND = "flaky"
-"""Of the cursors of this list."""
+"""Kind of the cursors of this list."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlakyBuildRow:
-    """`sha` is the commit of the last flip."""
+    """A job and its flips; `sha` is the commit of the last flip."""
 
     project_id: int
     name: str
@@ -40,12 +40,15 @@ class FlakyBuildRow:
 
 
 FlakyBuildList = tuple[list[FlakyBuildRow], int]
-"""Jobs, and how many the whole list has."""
+"""A page of jobs, and the number of jobs in the whole list."""
 
 
 async def flaky_build_page(context: Context, project_id: int, since: datetime, window: Window) -> ConnectionPage:
-    """Those that flipped most first, then by name and stage: one statement for all projects of a level, and one more where the page is
-    empty and counted. Merge requests are counted as far as the viewer sees them. Raises BadRequest."""
+    """A page of flaky jobs, ordered by number of flips (descending), name and stage. Raises BadRequest.
+
+    One statement serves all projects of a level; counting an empty page takes one more. Only merge requests that the viewer may see are
+    counted.
+    """
     span = JobPage(
         limit=window.size + 1,
         skipped=window.offset,
@@ -78,9 +81,9 @@ def _flaky_build_loader(context: Context, since: datetime, span: JobPage) -> Loa
 
 
 def _parse_cursor(flips: Any, name: Any, stage: Any) -> JobCursor:
-    """Raises ValueError for what no cursor of this list holds."""
+    """Raises ValueError for values that no cursor of this list contains."""
     if type(flips) is not int or not 0 <= flips < 2**63 or not (isinstance(name, str) and isinstance(stage, str)):
-        raise ValueError("no place in this list")
+        raise ValueError("not a position in this list")
     if not is_storable(name) or not is_storable(stage):
-        raise ValueError("a name that no job has")
+        raise ValueError("not a possible name of a job")
     return JobCursor(flips, name, stage)

@@ -1,6 +1,6 @@
-"""The course of a rollup: what the checks of a commit came to as time went on, told by the times of builds, their attempts and statuses.
+"""The history of a rollup: the state of a commit's checks over time, derived from the timestamps of all attempts.
 
-A check waits from when it was made, runs from when it began, and has ended at its end; a retry begins a further attempt.
+A check is pending from its creation, running from its start and finished from its end; a retry begins another attempt.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from storage.tables.commit_statuses import FINISHED
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
-    """An attempt of a build (`kind` 0), or a commit status (1). `check_id` is the id under which its attempts are one check."""
+    """An attempt of a build (`kind` 0) or a commit status (`kind` 1); all attempts of one check share `check_id`."""
 
     name: str
     ref: str | None
@@ -35,7 +35,7 @@ class CheckRun:
     kind: int
 
     def as_of(self, moment: datetime) -> "CheckRun":
-        """As it was at a moment at which it had been made."""
+        """The run as it was at a time after its creation."""
         status = self.status_at(moment)
         return self if status in FINISHED else replace(self, status=status, finished_at=None)
 
@@ -47,7 +47,7 @@ class CheckRun:
 
 
 async def load_runs(context: Context, commit: CommitKey) -> Sequence[CheckRun]:
-    """All that was ever run or said of a commit: one statement for all commits of a level."""
+    """All attempts of builds and all commit statuses of a commit; one statement for all commits of a level."""
 
     async def fetch(commits: list[CommitKey]) -> Mapping[CommitKey, Sequence[CheckRun]]:
         return await load_all_runs(context, commits)
@@ -56,7 +56,7 @@ async def load_runs(context: Context, commit: CommitKey) -> Sequence[CheckRun]:
 
 
 async def load_all_runs(context: Context, commits: Collection[CommitKey], limit: int = MAX_ID) -> dict[CommitKey, list[CheckRun]]:
-    """The same of all of these: one statement, or none for no commits. At most `limit` are read, of whichever commits."""
+    """Like `load_runs` for several commits: one statement, none without commits. Reads at most `limit` rows in total."""
     found: dict[CommitKey, list[CheckRun]] = {}
     if commits:
         statement, values = checks.runs(commits, limit)
@@ -66,7 +66,7 @@ async def load_all_runs(context: Context, commits: Collection[CommitKey], limit:
 
 
 def state_at(runs: Sequence[CheckRun], moment: datetime) -> RollupState:
-    """What they came to at a moment."""
+    """The rollup state at a time."""
     newest: dict[Any, CheckRun] = {}
     for run in sorted((run for run in runs if run.created_at <= moment), key=lambda run: (run.check_id, run.attempt)):
         newest[run.kind, run.name, run.ref] = run
@@ -75,9 +75,9 @@ def state_at(runs: Sequence[CheckRun], moment: datetime) -> RollupState:
 
 
 def build_rollup_history(runs: Sequence[CheckRun]) -> list[tuple[datetime, RollupState]]:
-    """What they came to, as time went on: each moment of a change and the state from then on, in their order; NONE before the first.
+    """Each change of the rollup state, as (time, state from then on), in order; before the first the state is NONE.
 
-    As `state_at` at each of the moments, but what a moment changes is all that is looked at for it.
+    Equals `state_at` at each of these times, but examines only the runs that change at that time.
     """
     times = ((run.created_at, at, run) for run in runs for at in (run.created_at, run.started_at, run.finished_at) if at is not None)
     events = sorted(((max(made, at), run) for made, at, run in times), key=itemgetter(0))
@@ -93,7 +93,7 @@ def build_rollup_history(runs: Sequence[CheckRun]) -> list[tuple[datetime, Rollu
             older = newest.get((run.kind, run.name, run.ref))
             if older is None or (older.check_id, older.attempt) < (run.check_id, run.attempt):
                 newest[run.kind, run.name, run.ref] = run
-                # Whatever was made before it is older, of whichever ref.
+                # The newest check of a name counts, on whichever ref it ran.
                 other = counted.get(run.name)
                 if other is None or (other.created_at, other.kind, other.check_id) <= (run.created_at, run.kind, run.check_id):
                     counted[run.name] = run
@@ -110,7 +110,7 @@ def build_rollup_history(runs: Sequence[CheckRun]) -> list[tuple[datetime, Rollu
 
 
 def find_green_since(runs: Sequence[CheckRun], moment: datetime) -> datetime | None:
-    """When they first came to SUCCESS, from a moment on: the moment itself where they had; None where they never did."""
+    """The first time from `moment` on at which the state is SUCCESS: `moment` itself if it already is; None if never."""
     if state_at(runs, moment) is RollupState.SUCCESS:
         return moment
     return next((at for at, state in build_rollup_history(runs) if at > moment and state is RollupState.SUCCESS), None)

@@ -1,7 +1,7 @@
-"""A rollup: what the checks of a commit come to, as a dashboard counts them.
+"""The rollup of a commit: the combined state and counts of its checks, as dashboards show them.
 
-The newest check of each name counts, whichever attempt it is. A failure that is allowed never makes a rollup red; canceled alone is
-CANCELED, and beside a success it is SUCCESS with the canceled counted. The `status` of a commit in v3 has an older rule of its own
+The newest check of each name counts, in whichever attempt. An allowed failure never makes a rollup FAILED. Only canceled checks make it
+CANCELED; canceled checks beside successful ones leave it SUCCESS. The `status` of a commit in v3 follows an older rule
 (graph/rules/builds/commit_checks.py).
 """
 
@@ -15,7 +15,7 @@ from storage.tables import CheckStatus
 
 
 class RollupState(StrEnum):
-    """One word for all that counts."""
+    """The combined state of the checks that count."""
 
     NONE = "none"
     PENDING = "pending"
@@ -26,7 +26,7 @@ class RollupState(StrEnum):
 
 
 class CheckLike(Protocol):
-    """A row that says something of a commit. Times are aware."""
+    """A build, commit status or run: a row that reports a result for a commit. Timestamps are aware."""
 
     @property
     def name(self) -> str: ...
@@ -49,7 +49,7 @@ C = TypeVar("C", bound=CheckLike)
 
 @dataclass(frozen=True, slots=True)
 class CheckCounts:
-    """How many checks of each status count; an allowed failure is one of the failed."""
+    """The number of checks by status; allowed failures count as failed."""
 
     total: int
     pending: int
@@ -61,7 +61,7 @@ class CheckCounts:
 
 @dataclass(frozen=True, slots=True)
 class CheckRollup(Generic[C]):
-    """`checks` are those that count, oldest first."""
+    """The checks that count, oldest first, with their combined values."""
 
     checks: Sequence[C]
 
@@ -76,30 +76,32 @@ class CheckRollup(Generic[C]):
 
     @property
     def failing(self) -> list[C]:
-        """Those that make it red."""
+        """The checks that make the rollup FAILED."""
         return [check for check in self.checks if check.status is CheckStatus.FAILED and not check.allow_failure]
 
     @property
     def started_at(self) -> datetime | None:
-        """When the first of them that said so began to run."""
+        """When the first check started; None when no check has a start."""
         return min((check.started_at for check in self.checks if check.started_at is not None), default=None)
 
     @property
     def finished_at(self) -> datetime | None:
-        """When the last of them ended; None while one has not."""
+        """When the last check finished; None while one has not."""
         ends = [check.finished_at for check in self.checks if check.finished_at is not None]
         return max(ends) if ends and len(ends) == len(self.checks) else None
 
     @property
     def coverage(self) -> float | None:
-        """The mean of what the builds among them say, in per cent."""
+        """The mean coverage of the builds that report one, in percent."""
         known = [value for check in self.checks if (value := getattr(check, "coverage", None)) is not None]
         return sum(known) / len(known) if known else None
 
     @property
     def duration_seconds(self) -> float | None:
-        """How long at least one of them ran, which leaves out the time in which all waited; None while one has not ended, and where none
-        said that it began."""
+        """Seconds during which at least one check ran.
+
+        None while one has not finished, and when no check has a start.
+        """
         if self.finished_at is None:
             return None
         spans = [(check.started_at, check.finished_at) for check in self.checks if check.started_at and check.finished_at]
@@ -107,12 +109,12 @@ class CheckRollup(Generic[C]):
 
     @property
     def queued_seconds(self) -> float | None:
-        """From when the first of them was made to the first start."""
+        """Seconds from the creation of the first check to the first start."""
         return _seconds(min((check.created_at for check in self.checks), default=None), self.started_at)
 
 
 def state_of(checks: Iterable[tuple[CheckStatus, bool]]) -> RollupState:
-    """What checks come to that count, each told by its status and whether it may fail."""
+    """The combined state of checks that count, each given as (status, whether it may fail)."""
     kinds = set(checks)
     statuses = {status for status, _ in kinds}
     if not kinds:
@@ -127,18 +129,18 @@ def state_of(checks: Iterable[tuple[CheckStatus, bool]]) -> RollupState:
 
 
 def roll_up(checks: Iterable[C], ref: str | None = None) -> CheckRollup[C]:
-    """What checks come to, which are given oldest first. With a ref, only those count that are about it or name none."""
+    """The rollup of checks, given oldest first. With a ref, only checks on it or on no ref count."""
     newest: dict[str, C] = {}
     for check in checks:
         if ref is None or check.ref is None or check.ref == ref:
-            # Put at the end again, so that the order stays that of age.
+            # Reinserted at the end, so that the order stays by age.
             newest.pop(check.name, None)
             newest[check.name] = check
     return CheckRollup(tuple(newest.values()))
 
 
 def _union_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
-    """The length of what the spans cover together. One that ends before it begins, by a clock that was set back, covers nothing."""
+    """The length of the union of the spans. A span that ends before it begins (a clock was set back) covers nothing."""
     covered, reached = timedelta(), None
     for start, end in sorted(spans):
         begin = start if reached is None else max(start, reached)
@@ -148,5 +150,5 @@ def _union_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
 
 
 def _seconds(start: datetime | None, end: datetime | None) -> float | None:
-    """A clock that was set back makes no negative time."""
+    """Seconds between two timestamps; never negative, even if a clock was set back."""
     return None if start is None or end is None else max((end - start).total_seconds(), 0.0)

@@ -1,4 +1,4 @@
-"""What a runner is told of a build that it was given (wire facts 13.2): what to run, with which variables, and what to keep of it."""
+"""The description of a job for its runner (wire facts 13.2): commands, variables and artifacts."""
 
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -11,13 +11,13 @@ from storage import tables
 from storage.tables import RunWhen
 
 BUILD_TOKEN_USERNAME = "gitlab-ci-token"  # noqa: S105 - a username
-"""Whose password a build's token is where git asks for a name too; any name would do."""
+"""Username beside a build's token when git asks for both; any other username works too."""
 DEFAULT_ARTIFACT_NAME = "artifacts"
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentVariable:
-    """`public` ones may be shown in the trace."""
+    """A variable of the job; the trace may show the value of a `public` one."""
 
     key: str
     value: str
@@ -26,7 +26,7 @@ class EnvironmentVariable:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPatterns:
-    """What of the work folder a build leaves: files and folders by patterns, under a name, when it ended so."""
+    """What the runner uploads as the artifact: file patterns, the archive's name, and for which result."""
 
     paths: list[str]
     untracked: bool
@@ -49,7 +49,7 @@ class RunnerJob:
 
 async def build_runner_job(context: Context, build: tables.Build, token: str) -> RunnerJob:
     project = await context.rows_by_id(tables.Project).get(build.project_id)
-    assert project is not None, "a foreign key keeps the project of a build"  # noqa: S101
+    assert project is not None, "a foreign key guarantees that the project exists"  # noqa: S101
     clone_url = f"{context.services.external_url}/{await full_path(context, project)}.git"
     options = build.options
     image = options.get("image")
@@ -67,8 +67,8 @@ async def build_runner_job(context: Context, build: tables.Build, token: str) ->
 
 
 def _build_variables(context: Context, build: tables.Build, token: str, clone_url: str) -> list[EnvironmentVariable]:
-    scheme, _, rest = clone_url.partition("://")
-    own = {
+    scheme, _, address = clone_url.partition("://")
+    predefined = {
         "CI": "true",
         "GITLAB_CI": "true",
         "CI_SERVER": "yes",
@@ -83,12 +83,12 @@ def _build_variables(context: Context, build: tables.Build, token: str, clone_ur
         "CI_BUILD_STAGE": build.stage,
         **({"CI_BUILD_TAG": build.ref} if build.tag else {}),
     }
-    secret = {"CI_BUILD_TOKEN": token, "CI_BUILD_REPO": f"{scheme}://{BUILD_TOKEN_USERNAME}:{token}@{rest}"}
-    of_file = build.options.get("variables") or {}
+    secret = {"CI_BUILD_TOKEN": token, "CI_BUILD_REPO": f"{scheme}://{BUILD_TOKEN_USERNAME}:{token}@{address}"}
+    configured = build.options.get("variables") or {}
     return [
-        *(EnvironmentVariable(key, value, True) for key, value in own.items()),
+        *(EnvironmentVariable(key, value, True) for key, value in predefined.items()),
         *(EnvironmentVariable(key, value, False) for key, value in secret.items()),
-        *(EnvironmentVariable(str(key), str(value), True) for key, value in of_file.items()),
+        *(EnvironmentVariable(str(key), str(value), True) for key, value in configured.items()),
     ]
 
 

@@ -1,6 +1,6 @@
-"""Registration tokens: who knows the instance's registers runners for every project, who knows a project's registers them for it.
+"""Registration tokens: the instance's token registers runners for all projects, a project's token for this project.
 
-They follow from the instance's key, what they are for, and how often they were changed, so that showing one writes nothing.
+A token is derived from the instance's key, its scope and the number of resets, so that reading one writes nothing.
 """
 
 import hmac
@@ -15,12 +15,12 @@ from storage.tables import registration_tokens
 from storage.tables.registration_tokens import INSTANCE_SCOPE
 
 DEFAULT_DESCRIPTION = "runner"
-"""What a runner is called that says nothing of itself."""
+"""Description of a runner that sends neither a description nor a name."""
 TOKEN_PATTERN = re.compile(r"rt-(0|[1-9][0-9]{0,9})-[\w-]{20}", re.ASCII)
 
 
 async def get_token(context: Context, scope: int) -> str:
-    """The token with which runners are registered for the project of this id, or for every project (INSTANCE_SCOPE)."""
+    """The registration token of the project with this id, or of the instance (INSTANCE_SCOPE)."""
 
     async def fetch(scopes: list[int]) -> dict[int, int]:
         return {row.scope: row.changes for row in await context.all(registration_tokens.of_scopes(scopes))}
@@ -33,7 +33,7 @@ def _derive_token(context: Context, scope: int, changes: int) -> str:
 
 
 async def reset_token(context: Context, scope: int) -> None:
-    """Gives the scope another token; the old one is worthless from the commit on, and runners that came with it stay."""
+    """Change the token of a scope. The commit invalidates the old one; runners registered with it remain."""
     row = await context.first(registration_tokens.for_update(scope))
     if row is None:
         row = await context.add(tables.RegistrationToken(scope=scope, project_id=None if scope == INSTANCE_SCOPE else scope))
@@ -42,9 +42,9 @@ async def reset_token(context: Context, scope: int) -> None:
 
 
 async def get_scope(context: Context, token_string: str) -> int:
-    """What a registration token is for: a project's id, or INSTANCE_SCOPE. Raises Forbidden, LimitExceeded.
+    """The scope of a registration token: a project id, or INSTANCE_SCOPE. Raises Forbidden, LimitExceeded.
 
-    Wrong tokens are counted, and too many of them told to wait; a right one never is, since 120 bits cannot be guessed.
+    Only invalid tokens are counted and throttled. A valid token is always accepted, because 120 bits cannot be guessed.
     """
     match = TOKEN_PATTERN.fullmatch(token_string)
     scope = int(match[1]) if match is not None else -1
@@ -59,9 +59,9 @@ async def get_scope(context: Context, token_string: str) -> int:
 async def register_runner(
     context: Context, token_string: str, description: str, tags: Collection[str], details: runners.RunnerDetails
 ) -> tuple[tables.Runner, str]:
-    """A new runner for what a registration token is for, and the token that it calls with. Without a description it is called by its name.
+    """Register a runner in the scope of the registration token; returns it and its own token.
 
-    Raises Forbidden, LimitExceeded, Invalid.
+    Without a description, the runner's name is the description. Raises Forbidden, LimitExceeded, Invalid.
     """
     scope = await get_scope(context, token_string)
     project = await context.rows_by_id(tables.Project).get(scope) if scope != INSTANCE_SCOPE else None
@@ -75,7 +75,7 @@ async def register_runner(
 
 
 async def unregister_runner(context: Context, token_string: str) -> tables.Runner:
-    """Forgets the runner that calls with this token. Raises Forbidden, LimitExceeded."""
+    """Delete the runner that authenticates with this token. Raises Forbidden, LimitExceeded."""
     runner_identity = await runner_tokens.authenticate(context.session, token_string) if runner_tokens.is_token(token_string) else None
     if runner_identity is None or runner_identity.build is not None:
         await _count_failure(context)
@@ -85,6 +85,6 @@ async def unregister_runner(context: Context, token_string: str) -> tables.Runne
 
 
 async def _count_failure(context: Context) -> None:
-    """Counts a token that nobody has. Raises LimitExceeded."""
+    """Count an invalid token. Raises LimitExceeded."""
     async with context.services.registrations.attempt("anybody") as record_failure:
         record_failure()

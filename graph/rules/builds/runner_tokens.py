@@ -1,7 +1,7 @@
-"""Runners as callers: the tokens by which they are known, and the builds that they have.
+"""Tokens of runners and of builds, and the builds assigned to a runner.
 
-A runner's own token asks for builds. With each build comes a token of the build, which is worth something for that build and for as long
-as the runner has it: to say how it goes on, and to fetch the project's code. Both have a form that no user's token has.
+A runner claims builds with its own token. Each claimed build has a token of its own, which is valid for that build while it is assigned
+to the runner: it reports the status and fetches the project's code. Both token formats differ from those of users' tokens.
 """
 
 import hmac
@@ -23,7 +23,7 @@ RUNNER_TOKEN = re.compile(r"fr-[\w-]{20}", re.ASCII)
 BUILD_TOKEN = re.compile(r"fb-([1-9][0-9]{0,9})-[\w-]{20}", re.ASCII)
 PREFIXES = ("fr-", "fb-")
 MIN_RENEWAL_INTERVAL = timedelta(seconds=10)
-"""How old a lease is, at least, when it is written anew."""
+"""Minimum age of a lease before it is renewed."""
 MAX_ID = 2**31 - 1
 
 
@@ -32,19 +32,19 @@ def generate_runner_token() -> str:
 
 
 def generate_build_token(build_id: int) -> str:
-    """It names the build, so that it is found without an index of its own."""
+    """A token that contains the build's id, so that lookups need no index on tokens."""
     return f"fb-{build_id}-{new_token()}"
 
 
 def is_token(credential: str | None) -> bool:
-    """Whether a credential is a runner's or a build's, good or not."""
+    """Whether a credential has the format of a runner's or a build's token."""
     if credential is None or not credential.startswith(PREFIXES):
         return False
     return bool(RUNNER_TOKEN.fullmatch(credential) or BUILD_TOKEN.fullmatch(credential))
 
 
 def is_runner_token(credential: str | None) -> bool:
-    """Whether a credential is a runner's own token, good or not."""
+    """Whether a credential has the format of a runner's own token."""
     return credential is not None and RUNNER_TOKEN.fullmatch(credential) is not None
 
 
@@ -53,7 +53,7 @@ def is_build_token(credential: object) -> bool:
 
 
 async def authenticate(session: DatabaseSession, credential: str) -> RunnerIdentity | None:
-    """The runner that a token speaks for; of a build's token also when the build has ended since."""
+    """The runner that a token authenticates; the token of a finished build is still accepted."""
     token_digest = digest_token(credential)
     match = BUILD_TOKEN.fullmatch(credential)
     if match is None:
@@ -66,7 +66,7 @@ async def authenticate(session: DatabaseSession, credential: str) -> RunnerIdent
 
 
 async def find_holder(session: DatabaseSession, build_id: int, token_digest: str) -> RunnerIdentity | None:
-    """The runner that a build was given to with the token of this digest, unless another has got it since."""
+    """The runner to which the build was assigned with the token of this digest; None if it has been assigned again since."""
     if build_id > MAX_ID:
         return None
     for build, runner in await session.read(runners.build_and_runner(build_id)):
@@ -76,9 +76,9 @@ async def find_holder(session: DatabaseSession, build_id: int, token_digest: str
 
 
 async def get_build(context: Context, runner_identity: RunnerIdentity, build_id: int | None) -> tables.Build:
-    """The build that a runner names, which it has; its lease is renewed when the operation is kept.
+    """The build with this id, which is assigned to the runner; its lease is renewed after the commit.
 
-    Raises NotFound for one that it was never given, Conflict for one that it has no more.
+    Raises NotFound for a build that never was assigned to it, Conflict for one that no longer is.
     """
     if build_id is None or not 0 < build_id <= MAX_ID:
         raise NotFound("Build")
@@ -96,14 +96,14 @@ async def get_build(context: Context, runner_identity: RunnerIdentity, build_id:
 
 
 def lost_build_error(build: tables.Build) -> Conflict:
-    """What a runner is told of a build that it has no more."""
+    """The error for a build that is no longer assigned to the runner."""
     if build.status is CheckStatus.CANCELED:
         return Conflict("id", "The build was canceled.")
-    return Conflict("id", "The build is not this runner's any more.")
+    return Conflict("id", "The build is no longer assigned to this runner.")
 
 
 def renew_lease_after_commit(context: Context, build: tables.Build) -> None:
-    """Renews the lease of a build that its runner has, unless that was done a moment ago."""
+    """Renew the lease of a build that is assigned to its runner, unless it was renewed recently."""
     lease = timedelta(seconds=context.services.build_lease)
     renewed_after = min(MIN_RENEWAL_INTERVAL, lease / 4)
     until = context.now() + lease
@@ -112,7 +112,7 @@ def renew_lease_after_commit(context: Context, build: tables.Build) -> None:
 
 
 async def _renew_lease(services: Services, build_id: int, token_digest: str | None) -> None:
-    """In a transaction of its own, so that what the operation did is not held up by it."""
+    """Renew in a separate transaction, so that the renewal does not delay the operation."""
     until = services.clock() + timedelta(seconds=services.build_lease)
     async with write_transaction(services.database) as session:
         await session.execute(runners.renew_lease(build_id, until).where(col(tables.Build.token_digest) == token_digest))

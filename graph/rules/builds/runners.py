@@ -1,8 +1,8 @@
-"""Runners: who they are, which build each is given next, and what becomes of a build whose runner is lost.
+"""Runners: registration, the assignment of builds to them, and the recovery of builds whose runner is lost.
 
-A runner takes the oldest build of those that it may take: a shared one of every project, another of the projects that it serves; all tags
-of the build must be among the runner's. Builds of a project whose builds are switched off, or that is archived, are taken out of their
-queues, and put back when they are on again, so that nobody who looks for a build has to step over them.
+A runner claims the oldest build that it may run. A shared runner serves every project, any other runner the projects assigned to it;
+all tags of the build must be among the runner's tags. While a project is archived or its builds are disabled, its builds are removed
+from their queues, so that claims do not have to skip them; they are queued again when builds are enabled.
 """
 
 import asyncio
@@ -28,26 +28,26 @@ from storage.tables import CheckStatus, changes, runners
 from storage.tables.commit_statuses import FINISHED
 
 MAX_WAIT_SECONDS = 20
-"""Seconds that a runner may wait in the line for a build."""
+"""Maximum seconds that a claim waits for a build."""
 MAX_TAGS = 50
 MAX_PROJECTS = 100
 MAX_CLAIM_ATTEMPTS = 20
-"""How many builds one call tries to take that another one took first, or whose project has no builds any more."""
+"""How many builds one claim tries that another claim takes first, or whose project no longer has builds."""
 CONTACT_INTERVAL = timedelta(minutes=1)
 MAX_STARTS = 3
-"""How often a build is given back; the next time it has failed."""
+"""How often a build is returned to the queue; the next time it fails."""
 TIMEOUT_GRACE = timedelta(minutes=1)
-"""How much longer than its time a build may run before it is failed without its runner, which should have stopped it."""
+"""How long after its timeout a running build is failed without its runner, which should have stopped it."""
 BATCH_SIZE = 100
-LOST_MESSAGE = "The runner was lost; the build was started again.\n"
-RETURNED_MESSAGE = "The runner gave the build back; it was started again.\n"
+LOST_MESSAGE = "The runner was lost. The build was queued again.\n"
+RETURNED_MESSAGE = "The runner returned the build. It was queued again.\n"
 
 log = structlog.get_logger("graph")
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerDetails:
-    """What a runner says of itself; None where it does not."""
+    """What a runner reports about itself; None for what it does not report."""
 
     name: str | None = None
     version: str | None = None
@@ -64,13 +64,16 @@ class RunnerDetails:
         }
 
 
-# Who they are
+# Registration and administration
 
 
 async def create_runner(
     context: Context, description: str, *, tags: Collection[str], run_untagged: bool, active: bool, project: tables.Project | None
 ) -> tuple[tables.Runner, str]:
-    """A new runner and its token, which nobody can show again. Without a project it serves all. Raises Invalid, Required."""
+    """Create a runner; returns it and its token, which cannot be shown again.
+
+    Without a project it serves all projects. Raises Invalid, Required.
+    """
     token = runner_tokens.generate_runner_token()
     viewer = context.viewer_or_none
     runner = await context.add(
@@ -94,51 +97,54 @@ async def create_runner(
 
 
 def require_one_kind(has_project: bool, shared: bool) -> None:
-    """Raises Invalid for a runner that is to serve one project and every project, or none."""
+    """Raises Invalid unless the runner is either shared or has a project."""
     if has_project == shared:
-        raise Invalid("projectPath", "is needed for a runner that is not shared, and for no other")
+        raise Invalid("projectPath", "is required unless the runner is shared, and not allowed if it is")
 
 
 def validate_description(value: str) -> str:
-    """Raises Required, Invalid."""
+    """The description of a runner. Raises Required, Invalid."""
     return validation.validate_title("description", value)
 
 
 def validate_tags(tags: Collection[str]) -> list[str]:
-    """Sorted, each once. Raises Invalid."""
+    """Sort the tags and remove duplicates. Raises Invalid."""
     found = sorted({validation.validate_string("tags", tag.strip(), max_length=validation.MAX_NAME_LENGTH) for tag in tags} - {""})
     if len(found) > MAX_TAGS or any("," in tag for tag in found):
-        raise Invalid("tags", f"may be {MAX_TAGS} at most, without commas")
+        raise Invalid("tags", f"must be at most {MAX_TAGS}, without commas")
     return found
 
 
 def require_usable(runner: tables.Runner) -> None:
+    """Raises Invalid for a runner that could never run a build."""
     if not runner.tags and not runner.run_untagged:
-        raise Invalid("tags", "can't be empty where builds without tags are not run")
+        raise Invalid("tags", "can't be empty unless the runner runs untagged builds")
 
 
 async def lock_administered_runner(context: Context, runner_id: int) -> tables.Runner:
-    """A runner that the viewer may change: an administrator, or a master of all projects that it serves. Raises NotFound, Forbidden."""
+    """The locked runner, which the viewer may change. Raises NotFound, Forbidden.
+
+    Administrators may change every runner; masters of all projects that a runner serves may change it.
+    """
     runner = await context.first(runners.for_update(runner_id))
     if runner is None:
         raise NotFound("Runner")
     if context.viewer.admin:
         return runner
     if runner.shared:
-        # Everybody who sees their builds knows them.
+        # Shared runners are visible to everyone who sees their builds, so this reveals nothing.
         raise Forbidden
     served = await load_served_projects(context, runner)
     administered = [project for project in served if await can(context, Action.ADMIN_RUNNER, project)]
     if not administered:
         raise NotFound("Runner")
     if len(administered) < len(served):
-        raise Forbidden("The runner serves projects of others too.")
+        raise Forbidden("The runner also serves projects that you do not administer.")
     return runner
 
 
 async def runner_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """The runners of these ids that a list shows to the viewer, by their keys: all to administrators, and those of a project to its
-    masters."""
+    """Runners by node key: every runner for administrators, those of a project for its masters."""
     ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
     rows = {number: row for number, row in (await context.rows_by_id(tables.Runner).get_many(ids)).items() if row is not None}
     if not await can(context, Action.ADMIN_RUNNERS):
@@ -151,17 +157,21 @@ async def runner_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
 
 
 async def load_served_projects(context: Context, runner: tables.Runner) -> list[tables.Project]:
+    """The projects that a runner serves; none for a shared runner."""
     ids = [project_id for _, project_id in await context.tuples(runners.projects_of([runner.id]))]
     rows = await context.rows_by_id(tables.Project).get_many(ids)
     return [row for row in rows.values() if row is not None]
 
 
 async def set_served_projects(context: Context, runner: tables.Runner, paths: list[str]) -> None:
-    """Has a runner serve these projects, of which the viewer must be a master, and no others. Raises Forbidden, NotFound, Invalid."""
+    """Replace the projects that a runner serves; the viewer must be a master of each.
+
+    Raises Forbidden, NotFound, Invalid.
+    """
     if runner.shared:
-        raise Invalid("projectPaths", "can't be given for a runner that serves every project")
+        raise Invalid("projectPaths", "can't be given for a shared runner")
     if not 0 < len(paths) <= MAX_PROJECTS:
-        raise Invalid("projectPaths", f"must be 1 to {MAX_PROJECTS}")
+        raise Invalid("projectPaths", f"must have 1 to {MAX_PROJECTS} entries")
     project_ids = set()
     for path in paths:
         project = await lookup.get_project(context, path)
@@ -173,7 +183,7 @@ async def set_served_projects(context: Context, runner: tables.Runner, paths: li
 
 
 async def delete_runner(context: Context, runner: tables.Runner) -> None:
-    """Forgets a runner; what it has is given back."""
+    """Delete a runner; its running builds are returned to their queues."""
     for build_id in [key for (key,) in await context.tuples(runners.running_on(runner.id))]:
         build = await builds.lock_build(context, build_id)
         if build.status is CheckStatus.RUNNING:
@@ -183,48 +193,48 @@ async def delete_runner(context: Context, runner: tables.Runner) -> None:
     context.loaders.clear()
 
 
-# What they are given
+# Claims
 
 
 def queue_name(tags: Collection[str]) -> str:
-    """The queue of a build that needs these tags; every build that a runner may take stands in one."""
+    """The name of the queue for builds that require exactly these tags."""
     return ",".join(sorted(set(tags)))
 
 
 def accepts_queue(queue: str, runner: tables.Runner) -> bool:
-    """Whether a runner may take the builds of a queue."""
+    """Whether a runner may run the builds of a queue."""
     return set(queue.split(",")) <= set(runner.tags) if queue else runner.run_untagged
 
 
 async def claim_build(
     context: Context, runner_identity: RunnerIdentity, details: RunnerDetails, seconds: float
 ) -> tuple[tables.Build, str] | None:
-    """Gives the runner the oldest build that it may take, with the token of the build; waits so long for one at most.
+    """Assign the oldest build that the runner may run, with a new token for it; wait up to `seconds` for one.
 
     Raises Forbidden for the token of a build.
     """
     if runner_identity.build is not None:
-        raise Forbidden("A build's token takes no other build.")
+        raise Forbidden("The token of a build cannot claim builds. Use the runner's token.")
     runner_queue, loop = context.services.runner_queue, asyncio.get_running_loop()
     columns = details.to_columns()
     deadline = loop.time() + max(0.0, min(seconds, MAX_WAIT_SECONDS))
     found: tuple[tables.Build, str] | None = None
     async with watch_disconnect() as is_disconnected:
-        # A build that is given to one who has hung up would wait for the end of its lease.
+        # A build assigned to a disconnected runner would not start again before its lease expires.
         while runner_identity.runner.active and not is_disconnected():
-            rings = runner_queue.notification_count
+            notification_count = runner_queue.notification_count
             async with runner_queue.lock:
                 found = await _claim_next(context, runner_identity.runner)
             remaining = deadline - loop.time()
             if found is not None or remaining <= 0 or not runner_queue.can_wait():
                 break
-            await runner_queue.wait(rings, remaining)
+            await runner_queue.wait(notification_count, remaining)
     await _record_contact(context, runner_identity.runner, columns)
     return found
 
 
 async def _claim_next(context: Context, runner: tables.Runner) -> tuple[tables.Build, str] | None:
-    """The next build, given to the runner. What a try without success held is let go of."""
+    """Assign the next build to the runner; locks of unsuccessful attempts are released."""
     runner_queue = context.services.runner_queue
     for _ in range(MAX_CLAIM_ATTEMPTS):
         candidate = await _find_queue(context, runner)
@@ -238,7 +248,7 @@ async def _claim_next(context: Context, runner: tables.Runner) -> tuple[tables.B
             continue
         project = await context.session.get(tables.Project, build.project_id)
         if not has_builds(project):
-            # It came into the queue while that was changed.
+            # The build was queued while the project's builds were being disabled.
             build.queue = None
             await context.session.flush()
             runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
@@ -257,11 +267,11 @@ async def _claim_next(context: Context, runner: tables.Runner) -> tuple[tables.B
 
 
 async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int | None] | None:
-    """The queue, and for a runner that is not shared the project, with the oldest build that it may take."""
+    """The queue that has the oldest build the runner may run; with the project, if the runner is not shared."""
 
     async def load_queues() -> Mapping[str, int]:
-        async with context.read_only() as aside:
-            return dict(map(tuple, await aside.tuples(runners.oldest_of_queues())))
+        async with context.read_only() as reader:
+            return dict(map(tuple, await reader.tuples(runners.oldest_of_queues())))
 
     queues = await context.services.runner_queue.oldest_builds(load_queues)
     fitting = {queue: oldest for queue, oldest in queues.items() if accepts_queue(queue, runner)}
@@ -269,26 +279,29 @@ async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int
         return None
     if runner.shared:
         return min(fitting, key=lambda queue: fitting[queue]), None
-    async with context.read_only() as aside:
-        own_queues = [tuple(row) for row in await aside.tuples(runners.oldest_of_own_queues(runner.id))]
+    async with context.read_only() as reader:
+        own_queues = [tuple(row) for row in await reader.tuples(runners.oldest_of_own_queues(runner.id))]
     found = min(((oldest, queue, project_id) for queue, project_id, oldest in own_queues if accepts_queue(queue, runner)), default=None)
     return (found[1], found[2]) if found is not None else None
 
 
 def has_builds(project: tables.Project | None) -> bool:
+    """Whether the project exists, has builds enabled and is not archived."""
     return project is not None and project.builds_enabled and not project.archived
 
 
 async def _record_contact(context: Context, runner: tables.Runner, columns: dict[str, str | None]) -> None:
-    """Keeps when the runner called, to the minute, and what it says of itself."""
+    """Record when the runner last called, to the minute, and what it reports about itself."""
     changed = {field: text for field, text in columns.items() if text != getattr(runner, field)}
     if changed or runner.contacted_at is None or context.now() - runner.contacted_at >= CONTACT_INTERVAL:
         await context.session.execute(runners.record_contact(runner.id, context.now(), changed))
 
 
 async def handle_builds_switch(context: Context, project: tables.Project, had_builds: bool) -> None:
-    """What follows when a project's builds were switched on or off, or it was archived or taken back. `had_builds`: whether it had
-    builds."""
+    """Update the queues after a project's builds were enabled or disabled, or it was archived or unarchived.
+
+    `had_builds` is the result of `has_builds` before the change.
+    """
     has_builds_now = has_builds(project)
     if has_builds_now == had_builds:
         return
@@ -304,15 +317,15 @@ async def handle_builds_switch(context: Context, project: tables.Project, had_bu
     context.after_commit.append(context.services.runner_queue.notify)
 
 
-# What they say of builds
+# Status reports
 
 
 async def report_status(
     context: Context, runner_identity: RunnerIdentity, build_id: int | None, status: CheckStatus | None
 ) -> tables.Build:
-    """What a runner says of a build that it has: that it goes on (None, RUNNING), how it ended, or, by PENDING, that it gives it back.
+    """Process a runner's report: still running (None or RUNNING), finished, or returned to the queue (PENDING).
 
-    To say again how it ended changes nothing. Raises NotFound, Conflict for a build that it has no more, NotAllowed.
+    Repeating a final status changes nothing. Raises NotFound, Conflict for a build that is no longer assigned to it, NotAllowed.
     """
     async with context.read_only() as reader:
         row = await reader.first(runners.build_by_id(build_id)) if build_id is not None and 0 < build_id <= runner_tokens.MAX_ID else None
@@ -322,12 +335,12 @@ async def report_status(
         coverage = None
         if status in FINISHED and row.options.get("coverage"):
             printed = "\n".join(await traces.read_tail(reader, row, traces.MAX_TAIL_LINES))
-            # In a thread: the expression is a user's, and a trace may keep it busy for as long as it is given.
+            # In a thread, because the user's regular expression may run on a trace until its time limit.
             coverage = await asyncio.to_thread(parse_coverage, dict(row.options), printed)
     if status is None or status is CheckStatus.RUNNING:
         return row
     if status is CheckStatus.CANCELED:
-        raise NotAllowed("status", "A runner does not cancel builds.")
+        raise NotAllowed("status", "A runner cannot cancel builds. Report FAILED instead.")
     locked = await builds.lock_build(context, row.id)
     if not runner_identity.is_assigned(locked):
         raise runner_tokens.lost_build_error(locked)
@@ -343,7 +356,10 @@ async def report_status(
 
 
 async def return_to_queue(context: Context, build: tables.Build, message: str) -> None:
-    """Has a running build, which is held, wait for another runner, as the same attempt; after some times it has failed."""
+    """Return a running build, which the caller has locked, to its queue as the same attempt.
+
+    After MAX_STARTS returns the build fails.
+    """
     starts = 0
     for was, became in await context.tuples(changes.of_build(build.id, 2 * MAX_STARTS + 1)):
         if became == CheckStatus.PENDING:
@@ -368,7 +384,7 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
 
 
 async def recover_lost_builds(services: Services) -> None:
-    """A chore: gives back the builds whose runner is lost, and fails those that run far beyond their time."""
+    """Maintenance job: return the builds of lost runners to their queues, and fail builds that run beyond their timeout."""
     moment = services.clock()
     async with session_for(services.database, writing=False) as session:
         lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))]
@@ -376,7 +392,7 @@ async def recover_lost_builds(services: Services) -> None:
     late = [build.id for build in running if _is_late(services, build)]
     for build_id in dict.fromkeys([*late, *lost]):
         async with session_for(services.database, writing=True) as session:
-            context = Context(services, session, None, "upkeep")
+            context = Context(services, session, None, "maintenance")
             await _recover_build(context, build_id)
             await commit_and_notify(context)
 
@@ -389,8 +405,8 @@ async def _recover_build(context: Context, build_id: int) -> None:
     if build.status is not CheckStatus.RUNNING or build.lease_until is None:
         return
     if _is_late(context.services, build):
-        log.warning("build ended beyond its time", build_id=build.id, runner_id=build.runner_id)
-        await traces.append_trace(context, build, "\nThe build ran longer than it may, and its runner did not stop it.\n", build.trace_size)
+        log.warning("build failed after its timeout", build_id=build.id, runner_id=build.runner_id)
+        await traces.append_trace(context, build, "\nThe build exceeded its timeout, and the runner did not stop it.\n", build.trace_size)
         await builds.change_status(context, build, CheckStatus.FAILED)
     elif build.lease_until < context.now():
         log.warning("runner lost", build_id=build.id, runner_id=build.runner_id)
@@ -405,6 +421,6 @@ def _is_late(services: Services, build: tables.Build) -> bool:
 
 
 def timeout_seconds(services: Services, build: tables.Build) -> int:
-    """Seconds that a build may run."""
+    """The timeout of a build in seconds."""
     timeout: Any = build.options.get("timeout")
     return timeout if isinstance(timeout, int) and timeout > 0 else services.build_timeout

@@ -1,11 +1,12 @@
-"""Objects of the store beside the rows that name them: an object comes before its row, and goes after it.
+"""Objects in the object store and the rows that reference them: an object is written before its row, deleted after it.
 
-In the order that survives a crash at any point:
-1. Outside the transaction the object is written, whole and on the disk, under a new key. What a kill leaves here has no row.
-2. The transaction writes the row. When it is not kept the object is erased again, after a look whether the row is there after all.
-3. A row goes with its transaction, and after the commit its object. What a kill leaves here has no row either.
+The order of steps survives a crash at any point:
 
-What has no row is found and erased by `erase_orphans`.
+1. Outside the transaction, write the complete object to disk under a new key. A crash here leaves an object without a row.
+2. In the transaction, insert the row. On rollback the object is erased, after a check that no row references it.
+3. A transaction deletes the row, and the object is erased after the commit. A crash here leaves an object without a row, too.
+
+`erase_orphans` erases objects without a row.
 """
 
 import structlog
@@ -14,14 +15,14 @@ from graph.context import Context, Services
 from storage.tables import artifacts
 
 ORPHAN_AGE_SECONDS = 24 * 3600.0
-"""Seconds. An upload that takes long has its object, before its row, for a moment only; a day is far beyond any."""
+"""The row follows its object within moments, even after a long upload; a day is far longer than that."""
 MAX_ERASED_OBJECTS = 10_000
 
 log = structlog.get_logger("graph")
 
 
 def erase_on_rollback(context: Context, key: str) -> None:
-    """Erases an object again where the operation that is to give it a row is not kept."""
+    """Erase the object if the operation that inserts its row is rolled back."""
     services = context.services
 
     async def erase_object() -> None:
@@ -31,48 +32,48 @@ def erase_on_rollback(context: Context, key: str) -> None:
 
 
 def erase_after_commit(context: Context, keys: list[str]) -> None:
-    """Erases objects once it is kept that no row names them. What cannot be erased is left to the sweep."""
+    """Erase objects after the commit that deletes their rows. `erase_orphans` erases those for which this fails."""
     services = context.services
 
     async def erase() -> None:
         try:
             await services.objects.delete_all(keys)
         except OSError as error:
-            log.warning("objects not erased", number=len(keys), error=str(error))
+            log.warning("objects could not be erased", number=len(keys), error=str(error))
 
     if keys:
         context.after_commit.append(erase)
 
 
 async def erase_objects_of_builds(context: Context, build_ids: list[int]) -> None:
-    """Erases what these builds have in the store once it is kept that their rows are gone; to be called while they are there."""
+    """Erase the stored objects of these builds after the commit. Call it before their rows are deleted."""
     erase_after_commit(context, [key for (key,) in await context.tuples(artifacts.keys_of_builds(build_ids))])
 
 
 async def erase_objects_of_projects(context: Context, project_ids: list[int]) -> None:
-    """As `erase_objects_of_builds`, for all builds of these projects; of very many the sweep erases the rest."""
+    """Like `erase_objects_of_builds` for all builds of these projects, up to a limit; `erase_orphans` erases the rest."""
     keys = await context.tuples(artifacts.keys_of_projects(project_ids, MAX_ERASED_OBJECTS))
     erase_after_commit(context, [key for (key,) in keys])
 
 
 async def erase_unreferenced(services: Services, keys: list[str]) -> int:
-    """Erases those of these objects that no row names; how many those were. It raises nothing."""
+    """Erase those of these objects that no row references; returns their number. Raises nothing."""
     try:
         async with services.database.read_session() as session:
             known = {key for (key,) in await session.read(artifacts.existing_keys(keys))}
         orphans = [key for key in keys if key not in known]
         await services.objects.delete_all(orphans)
     except Exception as error:
-        log.error("objects without a row left", number=len(keys), exc_info=error)
+        log.error("orphaned objects could not be erased", number=len(keys), exc_info=error)
         return 0
     return len(orphans)
 
 
 async def erase_orphans(services: Services) -> None:
-    """Erases the objects that no row has named for a day."""
+    """Erase objects that are a day old and have no row."""
     erased = 0
     async for keys in services.objects.list_older_than(ORPHAN_AGE_SECONDS):
         if keys:
             erased += await erase_unreferenced(services, keys)
     if erased:
-        log.info("objects without a row erased", number=erased)
+        log.info("orphaned objects erased", number=erased)

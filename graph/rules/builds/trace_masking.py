@@ -1,8 +1,8 @@
-"""Masking of secrets in traces: what a build was given in confidence is replaced by asterisks before any of its trace is stored.
+"""Masks secrets in traces: a build's secrets are replaced by asterisks before any of its trace is stored.
 
-A mask has the length of what it covers, so offsets count what the runner sent. A trace comes in pieces, and a secret may be split among
-any number of them: the end of a piece that may be the beginning of a secret is kept with the build, encrypted, until the next piece
-comes or the build ends.
+A mask is as long as the secret, so offsets match what the runner sent. A trace arrives in pieces, and a secret may be split among any
+number of them: the end of a piece that may be the beginning of a secret is stored encrypted with the build until the next piece arrives
+or the build finishes.
 """
 
 import base64
@@ -20,7 +20,7 @@ from storage.secrets import UndecryptableToken
 
 MASK = b"*"
 MIN_SECRET_LENGTH = 8
-"""Characters. Masking shorter values would spoil the text, and the masks would give the values away."""
+"""Characters. Masking shorter values would garble the trace, and the masks would reveal the values."""
 MIN_PARTIAL_LENGTH = 4
 """Bytes. The beginning of a secret at the end of a trace is masked from this length on."""
 
@@ -29,7 +29,7 @@ log = structlog.get_logger("graph")
 
 @dataclass(frozen=True, slots=True)
 class PendingTrace:
-    """The end of a trace that is not stored yet, since it may be the beginning of a secret.
+    """The end of a trace that is not stored yet, because it may be the beginning of a secret.
 
     The first `masked` bytes belong to a secret that began before it.
     """
@@ -39,14 +39,14 @@ class PendingTrace:
 
 
 class SecretMasker:
-    """Finds secrets as they stand, percent-encoded, and inside of any base64, as in `Authorization: Basic`."""
+    """Finds secrets in plain form, percent-encoded, and inside base64, as in `Authorization: Basic`."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._needles = sorted({needle for secret in secrets for needle in _encodings(secret)}, key=len, reverse=True)
-        self._longest = len(self._needles[0]) if self._needles else 0
+        self._max_needle_length = len(self._needles[0]) if self._needles else 0
 
     def mask(self, text: str) -> str:
-        """The whole text, masked.
+        """The string with all secrets masked.
 
         >>> SecretMasker(["fb-1-0123456789"]).mask("http://ci:fb-1-0123456789@forge/x.git")
         'http://ci:***************@forge/x.git'
@@ -54,9 +54,9 @@ class SecretMasker:
         return self.feed(PendingTrace(), text.encode(), final=True, partial=False)[0].decode()
 
     def feed(self, pending: PendingTrace, data: bytes, *, final: bool = False, partial: bool = True) -> tuple[bytes, PendingTrace]:
-        """What to store now that `data` follows the pending text, and what is pending then; nothing is when the piece is the final one.
+        """Process the next piece; returns the bytes to store now and what is pending, which is nothing after the final piece.
 
-        `partial` also masks the beginning of a secret at the end of the final piece.
+        With `partial`, the beginning of a secret at the end of the final piece is masked too.
         """
         text = pending.data + data
         masked = bytearray(text)
@@ -80,8 +80,8 @@ class SecretMasker:
                 start = text.find(needle, start + 1)
 
     def _partial_match_length(self, text: bytes) -> int:
-        """Length of the longest end of the text with which a secret begins."""
-        for length in range(min(len(text), self._longest - 1), 0, -1):
+        """Length of the longest suffix of the bytes that is the beginning of a secret."""
+        for length in range(min(len(text), self._max_needle_length - 1), 0, -1):
             end = text[-length:]
             if any(needle.startswith(end) for needle in self._needles if len(needle) > length):
                 return length
@@ -89,11 +89,11 @@ class SecretMasker:
 
 
 def _encodings(secret: str) -> set[bytes]:
-    """How a secret may stand in a text."""
+    """The forms in which a secret may appear in a trace."""
     if len(secret) < MIN_SECRET_LENGTH:
         return set()
     data = secret.encode()
-    # Encoders differ in what they leave as it is, and in the case of digits.
+    # Encoders differ in which characters they escape, and in the case of hexadecimal digits.
     quoted = [quote(secret, safe=""), "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}" for byte in data)]
     found = {data, *(form.encode() for form in quoted), *(_lower_escapes(form).encode() for form in quoted)}
     for alphabet in (None, b"-_"):
@@ -107,7 +107,7 @@ def _lower_escapes(quoted: str) -> str:
 
 
 def _inside_of_base64(data: bytes, before: int, alphabet: bytes | None) -> bytes:
-    """The base64 digits that depend on the data alone, where `before` other bytes (modulo 3) come before it, and any after it.
+    """The base64 digits that depend on the data alone when `before` other bytes (modulo 3) precede it and any bytes follow.
 
     >>> _inside_of_base64(b"secret", 1, None) in base64.b64encode(b"a:b-secret-c")
     True
@@ -117,13 +117,13 @@ def _inside_of_base64(data: bytes, before: int, alphabet: bytes | None) -> bytes
 
 
 def create_masker(context: Context, build: tables.Build) -> SecretMasker:
-    """The masker for what a build prints: its token, and the credential of the caller, who is the runner as a rule."""
+    """The masker for a build's trace: it masks the build's token and the credential of the caller, usually the runner."""
     secrets = {context.credential} if context.credential else set()
     if build.sealed_token is not None:
         try:
             secrets.add(context.services.cipher.decrypt(build.sealed_token))
         except UndecryptableToken:
-            log.error("token of build cannot be decrypted", build_id=build.id)
+            log.error("build token cannot be decrypted", build_id=build.id)
     return SecretMasker(secrets)
 
 
@@ -135,20 +135,20 @@ def decrypt_pending(context: Context, build: tables.Build) -> PendingTrace:
     try:
         return PendingTrace(context.services.cipher.decrypt(text).encode(), int(masked))
     except UndecryptableToken:
-        # Its length is known, so that offsets stay right.
-        log.error("end of trace cannot be decrypted", build_id=build.id)
+        # Asterisks of the same length keep the offsets correct.
+        log.error("pending trace cannot be decrypted", build_id=build.id)
         return PendingTrace(MASK * int(size), int(size))
 
 
 def encrypt_pending(context: Context, pending: PendingTrace) -> str | None:
-    """Pending text as `Build.sealed_trace_end`: masked bytes, length in bytes, and the encrypted text, joined by colons."""
+    """Pending bytes in the format of `Build.sealed_trace_end`: masked bytes, length in bytes and ciphertext, joined by colons."""
     if not pending.data:
         return None
     return f"{pending.masked}:{len(pending.data)}:{context.services.cipher.encrypt(pending.data.decode())}"
 
 
 async def flush_pending(context: Context, build: tables.Build) -> None:
-    """Stores the end of a locked build's trace, when the build has ended."""
+    """Store the pending end of a locked build's trace, after the build has finished."""
     if build.sealed_trace_end is None:
         return
     pending = decrypt_pending(context, build)

@@ -1,7 +1,7 @@
-"""Traces: what a build printed, as stretches that were appended one after the other.
+"""Traces: the output of builds, stored as parts that are appended one after the other.
 
-A writer says where it thinks the trace ends, so that what is sent twice is kept once. Each stretch is an object, whole before its row is
-written; a build that has ended gets one object for all of them.
+A writer sends the offset at which it believes the trace ends, so that data sent twice is stored once. Each part is an object, complete
+before its row is inserted; after a build has finished, its parts are joined into one object.
 """
 
 from collections.abc import AsyncGenerator
@@ -25,14 +25,14 @@ from storage.tables.artifacts import TracePart
 from storage.tables.commit_statuses import FINISHED
 
 MAX_APPEND_BYTES = 2**20
-"""Bytes of one append."""
+"""Maximum bytes of one append."""
 TAIL_BYTES = 2**18
-"""Bytes at the end of a trace among which its last lines are looked for."""
+"""Bytes at the end of a trace in which the last lines are searched."""
 MAX_TAIL_LINES = 1000
 MAX_LINE_LENGTH = 4000
-"""Characters; what a line has beyond is left out where it is shown."""
+"""Characters; a longer line is truncated when it is shown."""
 READ_BYTES = 2**15
-"""Bytes read at once, from the end on."""
+"""Bytes per read, from the end backwards."""
 JOIN_DELAY = timedelta(seconds=60)
 JOIN_BATCH_SIZE = 20
 
@@ -40,22 +40,22 @@ log = structlog.get_logger("graph")
 
 
 async def append_trace(context: Context, build: tables.Build, text: str, offset: int) -> tables.Build:
-    """Adds to the trace what it does not have yet of a text that begins at the byte `offset`.
+    """Append the part of a string, starting at byte `offset` of the trace, that the trace does not have yet.
 
-    The object is written before the transaction begins, from what `build` said then, with secrets masked. Raises Conflict where there is a
-    gap, TooLarge, Invalid, NotAllowed for an erased or earlier run.
+    The object is written before the transaction begins, based on the given state of `build`, with secrets masked. Raises Conflict for a
+    gap, TooLarge, Invalid, NotAllowed for an erased build or a superseded attempt.
     """
     data = text.encode()
     if offset < 0:
         raise Invalid("offset", "must not be negative")
     if len(data) > MAX_APPEND_BYTES:
-        raise TooLarge("text", f"is too long (at most {MAX_APPEND_BYTES} bytes at once)")
+        raise TooLarge("text", f"is too long (at most {MAX_APPEND_BYTES} bytes per request)")
     written = await _write_part(context, build, data, offset)
     row = await builds.lock_build(context, build.id)
     if row.current_id is not None or row.erased_at is not None:
-        raise NotAllowed("id", "Its trace is closed.")
+        raise NotAllowed("id", "The trace is closed, because the build was erased or superseded.")
     if _append_state(row) != _append_state(build):
-        # Another append, or the end of the build, came between.
+        # The build finished, or another append was committed, in the meantime.
         erase_after_commit(context, [written.key] if written is not None and written.key is not None else [])
         written = await _write_part(context, row, data, offset)
     if written is not None:
@@ -68,7 +68,10 @@ async def append_trace(context: Context, build: tables.Build, text: str, offset:
 
 @dataclass(frozen=True, slots=True)
 class _WrittenPart:
-    """A new part of a trace, whose object is written, and the text that is pending behind it. Without a key all new text is pending."""
+    """A new part of a trace, whose object is written, and the pending bytes after it.
+
+    `key` is None when all new bytes are pending.
+    """
 
     key: str | None
     start: int
@@ -77,25 +80,25 @@ class _WrittenPart:
 
 
 def _append_state(build: tables.Build) -> tuple[Any, ...]:
-    """What the next part of a trace depends on."""
+    """The state of the build on which the next part depends."""
     return build.trace_size, build.sealed_trace_end, build.sealed_token, build.status in FINISHED
 
 
 async def _write_part(context: Context, build: tables.Build, data: bytes, offset: int) -> _WrittenPart | None:
-    """The part with what of the data is new; None where all is known, or the trace is full. Raises Conflict."""
+    """Write the new bytes of the data as a part; None when all are stored already or the trace is full. Raises Conflict."""
     max_bytes = context.services.max_trace_bytes
     if build.trace_size >= max_bytes:
         return None
     if offset > build.trace_size:
-        raise Conflict("offset", f"The trace has {build.trace_size} bytes so far.")
+        raise Conflict("offset", f"The trace has {build.trace_size} bytes; send the bytes from there on.")
     new_data = data[build.trace_size - offset :]
     if not new_data:
         return None
     remaining, notice = max_bytes - build.trace_size, b""
     if len(new_data) > remaining:
-        # Whole characters, and a line that makes the trace full.
+        # Cut between characters, and end with a notice that fills the trace.
         new_data = new_data[:remaining].decode(errors="ignore").encode()
-        notice = f"\n[The trace is longer than {max_bytes} bytes; the rest was not kept.]\n".encode()
+        notice = f"\n[The trace is longer than {max_bytes} bytes; the rest was discarded.]\n".encode()
     before = trace_masking.decrypt_pending(context, build)
     final = bool(notice) or build.status in FINISHED
     stored, pending = trace_masking.create_masker(context, build).feed(before, new_data, final=final)
@@ -110,42 +113,42 @@ async def _write_part(context: Context, build: tables.Build, data: bytes, offset
 
 
 async def read_tail(context: Context, build: tables.Build, last: int) -> list[str]:
-    """The last lines, the newest at the end: those that stand among the last TAIL_BYTES bytes. Raises BadRequest, Unavailable."""
+    """The last lines of a trace, newest at the end, within its last TAIL_BYTES bytes. Raises BadRequest, Unavailable."""
     if not 0 <= last <= MAX_TAIL_LINES:
-        raise BadRequest(f"A trace is asked for 0 to {MAX_TAIL_LINES} of its last lines.")
+        raise BadRequest(f"The number of trace lines must be between 0 and {MAX_TAIL_LINES}.")
     if last == 0:
         return []
     try:
         try:
             return await _read_tail_of_parts(context, await _tail_loader(context).get(build.id) or [], last)
         except ObjectNotFound:
-            # They were joined meanwhile.
+            # The parts were joined in the meantime.
             return await _read_tail_of_parts(context, (await _fetch_tails(context, [build.id])).get(build.id) or [], last)
     except ObjectNotFound as error:
-        log.error("trace lost", build_id=build.id, error=str(error))
-        raise Unavailable("The trace cannot be read.") from error
+        log.error("trace object not found", build_id=build.id, error=str(error))
+        raise Unavailable("The trace cannot be read: part of it is missing in the object store.") from error
 
 
 async def _read_tail_of_parts(context: Context, parts: list[TracePart], last: int) -> list[str]:
-    """`parts` are the last ones, in order."""
+    """Read the last lines from `parts`, the last parts of the trace in order."""
     objects = context.services.objects
-    # The operation may have exceeded its budget elsewhere: then no object is read.
+    # Raises if the operation has already exceeded its budget, before any object is read.
     context.count_text()
     found, remaining = 0, TAIL_BYTES
     pieces: list[bytes] = []
     for part in reversed(parts):
-        upto, least = part.size, max(0, part.size - remaining)
-        while upto > least and found <= last:
-            begin = max(least, upto - READ_BYTES)
-            piece = await objects.read(part.key, begin, upto - begin)
+        end, lower_bound = part.size, max(0, part.size - remaining)
+        while end > lower_bound and found <= last:
+            begin = max(lower_bound, end - READ_BYTES)
+            piece = await objects.read(part.key, begin, end - begin)
             pieces.append(piece)
             found += piece.count(b"\n")
-            remaining -= upto - begin
-            upto = begin
+            remaining -= end - begin
+            end = begin
     is_whole = sum(map(len, pieces)) == (parts[-1].start + parts[-1].size if parts else 0)
     lines = b"".join(reversed(pieces)).split(b"\n")
     if not is_whole and len(lines) > 1:
-        # The first one is the end of a line, or all of it: nobody knows.
+        # The first line may be incomplete.
         lines = lines[1:]
     if lines and not lines[-1]:
         lines.pop()
@@ -174,7 +177,7 @@ async def _fetch_tails(context: Context, ids: list[int]) -> dict[int, list[Trace
 
 
 async def join_traces(services: Services) -> None:
-    """A chore: gives each build that has ended one object for its whole trace."""
+    """Maintenance job: join the parts of finished builds' traces into one object each."""
     async with session_for(services.database, writing=False) as session:
         before = services.clock() - JOIN_DELAY
         waiting = [key for (key,) in await session.read(artifacts.traces_to_join(before, JOIN_BATCH_SIZE))]
@@ -192,14 +195,14 @@ async def _join_trace(services: Services, build_id: int) -> None:
         try:
             await services.objects.put(key, pieces, size)
         except ObjectNotFound as error:
-            log.error("trace not joined", build_id=build_id, error=str(error))
+            log.error("trace could not be joined", build_id=build_id, error=str(error))
             return
     async with session_for(services.database, writing=True) as session:
-        context = Context(services, session, None, "upkeep")
+        context = Context(services, session, None, "maintenance")
         locked = await context.first(statements.for_update(build_id))
         current_parts = await context.all(artifacts.parts_of_trace(build_id)) if locked else []
         if [part.key for part in current_parts] != [part.key for part in parts]:
-            # It was appended to, erased, or joined by another process.
+            # The trace was extended, erased, or joined by another process.
             await session.close()
             await services.objects.delete(key)
             return

@@ -58,7 +58,7 @@ async def stage_copy(context: Context, source: tables.Project) -> AsyncIterator[
                 folder = await stack.enter_async_context(projects.stage_repository(context, repository, None))
             except Invalid as error:
                 log.warning("repository cannot be copied", project_id=source.id, error=error.message, request_id=context.request_id)
-                raise Unavailable("The repository is temporarily unavailable. Retry the request.") from error
+                raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
         yield folder
 
 

@@ -226,7 +226,7 @@ async def set_default_branch(context: Context, project: tables.Project, name: st
     try:
         names = await repositories.read(project_id, lambda repository: {each.name for each in repository.branches()})
     except NotARepository as error:
-        raise Unavailable("The repository is temporarily unavailable. Retry the request.") from error
+        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
     if name not in names:
         raise Invalid("defaultBranch", "is not a branch of the repository")
     project.default_branch = name

@@ -203,7 +203,7 @@ class TestBuilds:
         out, errors = process.communicate(timeout=20)
         assert json.loads(out)["ended"] == "given back", errors
         build = site.wait_for_status("sleeps", status="PENDING")
-        assert build["trace"]["lines"] == ["The runner gave the build back; it was started again."]
+        assert build["trace"]["lines"] == ["The runner returned the build. It was queued again."]
 
         process = site.start(token, "--once")
         site.wait_for_status("sleeps", status="RUNNING")

@@ -63,7 +63,7 @@ class TestUpload:
         response = await app.put(f"/-/artifacts/{ticket}", content=b"second")
 
         assert response.status_code == 409
-        assert response.json() == {"message": "This address was used, or the build has got another artifact or attempt since."}
+        assert response.json() == {"message": "The upload URL was already used, or the build has another artifact or attempt now. Request another one."}
         assert files(make.services) == 1
 
     async def test_an_expired_ticket_is_forbidden(self, ask: Ask, make: DataFactory, graph: Graph) -> None:
@@ -75,7 +75,7 @@ class TestUpload:
         async with httpx.AsyncClient(transport=transport, base_url="http://forge") as client:
             response = await client.put(f"/-/artifacts/{ticket}", content=b"x")
 
-        assert (response.status_code, response.json()) == (403, {"message": "This address has expired."})
+        assert (response.status_code, response.json()) == (403, {"message": "The upload URL has expired. Request another one."})
 
     async def test_an_unknown_ticket_is_not_found(self, app: httpx.AsyncClient) -> None:
         response = await app.put("/-/artifacts/gAAAAABnothing", content=b"x")

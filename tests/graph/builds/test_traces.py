@@ -79,7 +79,7 @@ class TestAppendTrace:
 
         cut = await append(ask, owner, build, "a\nb\nöööö more", 0)
 
-        assert cut["lines"] == ["a", "b", "ööö", "[The trace is longer than 10 bytes; the rest was not kept.]"]
+        assert cut["lines"] == ["a", "b", "ööö", "[The trace is longer than 10 bytes; the rest was discarded.]"]
         assert await append(ask, owner, build, "later\n", 10_000) == cut
 
     async def test_is_closed_for_an_erased_build_and_an_earlier_attempt(self, ask: Ask, make: DataFactory) -> None:

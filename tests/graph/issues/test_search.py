@@ -40,7 +40,7 @@ class TestSearchFilter:
         for term in ("a" * (MAX_SEARCH_LENGTH + 1), "%" * 60_000, "a" * 900_000):
             outcome = await ask(text, owner, s=term)
             assert [str(problem.code) for problem in outcome.errors] == ["BAD_REQUEST"]
-            assert "1,000 are allowed. Search for a shorter part." in outcome.errors[0].message
+            assert "the limit is 1,000. Use a shorter search term." in outcome.errors[0].message
 
     async def test_is_400_in_v3(self, api: Api, make: DataFactory) -> None:
         admin = await make.admin()

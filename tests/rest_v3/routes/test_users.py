@@ -369,7 +369,7 @@ class TestBlockUser:
 
         response = await api.put(f"/users/{user.id}/block", await make.admin())
 
-        assert (response.status_code, response.json()) == (403, {"message": "The user is blocked already."})
+        assert (response.status_code, response.json()) == (403, {"message": "The user is already blocked."})
 
     @cites("Errors: 403 for block and unblock against the directory")
     async def test_answers_403_for_a_user_blocked_by_the_directory(self, api: Api, make: DataFactory) -> None:
