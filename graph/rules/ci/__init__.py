@@ -1,1 +1,1 @@
-"""Builds by the file `.gitlab-ci.yml` of a commit: reading it, choosing its jobs for a ref, and making builds of them stage by stage."""
+"""Pipelines from `.gitlab-ci.yml`: parse the file, select the jobs for a ref, and create their builds stage by stage."""

@@ -1,17 +1,17 @@
-"""What is wrong with a file of builds, in words for whoever wrote it."""
+"""Errors in `.gitlab-ci.yml`, as messages for its author."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_PROBLEMS = 20
-"""Problems that are told of one file."""
+"""Problems that are reported per file."""
 MAX_MESSAGE_LENGTH = 500
-"""Characters of one of them; what a file calls its jobs may be long."""
+"""Characters of one message; names of jobs in the file may be long."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """`line` is counted from 1; None where no one line is to blame."""
+    """One problem; `line` counts from 1 and is None for a problem of the whole file."""
 
     message: str
     line: int | None = None
@@ -21,7 +21,7 @@ class ConfigProblem:
 
 
 class PipelineConfigError(Exception):
-    """The file cannot be used. `problems` has at least one, in the order of the file."""
+    """The file cannot be used. `problems` has at least one entry, in the order of the file."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -33,6 +33,6 @@ class PipelineConfigError(Exception):
 
 
 def quote(string: str) -> str:
-    """A name from the file as a message shows it."""
+    """Quote a name from the file for a message: shortened, without unprintable characters."""
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in string[:61])
     return f"`{shown[:60]}…`" if len(string) > 60 else f"`{shown}`"

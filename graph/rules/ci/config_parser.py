@@ -1,6 +1,6 @@
-"""Reads `.gitlab-ci.yml`: from text to jobs, or to what is wrong with it, where, and what to do about it (wire facts 13.1).
+"""Parses `.gitlab-ci.yml` into jobs, or into problems with their lines and remedies (wire facts 13.1).
 
-Everything is bounded, since anybody who may push writes it: see `documents` for the text, `expressions` for regular expressions.
+All input is bounded, because anyone who may push can write it: see `yaml_documents` for YAML, `expressions` for regular expressions.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,10 +24,10 @@ MAX_JOBS = 500
 MAX_STAGES = 100
 MAX_TAGS = 20
 MAX_EXPRESSIONS = 100
-"""Different regular expressions of one file."""
+"""Distinct regular expressions per file."""
 MAX_NAME_LENGTH = 255
 MAX_JOBS_BYTES = 512 * 1024
-"""Bytes of all jobs, each with the global parts that it takes over."""
+"""Bytes of all jobs as JSON, each with the global options it inherits."""
 
 GLOBAL_KEYS = frozenset(("before_script", "after_script", "stages", "types", "variables", "image", "services", "cache"))
 JOB_KEYS = (
@@ -39,12 +39,12 @@ CACHE_KEYS = ("paths", "key", "untracked")
 
 
 def parse_config(source: str) -> PipelineConfig:
-    """The jobs of the file. Raises PipelineConfigError."""
+    """Parse the file. Raises PipelineConfigError."""
     root = parse_document(source)
     if root is None:
-        raise PipelineConfigError.from_message("There is no job in the file; define one with a `script`.")
+        raise PipelineConfigError.from_message("The file has no jobs. Define one with a `script`.")
     if not isinstance(root, MappingNode):
-        raise PipelineConfigError.from_message("The file must be a mapping: names of jobs, and what they are.", root.line)
+        raise PipelineConfigError.from_message("The file must be a mapping of job names to jobs.", root.line)
     return _ConfigParser(root).parse()
 
 
@@ -62,7 +62,7 @@ class _ConfigParser:
         with self._collect_errors():
             stages = self._parse_stages(entries)
         if self.problems:
-            # Without them every job would be blamed for its stage.
+            # Without valid stages, every job would be reported for its stage.
             raise PipelineConfigError(self.problems)
         with self._collect_errors():
             before = self._parse_lines("before_script", entries.get("before_script"))
@@ -87,7 +87,7 @@ class _ConfigParser:
 
     @contextmanager
     def _collect_errors(self) -> Iterator[None]:
-        """Goes on after a problem, so that whoever wrote the file sees those of every job at once."""
+        """Collect problems and continue, so that the author sees those of all jobs at once."""
         try:
             yield
         except PipelineConfigError as error:
@@ -101,10 +101,10 @@ class _ConfigParser:
         names = self._parse_strings(key, entry)
         if not names:
             raise PipelineConfigError.from_message(
-                f"{key} is empty; name a stage, or leave it out for {', '.join(DEFAULT_STAGES)}.", entry.line
+                f"{key} is empty. Add a stage, or remove {key} to use {', '.join(DEFAULT_STAGES)}.", entry.line
             )
         if len(names) > MAX_STAGES:
-            raise PipelineConfigError.from_message(f"{key} has {len(names)} stages; there may be {MAX_STAGES}.", entry.line)
+            raise PipelineConfigError.from_message(f"{key} has {len(names)} stages; the limit is {MAX_STAGES}.", entry.line)
         for name in names:
             self._check_name(f"the stage {quote(name)}", name, entry.line)
         return tuple(dict.fromkeys(names))
@@ -118,11 +118,11 @@ class _ConfigParser:
         for key, part in parts.items():
             if key not in JOB_KEYS:
                 raise PipelineConfigError.from_message(
-                    f"{where}: unknown parameter {quote(key)}; a job may have {', '.join(JOB_KEYS)}.", part.line
+                    f"{where}: unknown parameter {quote(key)}. Supported: {', '.join(JOB_KEYS)}.", part.line
                 )
         if "script" not in parts:
             raise PipelineConfigError.from_message(
-                f"{where}: there is no `script`. A job without one begins with a dot, as a template.", entry.line
+                f"{where}: `script` is missing. The name of a template without a script must begin with a dot.", entry.line
             )
         script = self._parse_lines(f"{where}: script", parts["script"])
         if not any(line.strip() for line in script):
@@ -135,7 +135,7 @@ class _ConfigParser:
                 stage, stage_line = self._parse_string(f"{where}: {key}", parts[key]), parts[key].line
         if stage not in stages:
             raise PipelineConfigError.from_message(
-                f"{where}: the stage {quote(stage)} is none of {', '.join(map(quote, stages[:20]))}.", stage_line
+                f"{where}: the stage {quote(stage)} is not one of {', '.join(map(quote, stages[:20]))}.", stage_line
             )
         options = {
             **shared,
@@ -160,28 +160,28 @@ class _ConfigParser:
         )
 
     def _check_jobs(self, jobs: list[JobConfig]) -> None:
-        """What can be said only once all jobs are known."""
+        """Validate what involves several jobs."""
         if not jobs:
-            raise PipelineConfigError.from_message("There is no job in the file; define one with a `script`.", self.root.line)
+            raise PipelineConfigError.from_message("The file has no jobs. Define one with a `script`.", self.root.line)
         stage_indexes = {job.name: job.stage_index for job in jobs}
         for job in jobs:
             for name in job.options.get("dependencies", ()):
                 if name not in stage_indexes:
-                    raise PipelineConfigError.from_message(f"{quote(job.name)} job: dependencies: there is no job {quote(name)}.", job.line)
+                    raise PipelineConfigError.from_message(
+                        f"{quote(job.name)} job: dependencies: job {quote(name)} does not exist.", job.line
+                    )
                 if stage_indexes[name] >= job.stage_index:
                     raise PipelineConfigError.from_message(
-                        f"{quote(job.name)} job: dependencies: {quote(name)} is not of an earlier stage.", job.line
+                        f"{quote(job.name)} job: dependencies: {quote(name)} is not in an earlier stage.", job.line
                     )
         size = 0
         for job in jobs:
             size += len(orjson.dumps(job.serialize()))
             if size > MAX_JOBS_BYTES:
-                raise PipelineConfigError.from_message(
-                    f"All jobs, each with the global parts, come to more than {MAX_JOBS_BYTES} bytes.", job.line
-                )
+                raise PipelineConfigError.from_message(f"All jobs, each with the global options, exceed {MAX_JOBS_BYTES} bytes.", job.line)
 
     def _parse_options(self, where: str, parts: dict[str, MappingEntry], keys: tuple[str, ...]) -> dict[str, Any]:
-        readers: dict[str, Callable[[str, MappingEntry], Any]] = {
+        parsers: dict[str, Callable[[str, MappingEntry], Any]] = {
             "after_script": self._parse_lines,
             "variables": self._parse_variables,
             "image": self._parse_string,
@@ -190,10 +190,10 @@ class _ConfigParser:
             "artifacts": partial(self._parse_file_patterns, ARTIFACTS_KEYS),
             "dependencies": self._parse_strings,
         }
-        return {key: readers[key](f"{where}{key}", parts[key]) for key in keys if key in parts}
+        return {key: parsers[key](f"{where}{key}", parts[key]) for key in keys if key in parts}
 
     def _parse_file_patterns(self, allowed: tuple[str, ...], where: str, entry: MappingEntry) -> dict[str, Any]:
-        """`artifacts` or `cache`, which may have these keys."""
+        """Parse `artifacts` or `cache`, which may have the `allowed` keys."""
         value = entry.value
         if not isinstance(value, MappingNode):
             raise PipelineConfigError.from_message(f"{where} must be a mapping with {', '.join(allowed)}.", entry.line)
@@ -201,7 +201,7 @@ class _ConfigParser:
         for key, part in value.entries.items():
             if key not in allowed:
                 raise PipelineConfigError.from_message(
-                    f"{where}: unknown parameter {quote(key)}; there may be {', '.join(allowed)}.", part.line
+                    f"{where}: unknown parameter {quote(key)}. Supported: {', '.join(allowed)}.", part.line
                 )
             key_path = f"{where}: {key}"
             if key == "paths":
@@ -217,11 +217,11 @@ class _ConfigParser:
     def _parse_variables(self, where: str, entry: MappingEntry) -> dict[str, str]:
         value = entry.value
         if not isinstance(value, MappingNode):
-            raise PipelineConfigError.from_message(f"{where} must be a mapping of names and texts.", entry.line)
+            raise PipelineConfigError.from_message(f"{where} must be a mapping of names to strings.", entry.line)
         found = {}
         for name, part in value.entries.items():
             if "=" in name or any(letter.isspace() for letter in name):
-                raise PipelineConfigError.from_message(f"{where}: {quote(name)} cannot be the name of a variable.", part.line)
+                raise PipelineConfigError.from_message(f"{where}: {quote(name)} is not a valid variable name.", part.line)
             inner = part.value
             found[name] = (
                 "" if isinstance(inner, ScalarNode) and inner.is_null else self._parse_string(f"{where}: {name}", part, allow_empty=True)
@@ -232,7 +232,7 @@ class _ConfigParser:
         text = self._parse_string(where, entry)
         if len(text) < 3 or not (text.startswith("/") and text.endswith("/")):
             raise PipelineConfigError.from_message(
-                f"{where} must be a regular expression between slashes, as /Coverage: (\\d+)%/.", entry.line
+                f"{where} must be a regular expression between slashes, such as /Coverage: (\\d+)%/.", entry.line
             )
         self._check_expression(where, entry.line, text[1:-1])
         return text[1:-1]
@@ -246,7 +246,7 @@ class _ConfigParser:
                 pattern = RefPattern.parse(text)
             except InvalidExpression as error:
                 raise PipelineConfigError.from_message(
-                    f"{where}: {quote(text)} is no regular expression of RE2: {error}.", entry.line
+                    f"{where}: {quote(text)} is not a valid RE2 expression: {error}.", entry.line
                 ) from error
             if pattern.is_expression:
                 self._check_expression(where, entry.line, pattern.name, ignore_case=pattern.ignore_case)
@@ -257,7 +257,7 @@ class _ConfigParser:
         try:
             compile_expression(source, ignore_case=ignore_case)
         except InvalidExpression as error:
-            raise PipelineConfigError.from_message(f"{where}: this is no regular expression of RE2: {error}.", line) from error
+            raise PipelineConfigError.from_message(f"{where}: not a valid RE2 expression: {error}.", line) from error
         self.expressions.add((source, ignore_case))
         if len(self.expressions) > MAX_EXPRESSIONS:
             raise PipelineConfigError.from_message(f"The file has more than {MAX_EXPRESSIONS} different regular expressions.", line)
@@ -267,15 +267,17 @@ class _ConfigParser:
             return ()
         found = sorted({text.strip() for text in self._parse_strings(where, entry)})
         if len(found) > MAX_TAGS:
-            raise PipelineConfigError.from_message(f"{where}: there may be {MAX_TAGS}.", entry.line)
+            raise PipelineConfigError.from_message(f"{where}: has {len(found)} tags; the limit is {MAX_TAGS}.", entry.line)
         for text in found:
             self._check_name(where, text, entry.line)
             if "," in text:
-                raise PipelineConfigError.from_message(f"{where}: {quote(text)} has a comma; give each tag a line of its own.", entry.line)
+                raise PipelineConfigError.from_message(
+                    f"{where}: {quote(text)} contains a comma. Put each tag on its own line.", entry.line
+                )
         return tuple(found)
 
     def _parse_lines(self, where: str, entry: MappingEntry | None) -> list[str]:
-        """The lines of a script: a text, or a list of texts and of such lists, as aliases make them."""
+        """The lines of a script: a string, or a list of strings and nested lists, which aliases produce."""
         return [] if entry is None else list(_flatten_lines(where, entry.value, entry.line))
 
     def _parse_strings(self, where: str, entry: MappingEntry) -> list[str]:
@@ -284,13 +286,13 @@ class _ConfigParser:
         if isinstance(value, MappingNode) or not all(
             isinstance(item, ScalarNode) and not item.is_null and item.value.strip() for item in items
         ):
-            raise PipelineConfigError.from_message(f"{where} should be a list of texts.", entry.line)
+            raise PipelineConfigError.from_message(f"{where} should be a list of strings.", entry.line)
         return [item.value for item in items if isinstance(item, ScalarNode)]
 
     def _parse_string(self, where: str, entry: MappingEntry, *, allow_empty: bool = False) -> str:
         value = entry.value
         if not isinstance(value, ScalarNode) or ((value.is_null or not value.value.strip()) and not allow_empty):
-            raise PipelineConfigError.from_message(f"{where} should be a text.", entry.line)
+            raise PipelineConfigError.from_message(f"{where} should be a string.", entry.line)
         return value.value
 
     def _parse_boolean(self, where: str, entry: MappingEntry) -> bool:
@@ -318,9 +320,9 @@ def _flatten_lines(where: str, node: Node, line: int) -> Iterator[str]:
             yield from _flatten_lines(where, item, item.line)
     elif isinstance(node, MappingNode):
         raise PipelineConfigError.from_message(
-            f"{where} should be a text or a list of texts; a line that holds `: ` needs quotes around it.", line
+            f"{where} should be a string or a list of strings. Put quotes around a line that contains `: `.", line
         )
     elif node.is_null:
-        raise PipelineConfigError.from_message(f"{where} should be a text or a list of texts; this is empty.", line)
+        raise PipelineConfigError.from_message(f"{where} should be a string or a list of strings, but it is empty.", line)
     else:
         yield node.value

@@ -1,4 +1,4 @@
-"""The coverage that a job's trace tells."""
+"""Extracts the coverage that a job prints in its trace."""
 
 import math
 import re
@@ -9,18 +9,21 @@ from typing import Any
 from graph.rules.ci.expressions import InvalidExpression, compile_expression
 
 MAX_TAIL_CHARACTERS = 64 * 1024
-"""Characters at the end of a trace that are looked through."""
+"""Characters at the end of a trace that are searched."""
 MAX_LINE_LENGTH = 2_000
 MAX_SECONDS = 0.5
-"""The longest that is looked."""
+"""Time limit of the search."""
 
 _NUMBER_PATTERN = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _COLOR_PATTERN = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
 def parse_coverage(options: Mapping[str, Any], tail: str) -> float | None:
-    """Per cent, by the last line of the trace's end that the job's expression (`coverage`) matches: the first number in its last group,
-    or in all that it matches where it has no group (wire facts 5.1). None without an expression, a match, or a number up to 100."""
+    """The coverage in percent, from the last line of the tail that the job's `coverage` expression matches (wire facts 5.1).
+
+    It is the first number in the last group of the last match, or in the whole match without groups. None without an expression, a
+    match, or a number up to 100.
+    """
     source = options.get("coverage")
     if not isinstance(source, str):
         return None

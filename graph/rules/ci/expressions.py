@@ -1,7 +1,7 @@
-"""Regular expressions that users write, matched by RE2.
+"""Regular expressions written by users, matched by RE2.
 
-Python's own engine tries one way after the other, so that an expression of ten characters can keep a processor busy for years. RE2
-takes time in proportion to the text, whatever the expression, and knows no look-around and no back-references for that reason.
+Python's engine backtracks, so that an expression of ten characters can occupy a processor for years. RE2 takes time proportional to the
+length of the string for every expression; therefore it has no look-around and no back-references.
 """
 
 from functools import lru_cache
@@ -10,18 +10,18 @@ from typing import Any
 MAX_EXPRESSION_LENGTH = 255
 """Characters of an expression."""
 MAX_MEMORY_BYTES = 256 * 1024
-"""Bytes that one compiled expression may take; a repetition such as `x{1000}` is written out."""
+"""Memory of one compiled expression; RE2 expands repetitions such as `x{1000}`."""
 
 
 class InvalidExpression(ValueError):
-    """The text says what is wrong with it."""
+    """The expression is invalid; the message is the reason."""
 
 
 def compile_expression(source: str, *, ignore_case: bool = False) -> Any:
-    """The expression. Raises InvalidExpression."""
+    """Compile an expression, with a cache. Raises InvalidExpression."""
     if len(source) > MAX_EXPRESSION_LENGTH:
         raise InvalidExpression(f"it has more than {MAX_EXPRESSION_LENGTH} characters")
-    # Where builds are made, which takes it a megabyte and a half.
+    # Imported lazily, because it takes 1.5 MB of memory.
     import re2
 
     try:

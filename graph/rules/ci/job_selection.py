@@ -1,4 +1,4 @@
-"""Which jobs of a file run for a ref, and what of them is kept to be run."""
+"""Selects the jobs of a file that run for a ref, and serializes them for the pipeline."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from graph.rules.ci.expressions import InvalidExpression, compile_expression
 from storage.tables import RunWhen
 
 MAX_REF_LENGTH = 255
-"""Characters of a branch or tag that is built."""
+"""Characters of a branch or tag name; longer refs are not built."""
 
 BRANCHES_KEYWORD = "branches"
 TAGS_KEYWORD = "tags"
@@ -20,9 +20,9 @@ _NAME_PATTERN = re.compile(r"(?P<name>[^@]+)@(?P<path>[^/\s]+/\S+)")
 
 @dataclass(frozen=True, slots=True)
 class RefPattern:
-    """`branches`, `tags`, the exact name of a branch or tag, or an expression that is found somewhere in the name, as `/^release-/i`.
+    """An entry of `only` or `except`: `branches`, `tags`, an exact ref name, or an expression such as `/^release-/i`.
 
-    With `@namespace/project` it is meant for that project alone, so that forks do not follow it.
+    An expression matches anywhere in the name. With `@namespace/project` the pattern applies only in that project, not in its forks.
     """
 
     text: str
@@ -33,21 +33,21 @@ class RefPattern:
 
     @classmethod
     def parse(cls, text: str) -> "RefPattern":
-        """Raises InvalidExpression."""
+        """Parse a pattern. Raises InvalidExpression."""
         if found := _EXPRESSION_PATTERN.fullmatch(text):
             pattern = cls(text, found["source"], found["path"], True, bool(found["flags"]))
             compile_expression(pattern.name, ignore_case=pattern.ignore_case)
             return pattern
         if text.startswith("/"):
-            raise InvalidExpression("it ends in `/`, `/i` or one of them and `@namespace/project`")
+            raise InvalidExpression("it must end in `/` or `/i`, optionally followed by `@namespace/project`")
         if found := _NAME_PATTERN.fullmatch(text):
             return cls(text, found["name"], found["path"])
         return cls(text, text)
 
     def matches(self, ref: str, *, tag: bool, path: str) -> bool:
-        """`path` is the full path of the project."""
+        """Whether the pattern matches the ref; `path` is the full path of the project."""
         if not self.is_expression and self.text == ref:
-            # A branch may well be called `somebody@a/feature`.
+            # The name of a branch may be `somebody@a/feature`.
             return True
         if self.path is not None and self.path.lower() != path.lower():
             return False
@@ -58,7 +58,7 @@ class RefPattern:
 
 @dataclass(frozen=True, slots=True)
 class JobConfig:
-    """What a file says of one job. `options` are JSON: what a runner needs beside the commands, as the file has it.
+    """One job of a file. `options` are JSON: what a runner needs besides the commands, as written in the file.
 
     Without `only` a job runs for every branch and tag.
     """
@@ -76,7 +76,7 @@ class JobConfig:
     line: int | None = None
 
     def serialize(self) -> dict[str, Any]:
-        """As a pipeline keeps it."""
+        """The job as JSON, as a pipeline stores it."""
         return {
             "name": self.name,
             "stage": self.stage,
@@ -91,14 +91,17 @@ class JobConfig:
 
 @dataclass(frozen=True, slots=True)
 class PipelineConfig:
-    """A whole file: its stages in order, and its jobs in the order of stages, then of the file."""
+    """A parsed file: its stages in order, and its jobs ordered by stage, then as in the file."""
 
     stages: tuple[str, ...]
     jobs: tuple[JobConfig, ...]
 
 
 def select_jobs(config: PipelineConfig, ref: str, *, tag: bool, path: str) -> list[JobConfig]:
-    """The jobs that run for a branch or tag of the project of this full path, in their order. It may take a second: see `reading`."""
+    """The jobs that run for a branch or tag of the project with this full path, in order.
+
+    May take a second on large files with many expressions.
+    """
     known: dict[RefPattern, bool] = {}
 
     def any_of(patterns: Iterable[RefPattern]) -> bool:
@@ -115,7 +118,7 @@ def select_jobs(config: PipelineConfig, ref: str, *, tag: bool, path: str) -> li
 
 
 def group_by_stage(jobs: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
-    """Kept jobs by the place of their stage, the first stage first."""
+    """Stored jobs by the index of their stage, in the order of stages."""
     found: dict[int, list[Mapping[str, Any]]] = {}
     for job in sorted(jobs, key=lambda job: int(job["stage_index"])):
         found.setdefault(int(job["stage_index"]), []).append(job)

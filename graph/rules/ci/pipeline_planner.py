@@ -1,4 +1,4 @@
-"""What a push asks to have built: `.gitlab-ci.yml` is read at each commit that a ref has moved to, outside of any transaction."""
+"""Plans pipelines for a push: reads `.gitlab-ci.yml` at each new head, outside of any transaction."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,10 +23,10 @@ from storage.git.subprocesses.git_command import GitCommandError
 MAX_REFS = 100
 """Branches and tags of one push that are built, in the order of the push."""
 MAX_PLANNED_BYTES = 4 * 1024 * 1024
-"""Bytes of the jobs of all refs of one push; a job counts as MIN_JOB_BYTES at least."""
+"""Bytes of the jobs of all refs of one push; a job counts as at least MIN_JOB_BYTES."""
 MIN_JOB_BYTES = 1024
 MAX_SECONDS = 10.0
-"""The longest that the files of one push are read; what is left then is not built."""
+"""Time limit for parsing the files of one push; refs that remain are not built."""
 
 BRANCHES = "refs/heads/"
 TAGS = "refs/tags/"
@@ -37,9 +37,9 @@ log = structlog.get_logger("graph")
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """What is to be built of the commit `sha` for a branch or tag: `jobs`, as a pipeline keeps them.
+    """The pipeline to create for the commit `sha` on a branch or tag, with its serialized `jobs`.
 
-    `error`: the file cannot be read, and why. `skipped`: the commit's message says that nothing shall be built.
+    `error` is why the file is invalid. `skipped` says that the commit's message asks not to build it.
     """
 
     sha: str
@@ -53,7 +53,7 @@ class PipelinePlan:
 
 @dataclass(frozen=True, slots=True)
 class _ConfigFile:
-    """What stands in CONFIG_FILENAME at a commit; `problem` says why it cannot be read."""
+    """The content of CONFIG_FILENAME at a commit; `problem` says why it cannot be read."""
 
     oid: str
     text: str = ""
@@ -63,24 +63,24 @@ class _ConfigFile:
 async def plan_updates(
     repositories: Repositories, project_id: int, updates: Sequence[RefCommand], load_path: Callable[[], Awaitable[str | None]]
 ) -> dict[RefCommand, PipelinePlan]:
-    """The plans of those refs that something is to be done for. `load_path` gives the project's full path, None where it has no builds.
+    """The plans of those ref updates that have one. A repository that cannot be read has none.
 
-    A repository that cannot be read has none.
+    `load_path` returns the project's full path, or None when builds are disabled.
     """
     built_updates = [update for update in dict.fromkeys(updates) if _is_built(update)]
     if not built_updates:
         return {}
     if len(built_updates) > MAX_REFS:
-        log.warning("not all refs of a push are built", project_id=project_id, count=len(built_updates), built=MAX_REFS)
+        log.warning("refs of a push not built", project_id=project_id, count=len(built_updates), built=MAX_REFS)
     try:
         found = await repositories.read(project_id, lambda repository: _read_files(repository, built_updates[:MAX_REFS]))
-        # Most repositories have no such file, and are asked nothing more.
+        # Most repositories have no such file and need no further queries.
         full_path = await load_path() if found else None
         if full_path is None:
             return {}
         return await repositories.read(project_id, lambda _: _plan_files(project_id, full_path, found))
     except (NotARepository, GitCommandError) as error:
-        log.error("builds not planned", project_id=project_id, error=str(error))
+        log.error("pipelines could not be planned", project_id=project_id, error=str(error))
         return {}
 
 
@@ -95,7 +95,7 @@ def _ref_name(update: RefCommand) -> str:
 
 
 def _read_files(repository: Repository, updates: Sequence[RefCommand]) -> list[tuple[RefCommand, PipelinePlan, _ConfigFile]]:
-    """Those of the updates whose commit has the file, what is known of them without it, and the file."""
+    """Read the file for each update whose commit has one: (update, plan without jobs, file)."""
     found: list[tuple[RefCommand, PipelinePlan, _ConfigFile]] = []
     read: dict[tuple[str, str], _ConfigFile] = {}
     for update in updates:
@@ -119,11 +119,11 @@ def _read_files(repository: Repository, updates: Sequence[RefCommand]) -> list[t
 def _read_file(repository: Repository, oid: str, mode: str) -> _ConfigFile:
     blob = trees.read_blob(repository, oid, mode, CONFIG_FILENAME)
     if mode == "120000":
-        return _ConfigFile(oid, problem="The file is a symbolic link; it must stand there itself.")
+        return _ConfigFile(oid, problem="The file is a symbolic link. It must be a regular file.")
     if blob.size > MAX_BYTES:
-        return _ConfigFile(oid, problem=f"The file has {blob.size} bytes; it may have {MAX_BYTES}.")
+        return _ConfigFile(oid, problem=f"The file has {blob.size} bytes; the limit is {MAX_BYTES}.")
     if blob.is_binary or blob.text is None:
-        return _ConfigFile(oid, problem="The file is binary; it must be text.")
+        return _ConfigFile(oid, problem="The file is binary. It must be text.")
     return _ConfigFile(oid, blob.text)
 
 
@@ -138,7 +138,7 @@ def _plan_files(
             planned[update] = plan
             continue
         if remaining_bytes <= 0 or monotonic() > deadline:
-            log.warning("not all refs of a push are built", project_id=project_id, count=len(found), built=len(planned))
+            log.warning("refs of a push not built", project_id=project_id, count=len(found), built=len(planned))
             break
         if file.oid not in configs:
             configs[file.oid] = _parse_file(project_id, file)
@@ -152,7 +152,7 @@ def _plan_files(
 
 
 def _parse_file(project_id: int, file: _ConfigFile) -> PipelineConfig | str:
-    """The file's jobs, or what is wrong with it."""
+    """The parsed file, or the error message."""
     if file.problem is not None:
         return file.problem
     try:
@@ -160,6 +160,6 @@ def _parse_file(project_id: int, file: _ConfigFile) -> PipelineConfig | str:
     except PipelineConfigError as error:
         return str(error)
     except Exception as error:
-        # A push that is in the repository must be recorded, whatever a file in it does to its reader.
-        log.error("builds not planned", project_id=project_id, exc_info=error)
+        # The repository already has the push, so it must be recorded even if the parser fails.
+        log.error("pipelines could not be planned", project_id=project_id, exc_info=error)
         return "The file cannot be read."

@@ -1,4 +1,4 @@
-"""What people see of pipelines, and of a file that they have not pushed yet."""
+"""Status and stages of pipelines, and validation of CI files that are not pushed yet."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from storage.tables import pipelines
 
 @dataclass(frozen=True, slots=True)
 class StageBuilds:
-    """A stage of a pipeline; `builds` are those that there are, the oldest first."""
+    """A stage of a pipeline, with its existing builds, oldest first."""
 
     name: str
     builds: Sequence[tables.Build]
@@ -28,7 +28,7 @@ class StageBuilds:
 
 @dataclass(frozen=True, slots=True)
 class CiLintResult:
-    """What a file says, or what is wrong with it."""
+    """The parsed file, or its problems."""
 
     problems: Sequence[ConfigProblem] = ()
     stages: Sequence[str] = ()
@@ -36,20 +36,21 @@ class CiLintResult:
 
 
 async def load_status(context: Context, pipeline: tables.Pipeline) -> RollupState:
-    """By the rule of a rollup; a file that cannot be read has failed."""
+    """The status of a pipeline by the rule of rollups; FAILED when its file is invalid."""
     if pipeline.error is not None:
         return RollupState.FAILED
     return roll_up(await _load_builds(context, pipeline)).state
 
 
 async def load_stages(context: Context, pipeline: tables.Pipeline) -> list[StageBuilds]:
-    """One statement for all pipelines that are looked at together."""
+    """The stages of a pipeline; one statement for all pipelines of a level."""
     builds = await _load_builds(context, pipeline)
     names = {index: str(jobs[0]["stage"]) for index, jobs in group_by_stage(pipeline.jobs or []).items()}
     return [StageBuilds(name, [build for build in builds if build.stage_index == index]) for index, name in names.items()]
 
 
 async def lint_config(context: Context, project: tables.Project, content: str, ref: str | None, *, tag: bool) -> CiLintResult:
+    """Parse the content as `.gitlab-ci.yml`; with a ref, select the jobs that would run for it."""
     path = await full_path(context, project)
 
     def work() -> CiLintResult:
@@ -66,7 +67,7 @@ async def _load_builds(context: Context, pipeline: tables.Pipeline) -> list[tabl
     async def fetch(ids: list[int]) -> dict[int, list[tables.Build]]:
         found: dict[int, list[tables.Build]] = {key: [] for key in ids}
         for build in await context.all(pipelines.builds_of(ids)):
-            assert build.pipeline_id is not None, "by the statement"  # noqa: S101
+            assert build.pipeline_id is not None, "the statement selects builds of pipelines"  # noqa: S101
             found[build.pipeline_id].append(build)
         return found
 

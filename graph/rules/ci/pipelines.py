@@ -1,7 +1,7 @@
-"""Pipelines: builds come of a push, stage after stage (wire facts 13.1).
+"""Pipelines: a push creates builds, stage after stage (wire facts 13.1).
 
-The pipelines of a push are written in the transaction that writes the heads of its branches. What a crash leaves without its pipeline
-therefore has no head either, and `reconciling` records both.
+The pipelines of a push are inserted in the transaction that writes the heads of its branches. A push whose pipelines a crash prevented
+therefore has no recorded head either, and `index_reconciler` records both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,27 +23,28 @@ from storage.tables import CheckStatus, RunWhen, pipelines
 from storage.tables.commit_statuses import FINISHED
 
 ERROR_STAGE = "build"
-"""Where the failed status stands that a file gets which cannot be read."""
+"""Stage of the failed commit status that an invalid file produces."""
 MAX_ERROR_LENGTH = 255
 
 STARTING_JOBS: Mapping[ChecksState, frozenset[RunWhen]] = {
     ChecksState.SUCCESS: frozenset((RunWhen.ON_SUCCESS, RunWhen.ALWAYS)),
     ChecksState.FAILED: frozenset((RunWhen.ON_FAILURE, RunWhen.ALWAYS)),
 }
-"""Which jobs of a stage begin, by what the builds of all stages before came to. Where all of them were canceled nothing does."""
+"""Which jobs of a stage start, by the combined state of all earlier builds. When all were canceled, none starts."""
 
 
 class HasPipelinePlan(Protocol):
-    """News of a ref that moved, as far as this module looks at them."""
+    """A ref update, as far as this module uses it."""
 
     @property
     def plan(self) -> PipelinePlan | None: ...
 
 
 async def create_pipelines(context: Context, project: tables.Project, ref_updates: Iterable[HasPipelinePlan]) -> None:
-    """Makes the pipelines of a push and the builds of their first stages, in the transaction that records the push and holds the project.
+    """Create the pipelines of a push and the builds of their first stages.
 
-    The same statements whatever the number of jobs. A commit that was pushed to the same ref before is not built again.
+    Call it in the transaction that records the push and has locked the project. The number of statements does not depend on the number
+    of jobs. A commit that was pushed to the same ref before is not built again.
     """
     plans = {(plan.sha, plan.ref): plan for each in ref_updates if (plan := each.plan) is not None}
     if not plans or not project.builds_enabled:
@@ -68,7 +69,7 @@ async def create_pipelines(context: Context, project: tables.Project, ref_update
         }
         for plan in plans.values()
     ]
-    # Not in the order of the rows, which on SQLite would be a statement for each.
+    # Without sorting by parameter order, which would take one statement per row on SQLite.
     statement = insert(tables.Pipeline).returning(col(tables.Pipeline.sha), col(tables.Pipeline.ref), col(tables.Pipeline.id))
     pipeline_ids = {(sha, ref): int(number) for sha, ref, number in await context.session.execute(statement, rows)}
     await _create_builds(
@@ -84,10 +85,10 @@ async def create_pipelines(context: Context, project: tables.Project, ref_update
 
 
 async def advance_pipeline(context: Context, build: tables.Build) -> None:
-    """Makes the builds of the next stage, if this one was the last to finish of those that it waits for.
+    """Create the builds of the next stage if this build was the last one that the stage waited for.
 
-    To be called when a build has finished, in the transaction of that. Who finishes another build of the pipeline at the same moment
-    waits here, and then sees what was made. Also what an earlier result kept from being made comes, once a retry has a better one.
+    Call it in the transaction in which the build finishes. The lock of the pipeline serializes concurrent calls, so that each sees the
+    builds that the others created. A successful retry also starts jobs that an earlier failure prevented.
     """
     if build.pipeline_id is None or build.status not in FINISHED:
         return
@@ -101,13 +102,13 @@ async def advance_pipeline(context: Context, build: tables.Build) -> None:
     jobs = _next_jobs(pipeline.jobs, existing_builds)
     if jobs:
         common = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag", "user_id")}
-        # As of that end, so that the commit at no moment seems to be done with.
+        # Created at the time the build finished, so that the commit never appears finished in between.
         await _create_builds(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], build.finished_at)
         await commit_checks.handle_checks_changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
 
 
 class _StageBuild:
-    """A build that is there, as far as the next stage depends on it."""
+    """An existing build, as far as later stages depend on it."""
 
     __slots__ = ("allow_failure", "name", "stage_index", "status")
 
@@ -119,21 +120,21 @@ class _StageBuild:
 
 
 def _next_jobs(jobs: Sequence[Mapping[str, Any]], existing_builds: Sequence[_StageBuild]) -> list[Mapping[str, Any]]:
-    """The jobs that are to begin: those of the first stage that has any, as long as nothing before it is unfinished."""
+    """The jobs to start: those of the first stage that has any, provided that all earlier builds have finished."""
     names = {build.name for build in existing_builds}
-    for index, of_stage in group_by_stage(jobs).items():
+    for index, stage_jobs in group_by_stage(jobs).items():
         earlier_builds = [build for build in existing_builds if build.stage_index < index]
         if any(build.status not in FINISHED for build in earlier_builds):
             return []
         startable = STARTING_JOBS.get(_combined_state(earlier_builds), frozenset())
-        found = [job for job in of_stage if RunWhen(job["when"]) in startable and job["name"] not in names]
+        found = [job for job in stage_jobs if RunWhen(job["when"]) in startable and job["name"] not in names]
         if found:
             return found
     return []
 
 
 def _combined_state(builds: Sequence[_StageBuild]) -> ChecksState:
-    """What finished builds come to, by the rule of a commit's status; where there are none they are no failure."""
+    """The combined state of finished builds, by the rule of a commit's status; SUCCESS when there are none."""
     if all(build.status is CheckStatus.SUCCESS or (build.status is CheckStatus.FAILED and build.allow_failure) for build in builds):
         return ChecksState.SUCCESS
     canceled = all(build.status is CheckStatus.CANCELED for build in builds)
@@ -141,7 +142,10 @@ def _combined_state(builds: Sequence[_StageBuild]) -> ChecksState:
 
 
 async def _create_builds(context: Context, specs: Sequence[Mapping[str, Any]], created_at: datetime | None = None) -> None:
-    """Writes pending builds, and that they have come: two statements. Each of `specs` has the columns of its pipeline, and its `job`."""
+    """Insert pending builds and their change records, in two statements.
+
+    Each of `specs` has the columns of its pipeline, and its `job`.
+    """
     if not specs:
         return
     moment = created_at or context.now()
@@ -166,7 +170,7 @@ async def _create_builds(context: Context, specs: Sequence[Mapping[str, Any]], c
 
 
 async def _record_errors(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Says of commits whose file cannot be read that they failed."""
+    """Add a failed commit status for each commit whose file is invalid."""
     if not rows:
         return
     moment = context.now()

@@ -1,8 +1,8 @@
-"""YAML as a tree of texts, lists and mappings that know their lines, read within bounds.
+"""Parses YAML into a bounded tree of scalars, lists and mappings with line numbers.
 
-Nothing is constructed: a scalar keeps the text that stands in the file (`yes`, `1.0` and `2015` are names as good as others), and only
-says whether YAML takes it for null or a truth value. The parser hands out one event after the other, so that what is too deep or too
-large is refused before it is built. An alias stands for what it names, and counts with all of it: ten lines can hold a billion nodes.
+Nothing is constructed: a scalar keeps its source string (`yes`, `1.0` and `2015` are valid names) and only reports whether YAML reads
+it as null or a boolean. The parser yields events one at a time, so that input that is too deep or too large is rejected before it is
+built. An alias counts with everything it refers to, because ten lines can expand to a billion nodes.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ import yaml
 from graph.rules.ci.config_errors import PipelineConfigError, quote
 
 MAX_BYTES = 256 * 1024
-"""Bytes of the text."""
+"""Bytes of the source."""
 MAX_NODES = 20_000
 MAX_CHARACTERS = 512 * 1024
-"""Of all scalars, with each alias counted as what it stands for."""
+"""Characters of all scalars, with aliases expanded."""
 MAX_DEPTH = 20
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,7 +28,7 @@ _BOOLEANS = {**dict.fromkeys(("yes", "true", "on", "y"), True), **dict.fromkeys(
 
 @dataclass(slots=True)
 class ScalarNode:
-    """`kind` is YAML's word for what a plain scalar is: `str`, `null`, `bool`, `int`, …; `merge` for `<<`."""
+    """A scalar. `kind` is YAML's type of a plain scalar: `str`, `null`, `bool`, `int`, …; `merge` for `<<`."""
 
     value: str
     kind: str
@@ -45,7 +45,7 @@ class ScalarNode:
 
     @property
     def boolean(self) -> bool | None:
-        """What it says as a truth value; None where it is none."""
+        """Its boolean value; None when it is not a boolean."""
         return _BOOLEANS.get(self.value.lower()) if self.kind == "bool" else None
 
 
@@ -59,7 +59,7 @@ class SequenceNode:
 
 @dataclass(slots=True)
 class MappingEntry:
-    """`line` is that of the key."""
+    """A value; `line` is the line of its key."""
 
     value: "Node"
     line: int
@@ -67,7 +67,7 @@ class MappingEntry:
 
 @dataclass(slots=True)
 class MappingNode:
-    """A mapping, its merge keys (`<<`) resolved: what stands in it wins over what is merged, the earlier of several over the later."""
+    """A mapping with merge keys (`<<`) resolved: its own entries win over merged ones, earlier merges over later ones."""
 
     entries: dict[str, MappingEntry]
     line: int
@@ -80,34 +80,34 @@ Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
 def parse_document(source: str) -> Node | None:
-    """The one document of the text; None where there is nothing in it. Raises PipelineConfigError."""
+    """Parse the only document of the source; None when it is empty. Raises PipelineConfigError."""
     source = source.removeprefix("\ufeff")
     try:
         size = len(source.encode())
     except UnicodeEncodeError as error:
         raise PipelineConfigError.from_message("The file is not UTF-8.", source.count("\n", 0, error.start) + 1) from error
     if size > MAX_BYTES:
-        raise PipelineConfigError.from_message(f"The file has {size} bytes; it may have {MAX_BYTES}.")
+        raise PipelineConfigError.from_message(f"The file has {size} bytes; the limit is {MAX_BYTES}.")
     try:
         return _Composer(source).compose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if error.context_mark is not None and mark.line >= len(source.splitlines()):
-            # What is never closed is found at the end; it is to be looked for where it begins.
+            # An unclosed construct is detected at the end of the file; report the line where it begins.
             mark = error.context_mark
-        what = ", ".join(filter(None, (error.context, error.problem))) or "it cannot be read"
+        what = ", ".join(filter(None, (error.context, error.problem))) or "cannot be parsed"
         hint = " Indent with spaces, not with tabs." if mark and "\t" in _indentation(source, mark.line) else ""
-        raise PipelineConfigError.from_message(f"This is not YAML: {what}.{hint}", mark.line + 1 if mark else None) from error
+        raise PipelineConfigError.from_message(f"The file is not valid YAML: {what}.{hint}", mark.line + 1 if mark else None) from error
     except yaml.reader.ReaderError as error:
         raise PipelineConfigError.from_message(
-            "The file holds a character that YAML does not allow.", _line_of_invalid_character(source)
+            "The file contains a character that YAML does not allow.", _line_of_invalid_character(source)
         ) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise PipelineConfigError.from_message("This is not YAML.") from error
+        raise PipelineConfigError.from_message("The file is not valid YAML.") from error
 
 
 def to_json(node: Node) -> Any:
-    """As JSON has it: null and truth values as such, every other scalar as its text."""
+    """Convert to JSON: null and booleans as such, every other scalar as its source string."""
     if isinstance(node, ScalarNode):
         return None if node.is_null else node.value if node.boolean is None else node.boolean
     if isinstance(node, SequenceNode):
@@ -132,14 +132,14 @@ class _Composer:
         next(self._events)  # the end of the document
         more = next(self._events)
         if not isinstance(more, yaml.StreamEndEvent):
-            raise PipelineConfigError.from_message("A second document begins here; the file must be one.", _line_number(more))
+            raise PipelineConfigError.from_message("A second document begins here. The file must contain one document.", _line_number(more))
         return None if isinstance(root, ScalarNode) and root.is_null else root
 
     def _compose_node(self, event: Any, depth: int) -> Node:
         if isinstance(event, yaml.AliasEvent):
             return self._resolve_alias(event)
         if depth > MAX_DEPTH:
-            raise PipelineConfigError.from_message(f"This lies more than {MAX_DEPTH} levels deep.", _line_number(event))
+            raise PipelineConfigError.from_message(f"The value is nested more than {MAX_DEPTH} levels deep.", _line_number(event))
         anchor = event.anchor
         if anchor is not None:
             self._open.add(anchor)
@@ -159,11 +159,11 @@ class _Composer:
     def _resolve_alias(self, event: Any) -> Node:
         if event.anchor in self._open:
             raise PipelineConfigError.from_message(
-                f"The anchor {quote(event.anchor)} stands for something that holds itself.", _line_number(event)
+                f"The anchor {quote(event.anchor)} refers to a value that contains itself.", _line_number(event)
             )
         node = self._anchors.get(event.anchor)
         if node is None:
-            raise PipelineConfigError.from_message(f"There is no anchor {quote(event.anchor)} above this line.", _line_number(event))
+            raise PipelineConfigError.from_message(f"The anchor {quote(event.anchor)} is not defined above this line.", _line_number(event))
         self._count(node.nodes, node.characters, event)
         return node
 
@@ -172,17 +172,17 @@ class _Composer:
         self._characters += characters
         if self._nodes > MAX_NODES:
             raise PipelineConfigError.from_message(
-                f"The file comes to more than {MAX_NODES} values, with those that its aliases repeat.", _line_number(event)
+                f"The file has more than {MAX_NODES} values, with aliases expanded.", _line_number(event)
             )
         if self._characters > MAX_CHARACTERS:
             raise PipelineConfigError.from_message(
-                f"The file comes to more than {MAX_CHARACTERS} characters, with those that its aliases repeat.", _line_number(event)
+                f"The file has more than {MAX_CHARACTERS} characters, with aliases expanded.", _line_number(event)
             )
 
     def _compose_scalar(self, event: Any) -> ScalarNode:
         value = event.value
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise PipelineConfigError.from_message("A text cannot hold the character NUL, or half of a character.", _line_number(event))
+            raise PipelineConfigError.from_message("A string cannot contain the character NUL or a lone surrogate.", _line_number(event))
         self._count(0, len(value), event)
         tag = self._explicit_tag(event)
         if tag is None:
@@ -209,16 +209,16 @@ class _Composer:
             found.nodes += key.nodes + value.nodes
             found.characters += key.characters + value.characters
             if not isinstance(key, ScalarNode):
-                raise PipelineConfigError.from_message("A key must be a name, not a list or a mapping.", line)
+                raise PipelineConfigError.from_message("A key must be a string, not a list or a mapping.", line)
             if key.kind == "merge":
                 found.merged += self._merged_mappings(value, line)
                 continue
             if key.is_null or not key.value.strip():
-                raise PipelineConfigError.from_message("A key is empty; give it a name.", line)
+                raise PipelineConfigError.from_message("A key is empty. Give it a name.", line)
             if key.value in found.entries:
                 first = found.entries[key.value].line
                 raise PipelineConfigError.from_message(
-                    f"The key {quote(key.value)} stands here a second time; the first is in line {first}.", line
+                    f"The key {quote(key.value)} is repeated; it was first defined in line {first}.", line
                 )
             found.entries[key.value] = MappingEntry(value, line)
         for other in found.merged:
@@ -229,15 +229,15 @@ class _Composer:
     def _merged_mappings(self, value: Node, line: int) -> list[MappingNode]:
         values = value.items if isinstance(value, SequenceNode) else [value]
         if not all(isinstance(each, MappingNode) for each in values):
-            raise PipelineConfigError.from_message("`<<` takes a mapping, or a list of mappings.", line)
+            raise PipelineConfigError.from_message("The value of `<<` must be a mapping or a list of mappings.", line)
         return [each for each in values if isinstance(each, MappingNode)]
 
     def _explicit_tag(self, event: Any) -> str | None:
-        """The tag that is written; None where there is none."""
+        """The explicit tag of a node; None when it has none."""
         if event.tag is None or event.tag == "!":
             return None
         if event.tag not in _PLAIN_TAGS:
-            raise PipelineConfigError.from_message(f"The tag {quote(event.tag)} means nothing here; take it away.", _line_number(event))
+            raise PipelineConfigError.from_message(f"The tag {quote(event.tag)} is not supported. Remove it.", _line_number(event))
         return str(event.tag)
 
 
@@ -246,7 +246,7 @@ def _line_number(event: Any) -> int:
 
 
 def _line_of_invalid_character(text: str) -> int:
-    """Of the first character that YAML does not allow."""
+    """The line of the first character that YAML does not allow."""
     found = yaml.reader.Reader.NON_PRINTABLE.search(text)
     return text.count("\n", 0, found.start()) + 1 if found else 1
 

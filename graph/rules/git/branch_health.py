@@ -1,10 +1,10 @@
-"""The health of a branch: whether its newest commit that tells is good, since when, and which commits may have broken it.
+"""The health of a branch: whether its newest decided commit is good, since when, and which commits may have broken it.
 
-Commits are taken in the order of ancestry along first parents, whatever the order of builds or of dates, so what was merged in counts as
-its merge. A commit is good when its checks come to SUCCESS (graph/rules/builds/rollups.py) and bad when they come to FAILED; without
-checks, or while they wait or run, or when all were canceled, it decides nothing and is walked past.
+Commits are ordered by ancestry along first parents, not by the order of builds or by dates, so a merged branch counts as its merge
+commit. A commit is good when its rollup is SUCCESS (graph/rules/builds/rollups.py) and bad when it is FAILED; without checks, with
+pending or running ones, or with only canceled ones it is undecided and is skipped.
 
-The walk is the index's, and one statement: nothing is asked of git. It ends where it tells what was asked, or after MAX_COMMITS commits.
+The walk is one statement over the commit index and does not use git. It ends as soon as it can answer, or after MAX_COMMITS commits.
 """
 
 from collections.abc import Collection
@@ -24,19 +24,19 @@ from storage import tables
 from storage.tables import branches, first_parents
 
 MAX_COMMITS = 1_000
-"""How many commits are looked at."""
+"""Maximum commits of a walk."""
 MAX_NAMES = 100
 DECIDING_STATES = (RollupState.SUCCESS, RollupState.FAILED)
 
 _CURSOR_KIND = "suspect"
 
 CheckNames = tuple[str, ...] | None
-"""Only checks of these names count; None: all."""
+"""Names of the checks that count; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalkedCommit:
-    """A commit on the walk; when the last of its checks ended, if one has."""
+    """A commit of the walk, its rollup state, and when its last check finished, if any has."""
 
     oid: str
     state: RollupState
@@ -45,8 +45,11 @@ class WalkedCommit:
 
 @dataclass(slots=True)
 class BranchHealthReport:
-    """What the walk from a head tells. `walked` are its commits, newest first; `dated`: it went so far that `since` is known. Without
-    `builds` only commit statuses count."""
+    """The result of the walk from a head.
+
+    `walked` are its commits, newest first. `dated` says that the walk went far enough for `since`. Without `builds` only commit
+    statuses count.
+    """
 
     project_id: int
     head: str
@@ -58,11 +61,11 @@ class BranchHealthReport:
     @property
     def newest_decided(self) -> WalkedCommit | None:
         """The newest commit that is good or bad."""
-        return next((place for place in self.walked if place.state in DECIDING_STATES), None)
+        return next((commit for commit in self.walked if commit.state in DECIDING_STATES), None)
 
     @property
     def state(self) -> RollupState:
-        """What the newest commit that decides comes to; where none does, what the head comes to."""
+        """The state of the newest decided commit; if there is none, the state of the head."""
         decided = self.newest_decided or (self.walked[0] if self.walked else None)
         return decided.state if decided is not None else RollupState.NONE
 
@@ -78,37 +81,40 @@ class BranchHealthReport:
 
     @property
     def suspects(self) -> list[str]:
-        """The commits after the newest good one, up to and with the first bad one, newest first."""
+        """The commits after the newest good one, up to and including the first bad one, newest first."""
         first = self.first_bad
-        return [place.oid for place in self.walked[self.walked.index(first) : self._good_index]] if first is not None else []
+        return [commit.oid for commit in self.walked[self.walked.index(first) : self._good_index]] if first is not None else []
 
     @property
     def since(self) -> datetime | None:
-        """When the first bad commit turned out to be bad; of good ones, the oldest since the newest bad one, as far as was walked."""
+        """When the branch reached its state: when the first bad commit, or the first good one after the newest bad one, finished.
+
+        Only commits of the walk are considered.
+        """
         if self.state is RollupState.FAILED:
             first = self.first_bad
         else:
-            states = [place.state for place in self.walked]
+            states = [commit.state for commit in self.walked]
             end = states.index(RollupState.FAILED) if RollupState.FAILED in states else None
             first = self._oldest(RollupState.SUCCESS, self.walked[:end])
         return first.ended_at if first is not None else None
 
     @property
     def _good_index(self) -> int | None:
-        return next((number for number, place in enumerate(self.walked) if place.state is RollupState.SUCCESS), None)
+        return next((number for number, commit in enumerate(self.walked) if commit.state is RollupState.SUCCESS), None)
 
     @staticmethod
-    def _oldest(state: RollupState, places: list[WalkedCommit]) -> WalkedCommit | None:
-        return next((place for place in reversed(places) if place.state is state), None)
+    def _oldest(state: RollupState, walked: list[WalkedCommit]) -> WalkedCommit | None:
+        return next((commit for commit in reversed(walked) if commit.state is state), None)
 
 
 async def load_health(
     context: Context, heads: Collection[CommitKey], names: Collection[str] | None = None, *, dated: bool = False, builds: bool = True
 ) -> dict[CommitKey, BranchHealthReport]:
-    """The health that branches with these heads have, given as (project id, full id): one statement for all of them.
+    """The health of branches with these heads, given as (project id, full id), in one statement.
 
-    It needs nothing of the context but its session, so a chore calls it with `Context(services, session, None, "upkeep")`; nobody's
-    rights are looked at. A head that the index does not have comes to NONE. `since` is known where it was to be `dated`.
+    It uses only the context's session and checks no permissions, so a maintenance job calls it with a context without a viewer. A head
+    that is not in the index has the state NONE. `since` is known only with `dated`.
     """
     check_names = None if names is None else tuple(sorted(set(names)))
     found = {(project_id, oid): BranchHealthReport(project_id, oid, check_names, dated, builds) for project_id, oid in heads}
@@ -129,8 +135,10 @@ async def load_health(
 async def load_branch_health(
     context: Context, branch_keys: Collection[tuple[int, str]], names: Collection[str] | None = None
 ) -> dict[tuple[int, str], BranchHealthReport]:
-    """The same of branches given as (project id, name), at the heads that the index has: one statement more. Those that are gone are
-    left out."""
+    """The health of branches given as (project id, name), at the heads in the index; one statement more.
+
+    Deleted branches are absent.
+    """
     if not branch_keys:
         return {}
     heads = {(key, name): (key, oid) for key, name, oid in await context.tuples(branches.heads_of(branch_keys))}
@@ -141,29 +149,32 @@ async def load_branch_health(
 async def get_head_health(
     context: Context, head: CommitKey, names: Collection[str] | None, *, dated: bool, builds: bool
 ) -> BranchHealthReport:
-    """The health of a head among others of its level. Without `builds` only commit statuses count, as for a viewer who asks for names
-    and may not see the names of builds. Raises LimitExceeded for more than MAX_NAMES names."""
+    """The health of a head, batched with other heads of the same level.
+
+    Without `builds` only commit statuses count, as for a viewer who filters by names and may not see the names of builds. Raises
+    LimitExceeded for more than MAX_NAMES names.
+    """
     if names is not None and len(names) > MAX_NAMES:
-        raise LimitExceeded(f"At most {MAX_NAMES} names of checks can be asked for at once, and {len(names):,} are.")
+        raise LimitExceeded(f"At most {MAX_NAMES} check names can be given; there are {len(names):,}.")
     names = None if names is None else tuple(sorted(set(names)))
 
     async def fetch(heads: list[CommitKey]) -> dict[CommitKey, BranchHealthReport]:
         return await load_health(context, heads, names, dated=dated, builds=builds)
 
     found = await context.loader(("health of branches", names, dated, builds), fetch).get(head)
-    assert found is not None, "every head has one"  # noqa: S101
+    assert found is not None, "the loader returns a report for every head"  # noqa: S101
     return found  # type: ignore[no-any-return]
 
 
 async def get_since(context: Context, health: BranchHealthReport) -> datetime | None:
-    """Since when a branch is as `get_head_health` told, among others of its level."""
+    """When the branch reached the state of this report, batched with others of the same level."""
     if not health.dated:
         health = await get_head_health(context, (health.project_id, health.head), health.names, dated=True, builds=health.builds)
     return health.since
 
 
 async def suspect_page(context: Context, health: BranchHealthReport, window: Window, *, from_index: bool) -> ConnectionPage:
-    """A page of the suspects; `from_index` as in `commits.load_commits`. Raises BadRequest for a foreign cursor, Unavailable."""
+    """A page of the suspects; `from_index` as in `commits.load_commits`. Raises BadRequest for an invalid cursor, Unavailable."""
     oids = health.suspects
     skip = decode_cursor(window.after, _CURSOR_KIND, lambda oid: oids.index(oid) + 1) if window.after is not None else 0
     page_oids = oids[skip : skip + window.size]
@@ -177,7 +188,7 @@ async def suspect_page(context: Context, health: BranchHealthReport, window: Win
 
 
 async def failing_page(context: Context, health: BranchHealthReport, window: Window) -> ConnectionPage:
-    """A page of the builds by which the newest commit that decides is bad, of those that the viewer may see."""
+    """A page of the failed builds of the newest decided commit, among those that the viewer may see."""
     found: list[tables.Build] = []
     if health.newest_decided is not None and health.newest_decided.state is RollupState.FAILED:
         checks = await commit_checks.load_checks(context, (health.project_id, health.newest_decided.oid))

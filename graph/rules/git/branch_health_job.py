@@ -1,9 +1,9 @@
-"""Looks at branches whose health may have changed, and tells those who follow them where it has, or where the head is another one.
+"""Maintenance job that recomputes the health of branches and records changes of health or head for subscribers.
 
-Whatever may change a health (a check, a head) leaves a row of `health_checks_due` in its own transaction. The chore takes what it finds,
-and compares each branch with what was told of it last, under a lock of the branch; so two processes never tell the same, and since every
-change leaves a row of its own, what is told last is how the branch is. Branches that somebody else holds are left for a moment: the
-chore waits for nobody while others may wait for it. Rows of branches that are gone go.
+Each change that may affect a health (a check, a head) inserts a row of `health_checks_due` in its own transaction. The job takes the
+oldest rows and, holding a lock on the branch, compares each branch with its last recorded health. Two processes therefore never record
+the same change, and because every change inserts its own row, the last recorded health is the current one. Branches locked by others
+are retried shortly: the job never waits for a lock while others may wait for its own. Rows of deleted branches are deleted.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from graph.rules.git import branch_health
 from storage.tables import branches, health_checks_due, projects
 
 BATCH_SIZE = 500
-"""Rows that one round takes."""
+"""Rows per run."""
 BRANCHES_PER_TRANSACTION = 50
-"""Branches that are held together."""
+"""Branches that are locked together."""
 RETRY_SECONDS = 0.05
 
 
 async def refresh_health(services: Services) -> None:
-    """A round of the upkeep: looks at the branches of the oldest rows."""
+    """One run: recompute the health of the branches of the oldest rows."""
     async with services.database.read_session() as session:
         due_ids = [row[0] for row in await session.read(health_checks_due.oldest_ids(BATCH_SIZE))]
         if not due_ids:
@@ -33,10 +33,10 @@ async def refresh_health(services: Services) -> None:
     branch_ids = sorted(remaining)
     for start in range(0, max(len(branch_ids), 1), BRANCHES_PER_TRANSACTION):
         async with session_for(services.database, writing=True) as session:
-            context = Context(services, session, None, "upkeep")
+            context = Context(services, session, None, "maintenance")
             remaining -= await _refresh_branches(context, branch_ids[start : start + BRANCHES_PER_TRANSACTION])
             if start + BRANCHES_PER_TRANSACTION >= len(branch_ids):
-                # One whose branches were not all looked at stays, and so does one that was written meanwhile.
+                # Rows whose branches were not all examined remain, and so do rows inserted meanwhile.
                 retained_ids = {number for branch, number in affected if branch in remaining}
                 await session.execute(health_checks_due.delete_due(sorted(set(due_ids) - retained_ids)))
             await commit_and_notify(context)
@@ -47,14 +47,14 @@ async def refresh_health(services: Services) -> None:
 
 
 async def _refresh_branches(context: Context, branch_ids: Collection[int]) -> set[int]:
-    """Tells what is new of these branches; gives those that are done, which are all that nobody else holds."""
+    """Record changes of these branches; returns those that are done, which excludes those locked by others."""
     if not branch_ids:
         return set()
     project_ids = dict(map(tuple, await context.tuples(branches.existing_ids(branch_ids))))
-    # First, since who removes a project holds it before its branches.
+    # Projects before branches: the deletion of a project locks in this order.
     await context.tuples(projects.ids_for_key_share(sorted(set(project_ids.values()))))
     locked = await context.all(branches.for_update(branch_ids))
-    # After the branches are held: what others have told of them by now is seen, and so is all that they are to be told for.
+    # After locking, this sees both what others have recorded and all changes that are due.
     found = await branch_health.load_health(context, {(row.project_id, row.oid) for row in locked})
     changed = []
     for row in locked:

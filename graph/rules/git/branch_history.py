@@ -1,8 +1,8 @@
-"""The history of a branch: along first parents by the index, else as git walks it.
+"""The history of a branch: along first parents from the index, otherwise as git walks it.
 
-A page along first parents goes on behind a commit, any other behind a place on the walk that it began with, wherever the branch is now.
-Where only some commits are shown, a page looks at MAX_EXAMINED_COMMITS of them and no more; a shorter one that has a next page ends where
-it stopped looking.
+A page along first parents continues after a commit; any other page continues at a position of the walk that it began with, even if the
+branch has moved. A filtered page examines at most MAX_EXAMINED_COMMITS commits; a short page that has a next page ends where it
+stopped.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _CURSOR_KIND = "ancestor"
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Which commits of a branch. `path`: those that changed what lies there; in the span: those committed in it."""
+    """Which commits of a branch: those that changed something at `path`, and those committed between `since` and `until`."""
 
     first_parent: bool
     path: str
@@ -35,16 +35,16 @@ class HistoryQuery:
     until: datetime | None
 
     @property
-    def narrowing(self) -> CommitFilter:
+    def commit_filter(self) -> CommitFilter:
         since, until = (moment.timestamp() if moment is not None else None for moment in (self.since, self.until))
         return CommitFilter(self.path, since, until)
 
 
 async def history_page(context: Context, branch: BranchRef, query: HistoryQuery, window: Window, *, from_index: bool) -> ConnectionPage:
-    """A page of these commits of a branch, among others of its level: along first parents without a path, one statement for all.
-    `from_index` as in `commits.load_commits`.
+    """A page of the matching commits of a branch; `from_index` as in `commits.load_commits`.
 
-    Raises BadRequest for a foreign cursor, LimitExceeded for a page that is too deep, Unavailable.
+    Along first parents without a path, one statement serves all branches of a level. Raises BadRequest for an invalid cursor,
+    LimitExceeded for a page that is too deep, Unavailable.
     """
     start, skip = branch.oid, 0
     if window.after is not None and query.first_parent:
@@ -58,7 +58,7 @@ async def history_page(context: Context, branch: BranchRef, query: HistoryQuery,
         found = await _page_from_git(context, branch.project_id, start, query, skip, window.size + 1)
     shown = found.commits[: window.size]
     more = len(found.commits) > window.size
-    positions = {oid: place for place, oid in shown}
+    positions = {oid: position for position, oid in shown}
     nodes = await commits.load_commits(context, branch.project_id, list(positions), from_index=from_index)
 
     def cursor(row: Any) -> str:
@@ -72,7 +72,7 @@ async def history_page(context: Context, branch: BranchRef, query: HistoryQuery,
 
 
 async def _page_from_index(context: Context, start: CommitKey, query: HistoryQuery, skip: int, limit: int) -> FilteredCommits | None:
-    """What the index knows of it; None where it does not have the start."""
+    """The page from the index; None when the index does not have the start commit."""
     is_filtered = query.since is not None or query.until is not None
     length = MAX_EXAMINED_COMMITS + skip if is_filtered else limit + skip
 
@@ -80,36 +80,40 @@ async def _page_from_index(context: Context, start: CommitKey, query: HistoryQue
         keys: dict[int, CommitKey] = {}
         found: dict[CommitKey, list[tuple[int, str, datetime]]] = {}
         rows = await context.tuples(first_parents.committed_between(starts, length, query.since, query.until))
-        for walk, place, project_id, oid, committed_at in rows:
+        for walk, position, project_id, oid, committed_at in rows:
             key = keys.setdefault(walk, (project_id, oid))
-            found.setdefault(key, []).append((place, oid, committed_at))
+            found.setdefault(key, []).append((position, oid, committed_at))
         return found
 
     rows = await context.loader(("first parents", length, query.since, query.until), fetch).get(start)
     if rows is None:
         return None
-    narrowing = query.narrowing
-    found = [(place, oid) for place, oid, at in rows if place >= skip and narrowing.includes_time(at.astimezone(UTC).timestamp())]
-    place, oid, _ = rows[-1]
-    return FilteredCommits(found[:limit], (place, oid) if is_filtered and place == length - 1 else None)
+    commit_filter = query.commit_filter
+    found = [
+        (position, oid) for position, oid, at in rows if position >= skip and commit_filter.includes_time(at.astimezone(UTC).timestamp())
+    ]
+    position, oid, _ = rows[-1]
+    return FilteredCommits(found[:limit], (position, oid) if is_filtered and position == length - 1 else None)
 
 
 async def _page_from_git(context: Context, project_id: int, start: str, query: HistoryQuery, skip: int, limit: int) -> FilteredCommits:
-    narrowing = query.narrowing
+    commit_filter = query.commit_filter
     try:
         return await run_in_repository(
             context,
             project_id,
-            lambda repository: log.filter_history(repository, start, narrowing, first_parent=query.first_parent, skip=skip, limit=limit),
+            lambda repository: log.filter_history(
+                repository, start, commit_filter, first_parent=query.first_parent, skip=skip, limit=limit
+            ),
             cancellable=True,
         )
     except UnknownCommit as error:
-        raise BadRequest("This cursor is not one of this list.") from error
+        raise BadRequest("The cursor does not belong to this list.") from error
     except HistoryTooDeep as error:
-        raise LimitExceeded("This page lies too deep in the history; ask for a later time, or for first parents alone.") from error
+        raise LimitExceeded("The page is too deep in the history. Use a later time range, or `firstParent: true`.") from error
 
 
 def _parse_oid(oid: str) -> str:
     if not FULL_ID.fullmatch(oid):
-        raise ValueError("no id of a commit")
+        raise ValueError("not a commit id")
     return oid

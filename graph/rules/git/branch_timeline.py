@@ -1,7 +1,7 @@
-"""The timeline of a branch: what it came to as time went on, from who was its head when and what the checks of that one came to then.
+"""The timeline of a branch: its rollup state over time, derived from its past heads and the checks of each.
 
-Who was head is written down with each move (storage/tables/branch_moves.py); what checks came to is told by their own times
-(graph/rules/builds/rollup_history.py). Nothing is asked of git.
+Heads are recorded with each move (storage/tables/branch_moves.py); states of checks follow from their timestamps
+(graph/rules/builds/rollup_history.py). Git is not used.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ MAX_MOVES = 2_000
 MAX_CHECKS = 100_000
 
 BranchKey = tuple[int, str]
-"""A project, and the name of a branch."""
+"""A project id and the name of a branch."""
 BranchMoves = Sequence[tuple[str | None, datetime]]
-"""Where a branch came (None: it was deleted) and when, in their order."""
+"""The heads of a branch (None: it was deleted) and when each was set, in order."""
 RollupHistory = Sequence[tuple[datetime, RollupState]]
 
 
 @dataclass(slots=True)
 class TimelineSegment:
-    """A time, within the range, in which a branch came to one thing. `oid` was its head at the start; `seconds` is how long it was.
+    """A period within the range in which a branch had one state; `oid` was its head at the start.
 
-    `ended_at` is None for what is still so.
+    `ended_at` is None while the state lasts; `seconds` is the duration.
     """
 
     project_id: int
@@ -43,10 +43,10 @@ class TimelineSegment:
 
 
 async def load_timeline(context: Context, branch: BranchKey, since: datetime | None, until: datetime | None) -> list[TimelineSegment]:
-    """The segments of a branch among others of its level, from `since` to before `until`, or to now: three statements for all of them.
+    """The segments of a branch from `since` to before `until`, or to now; three statements for all branches of a level.
 
-    Adjacent segments differ in their state. There is none from before the first move that is known, and none while the branch was gone.
-    Raises LimitExceeded where all of them moved too often, or their heads have too many checks.
+    Adjacent segments differ in their state. There are none before the first recorded move, and none while the branch was deleted.
+    Raises LimitExceeded when the branches moved too often or their heads have too many checks.
     """
     now = context.now()
     is_open = until is None or until > now
@@ -58,14 +58,14 @@ async def load_timeline(context: Context, branch: BranchKey, since: datetime | N
         moves: dict[BranchKey, list[tuple[str | None, datetime]]] = {}
         rows = await context.tuples(branch_moves.of_branches(branches, since, end, MAX_MOVES + 1))
         if len(rows) > MAX_MOVES:
-            raise LimitExceeded(f"In this time there were more than {MAX_MOVES:,} moves of branches; ask for a shorter range.")
+            raise LimitExceeded(f"The branches moved more than {MAX_MOVES:,} times in this range. Use a shorter range.")
         for project_id, name, oid, moved_at in rows:
             moves.setdefault((project_id, name), []).append((oid, moved_at))
         heads = {(project_id, oid) for (project_id, _), some in moves.items() for oid, _ in some if oid is not None}
         runs = await load_all_runs(context, heads, MAX_CHECKS + 1)
         if sum(map(len, runs.values())) > MAX_CHECKS:
-            raise LimitExceeded(f"The commits of this time have more than {MAX_CHECKS:,} checks; ask for a shorter range.")
-        # Aside, since so many take a while.
+            raise LimitExceeded(f"The commits in this range have more than {MAX_CHECKS:,} checks. Use a shorter range.")
+        # In a thread, because many checks take a while.
         return await asyncio.to_thread(_build_all_segments, moves, runs, since, end, is_open)
 
     return await context.loader(("timelines", since, until), fetch).get(branch) or []
@@ -85,7 +85,7 @@ def _build_all_segments(
 def build_segments(
     project_id: int, moves: BranchMoves, histories: Mapping[CommitKey, RollupHistory], since: datetime | None, end: datetime, is_open: bool
 ) -> list[TimelineSegment]:
-    """`is_open`: what is so at the end is still so."""
+    """The segments of one branch; `is_open` says that the state at the end still lasts."""
     found: list[TimelineSegment] = []
     for (oid, moved_at), following in zip(moves, [*(at for _, at in moves[1:]), end], strict=True):
         start = max(moved_at, since) if since is not None else moved_at
@@ -105,7 +105,7 @@ def build_segments(
 
 
 def _split_by_state(changes: RollupHistory, start: datetime, end: datetime) -> Iterator[tuple[RollupState, datetime, datetime]]:
-    """What a commit came to between two moments: each state with its own two, none of no length."""
+    """The states of a commit between two times, as (state, start, end), none of zero length."""
     index = bisect_right(changes, start, key=lambda change: change[0])
     state, at = changes[index - 1][1] if index else RollupState.NONE, start
     for moment, following in changes[index:]:

@@ -1,4 +1,4 @@
-"""Branches and tags: the names that a repository gives to commits."""
+"""Branches and tags: listing, lookup, creation and deletion."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from storage.git.subprocesses.git_command import GitCommandError
 
 _CURSOR_KIND = "ref"
 _BranchLookup = tuple[int, str | None, str | None]
-"""A project, and the name of a branch, or None and the name of the default branch."""
+"""A project id, the name of a branch or None, and the name of the project's default branch."""
 
 log = structlog.get_logger("graph")
 
@@ -40,7 +40,7 @@ class ProjectRef:
 
     @property
     def id(self) -> str:
-        """Its key in the graph. Names of refs have no colon."""
+        """Its node key in the graph. Ref names never contain a colon."""
         return f"{self.project_id}:{self.name}"
 
 
@@ -66,12 +66,12 @@ async def list_tags(context: Context, project: tables.Project, window: Window) -
 
 
 async def branch_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """The branches of these ids (`ProjectRef.id`) where the viewer may read code, by their keys; an error stands for an unreadable one."""
+    """Branches by node key (`ProjectRef.id`), where the viewer may read code; the value is an error if the repository is unreadable."""
     return await _load_nodes(context, keys, Repository.branches, BranchRef)
 
 
 async def tag_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """As `branch_nodes`, of tags."""
+    """Like `branch_nodes`, for tags."""
     return await _load_nodes(context, keys, Repository.tags, TagRef)
 
 
@@ -92,7 +92,7 @@ async def _load_nodes(
         try:
             refs = await run_in_repository(context, project_id, refs_of)
         except OperationError as error:
-            # One repository that cannot be read leaves the nodes of others alone.
+            # An unreadable repository does not affect nodes of other projects.
             found.update(dict.fromkeys(names.values(), error))
         else:
             found.update({names[ref.name]: kind(project_id, ref.name, ref.oid) for ref in refs if ref.name in names})
@@ -102,7 +102,7 @@ async def _load_nodes(
 
 
 async def get_branch(context: Context, project: tables.Project, name: str) -> BranchRef:
-    """The branch of exactly this name. Raises NotFound, Unavailable."""
+    """The branch with exactly this name. Raises NotFound, Unavailable."""
     found = await _read_branch(context, (project.id, name, None))
     if found is None:
         raise NotFound("Branch")
@@ -111,9 +111,10 @@ async def get_branch(context: Context, project: tables.Project, name: str) -> Br
 
 
 async def get_branch_or_default(context: Context, project: tables.Project, name: str | None) -> BranchRef | None:
-    """The branch of exactly this name, among others of its level: they come together, so that what is asked of them is asked at once.
+    """The branch with exactly this name, or the default branch; all branches of a level resolve together.
 
-    Without a name the branch that the project names, or else the repository; None before the first push. Raises NotFound, Unavailable.
+    They resolve together so that loaders of their fields batch. Without a name, the default branch of the project, or else of the
+    repository; None before the first push. Raises NotFound, Unavailable.
     """
 
     async def read(key: _BranchLookup) -> BranchRef | OperationError | None:
@@ -151,7 +152,10 @@ async def _read_branch(context: Context, lookup: _BranchLookup) -> BranchRef | N
 
 
 async def create_branch(context: Context, project: tables.Project, name: str, start: str) -> BranchRef:
-    """A new branch at the commit that `start` says, as if it had been pushed. Raises Required, Invalid, Taken, Forbidden, Unavailable."""
+    """Create a branch at the commit that `start` names, with the same checks and effects as a push.
+
+    Raises Required, Invalid, Taken, Forbidden, Unavailable.
+    """
     name = validation.validate_title("name", name)
     if reason := ref_updates.invalid_name_reason(BRANCHES + name):
         raise Invalid("name", reason)
@@ -163,14 +167,17 @@ async def create_branch(context: Context, project: tables.Project, name: str, st
 
 
 async def delete_branch(context: Context, project: tables.Project, name: str) -> BranchRef:
-    """Deletes the branch, as if by a push; gives what it was. Raises NotFound, Forbidden, Conflict, Unavailable."""
+    """Delete the branch, with the same checks and effects as a push; returns its last state.
+
+    Raises NotFound, Forbidden, Conflict, Unavailable.
+    """
     ref = await get_branch(context, project, name)
     await _move_ref(context, project, RefCommand(BRANCHES + name, ref.oid, None))
     return ref
 
 
 async def _move_ref(context: Context, project: tables.Project, update: RefCommand) -> None:
-    """Moves a ref by the rules of a push, and back when the operation is not kept."""
+    """Update a ref under the rules of a push; undone when the operation is rolled back."""
     (decision,) = await ref_updates.authorize_updates(context, project, [update])
     if decision.rule is not PushRule.ALLOW:
         raise Forbidden(decision.reason)
@@ -180,29 +187,29 @@ async def _move_ref(context: Context, project: tables.Project, update: RefComman
     except RefMoved as error:
         raise _conflict_error(update) from error
     except GitCommandError as error:
-        # A branch `a` leaves no room for `a/b`.
-        raise Conflict("name", "There is a branch in the way of this one.") from error
+        # A branch `a` excludes a branch `a/b`.
+        raise Conflict("name", "The name conflicts with an existing branch.") from error
     except OSError as error:
         if is_disk_full(error):
-            raise Unavailable("The disk is full; nothing was changed.") from error
+            raise Unavailable("The disk of the service is full; nothing was changed.") from error
         raise
 
     async def move_back() -> None:
         try:
             await repositories.read(project_id, lambda repository: repository.move_ref(update.ref, update.old, update.new))
         except (RefMoved, GitCommandError, NotARepository) as error:
-            log.error("branch not moved back", project_id=project_id, ref=update.ref, error=str(error))
+            log.error("ref update could not be undone", project_id=project_id, ref=update.ref, error=str(error))
 
     context.undo.append(move_back)
     await ref_updates.handle_ref_updates(context, project, [update], [await commit_index.index_in_transaction(context, project, update)])
 
 
 def _conflict_error(update: RefCommand) -> UserError:
-    return Taken("name") if update.old is None else Conflict("name", "The branch has moved meanwhile; look at it again.")
+    return Taken("name") if update.old is None else Conflict("name", "The branch has moved in the meantime. Reload it and retry.")
 
 
 def _page(project: tables.Project, refs: Sequence[Ref], window: Window, kind: type[ProjectRef]) -> ConnectionPage:
-    """A page of refs that are sorted by name; a cursor is a name, so pages stay exact while others come and go."""
+    """A page of refs sorted by name; a cursor is a name, so pages stay exact while refs are created and deleted."""
     after = decode_cursor(window.after, _CURSOR_KIND, _encode_name) if window.after is not None else None
     before = decode_cursor(window.before, _CURSOR_KIND, _encode_name) if window.before is not None else None
     remaining = [ref for ref in refs if (after is None or ref.name.encode() > after) and (before is None or ref.name.encode() < before)]

@@ -1,6 +1,6 @@
-"""Two commits held against each other: what one has that the other does not.
+"""Comparisons of two commits: the commits and changes that one has and the other does not.
 
-Walking is the git program's work, a process a question; each field that is asked for costs one.
+Git runs as a subprocess, once for each requested field.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from storage.git.subprocesses.git_command import GitCommandError
 
 T = TypeVar("T")
 CommitPair = tuple[int, str, str]
-"""A project, and two commits of it."""
+"""A project id and two commit ids."""
 
 _CURSOR_KIND = "between"
 
@@ -34,7 +34,7 @@ log = structlog.get_logger("graph")
 
 @dataclass(frozen=True, slots=True)
 class CommitComparison:
-    """`start` and `end` are commits of one project. `straight`: the files of one against those of the other, whatever came between."""
+    """Two commits of one project. `straight` compares their files directly instead of from the merge base."""
 
     start: ProjectCommit
     end: ProjectCommit
@@ -50,26 +50,26 @@ class CommitComparison:
 
 
 async def compare_commits(context: Context, project: tables.Project, start: str, end: str, straight: bool) -> CommitComparison:
-    """The comparison of what two exact names say. Raises NotFound, Unavailable."""
+    """Compare the commits with these exact names. Raises NotFound, Unavailable."""
     return CommitComparison(await get_commit(context, project, start), await get_commit(context, project, end), straight)
 
 
 async def load_merge_base(context: Context, comparison: CommitComparison) -> str | None:
-    """The id of the commit that both sides begin with; None for unrelated histories. Raises Unavailable."""
+    """The id of the merge base; None for unrelated histories. Raises Unavailable."""
 
     return await _pair_loader(context, merge.merge_base).get(comparison.key)
 
 
 async def load_ahead_behind(context: Context, comparison: CommitComparison) -> tuple[int, int]:
-    """How many commits the end has that the start has not, and the other way round. Raises Unavailable."""
+    """How many commits the end has that the start does not, and the reverse. Raises Unavailable."""
 
     return await _pair_loader(context, merge.ahead_behind).get(comparison.key) or (0, 0)
 
 
 async def commit_page(context: Context, comparison: CommitComparison, window: Window) -> ConnectionPage:
-    """A page of the commits that the end has and the start has not, newest first.
+    """A page of the commits that the end has and the start does not, newest first.
 
-    A cursor holds both commits and a place, so further pages stay exact while branches move. Raises Unavailable, BadRequest.
+    A cursor contains both commits and a position, so further pages stay exact while branches move. Raises Unavailable, BadRequest.
     """
     start, end, skip = comparison.start.oid, comparison.end.oid, window.offset
     if window.after is not None:
@@ -83,9 +83,9 @@ async def commit_page(context: Context, comparison: CommitComparison, window: Wi
             ),
         )
     except UnknownCommit as error:
-        raise BadRequest("This cursor is not one of this list.") from error
+        raise BadRequest("The cursor does not belong to this list.") from error
     page_commits = [ProjectCommit.of(comparison.project_id, commit) for commit in walked[: window.size]]
-    positions = {commit.oid: place for place, commit in enumerate(page_commits, skip)}
+    positions = {commit.oid: position for position, commit in enumerate(page_commits, skip)}
 
     async def count() -> int:
         return (await load_ahead_behind(context, comparison))[0]
@@ -100,27 +100,27 @@ async def commit_page(context: Context, comparison: CommitComparison, window: Wi
 
 
 async def load_changes(context: Context, comparison: CommitComparison) -> list[FileDiff] | None:
-    """What the end changed since it left the start. Raises Unavailable, LimitExceeded."""
+    """The diff from the merge base (or from the start, if `straight`) to the end. Raises Unavailable, LimitExceeded."""
     return await load_diff_between(context, comparison.project_id, await _base_oid(context, comparison), comparison.end.oid)
 
 
 async def load_diff_stat(context: Context, comparison: CommitComparison) -> DiffTotals:
-    """How much `load_changes` changes. Raises Unavailable."""
+    """The totals of `load_changes`. Raises Unavailable."""
     old = await _base_oid(context, comparison)
     return await run_git(context, comparison.project_id, lambda repository: merge.diff_stat(repository, old, comparison.end.oid))
 
 
 async def run_git(context: Context, project_id: int, work: Callable[[Repository], T]) -> T:
-    """As `run_in_repository`, for work of the git program, which may fail or take too long. Raises Unavailable."""
+    """Like `run_in_repository`, for work in a git subprocess, which may fail or time out. Raises Unavailable."""
     try:
         return await run_in_repository(context, project_id, work)
     except GitCommandError as error:
         log.warning("git failed", project_id=project_id, error=str(error), request_id=context.request_id)
-        raise Unavailable("The repository cannot tell this right now, or not in the time that it has.") from error
+        raise Unavailable("Git failed or timed out. Retry, or ask an administrator to check the server log.") from error
 
 
 def _pair_loader(context: Context, query: Callable[[Repository, str, str], T]) -> Loader[CommitPair, T]:
-    """What is asked of two commits, each time once."""
+    """The loader of a query over two commits, which runs once per pair."""
 
     async def fetch(keys: list[CommitPair]) -> dict[CommitPair, T]:
         return {key: await run_git(context, key[0], _bind_pair(query, *key[1:])) for key in keys}
@@ -137,7 +137,7 @@ async def _base_oid(context: Context, comparison: CommitComparison) -> str | Non
 
 
 def _parse_cursor(start: str, end: str, position: int) -> tuple[str, str, int]:
-    """Both ends of the walk and how many commits to skip, for a page after the cursor of these values."""
+    """Both ends of the walk, and how many commits to skip for the page after this cursor."""
     if not FULL_ID.fullmatch(start) or not FULL_ID.fullmatch(end) or type(position) is not int or not 0 <= position < MAX_OFFSET:
-        raise ValueError("no place in a walk")
+        raise ValueError("not a position in a walk")
     return start, end, position + 1

@@ -1,11 +1,12 @@
-"""The index of commits and branch heads: what the database repeats of the repositories, so that lists and joins need not walk them.
+"""The index of commits and branch heads, which copies them to the database so that lists and joins need not walk repositories.
 
-The repository stays the truth. The order that survives a crash at any point:
-1. Commits are written in chunks, each a short transaction of its own that changes nothing which is there already.
-2. The head of a branch is written (`write_heads`) only when all that it holds is indexed. A branch whose head the database has is
-   therefore known whole, and what was cut short before is begun anew from there.
+The repository is authoritative. The order of steps survives a crash at any point:
 
-What is never written here, since a process died or a ref was changed behind the service's back, is found by `reconciling`.
+1. Commits are inserted in chunks, each in a short transaction that does not change existing rows.
+2. The head of a branch is written (`write_heads`) only after all commits reachable from it are indexed. A branch whose head is in the
+   database is therefore completely indexed, and an interrupted run is repeated from the recorded head.
+
+`index_reconciler` finds what was never written, because a process crashed or a ref was changed outside of the service.
 """
 
 import contextlib
@@ -36,11 +37,11 @@ from storage.tables import branch_moves, branches, projects
 BRANCHES = "refs/heads/"
 MAX_LISTED_COMMITS = 20
 MAX_REPORTED_BRANCHES = 100
-"""Branches of one push whose news are told; of the others only the commits are indexed."""
+"""Branches per push whose updates list commits; for the others the commits are only indexed."""
 MAX_MENTIONING_COMMITS = 10_000
 MAX_MENTIONING_CHARACTERS = 16_000_000
 MAX_COMMITS_IN_OPERATION = 1_000
-"""Commits that one operation may index itself."""
+"""Commits that one operation may index in its own transaction."""
 ROWS_PER_STATEMENT = 500
 PROGRESS_LOG_SECONDS = 2.0
 
@@ -53,13 +54,16 @@ ChunkWriter = Callable[[list[GitCommit]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class RefUpdate:
-    """What the move of one ref brought.
+    """The result of indexing the update of one ref.
 
-    `total` commits came to the branch: what it holds and did not before; a branch that is new brings what no other branch had, and
-    the default branch all that it holds. `commits` are the newest of them, newest first, at most MAX_LISTED_COMMITS. `mentioning` are
-    those, newest first, whose message may name an issue; of the default branch only, at most MAX_MENTIONING_COMMITS. Of a tag, of what is
-    gone, and of branches beyond the MAX_REPORTED_BRANCHES of one push nothing is told. `is_indexed` says that the index has all that the
-    branch holds. `plan` is what is to be built for it, also for a tag.
+    - `total`: number of commits added to the branch: reachable from the new head, not from the old one. A new branch adds the commits
+      that no other branch had; a new default branch adds all of its commits.
+    - `commits`: the newest of them, newest first, at most MAX_LISTED_COMMITS.
+    - `mentioning`: of the default branch only, those whose message may refer to an issue, newest first, at most MAX_MENTIONING_COMMITS.
+    - `is_indexed`: the index has all commits of the branch.
+    - `plan`: the pipeline to create, also for a tag.
+
+    For tags, deleted refs, and branches beyond MAX_REPORTED_BRANCHES of one push, the counts and lists are empty.
     """
 
     update: RefCommand
@@ -71,16 +75,15 @@ class RefUpdate:
 
     @property
     def is_new(self) -> bool:
-        """Whether the ref was not there before."""
+        """Whether the ref did not exist before."""
         return self.update.old is None
 
 
 async def index_updates(services: Services, project_id: int, updates: Sequence[RefCommand]) -> list[RefUpdate]:
-    """Indexes what these moves brought, in transactions of its own, and plans what to build; one `RefUpdate` for each of them, in their
-    order.
+    """Index the commits of these ref updates in separate transactions, and plan their pipelines; one `RefUpdate` each, in order.
 
-    To be called outside of any writing transaction. Raises NotFound when the project goes meanwhile. Of a repository that
-    cannot be read nothing is told, and nothing is `is_indexed`.
+    Call it outside of any writing transaction. Raises NotFound when the project is deleted meanwhile. For an unreadable repository the
+    results are empty and not `is_indexed`.
     """
     ref_updates = await _index_commits(services, project_id, updates)
     plans = await pipeline_planner.plan_updates(
@@ -90,30 +93,30 @@ async def index_updates(services: Services, project_id: int, updates: Sequence[R
 
 
 async def _index_commits(services: Services, project_id: int, updates: Sequence[RefCommand]) -> dict[RefCommand, RefUpdate]:
-    """The news of `index_updates`, without plans."""
+    """The results of `index_updates` without plans."""
     if not any(_is_branch(update) for update in updates):
         return {update: RefUpdate(update) for update in updates}
     try:
         if await _is_unindexed(services, project_id):
-            # Else its other branches would look, once this one has a head, as if somebody had made them just now.
+            # Otherwise its other branches would appear newly created as soon as this one has a head.
             await index_imported(services, project_id)
         async with services.index_drift.semaphore:
             known, default = await _load_heads_and_default(services, project_id)
             for update in updates:
-                # What an earlier try, or the line above, has written of them already is no reason to tell nothing.
+                # Heads written by an earlier attempt, or by the call above, must still be reported.
                 if known.get(update.ref.removeprefix(BRANCHES)) == update.new:
                     known.pop(update.ref.removeprefix(BRANCHES), None)
             return await _CommitIndexer(services, project_id, known, default, _chunk_writer(services, project_id)).index_updates(updates)
     except (NotARepository, GitCommandError) as error:
-        log.error("push not indexed", project_id=project_id, error=str(error))
+        log.error("push could not be indexed", project_id=project_id, error=str(error))
         return {update: RefUpdate(update) for update in updates}
 
 
 async def index_in_transaction(context: Context, project: tables.Project, update: RefCommand) -> RefUpdate:
-    """The same for the ref that an operation moves or is about to move, within its transaction.
+    """Like `index_updates` for one ref that the operation updates, within its transaction.
 
-    A branch that brings more than MAX_COMMITS_IN_OPERATION commits to the index, and one of a repository that was never indexed, is left to
-    `reconciling`: its `RefUpdate` are not `is_indexed`.
+    If the branch adds more than MAX_COMMITS_IN_OPERATION commits to the index, or the repository was never indexed, the result is not
+    `is_indexed` and `index_reconciler` indexes the branch later.
     """
     if not _is_branch(update):
         return RefUpdate(update)
@@ -140,20 +143,21 @@ async def _index_commits_in_transaction(context: Context, project: tables.Projec
             raise _TooManyCommits
         await indexed_commits.insert_commits(context.session, services, project.id, missing)
 
-    reading = _CommitIndexer(services, project.id, known, project.default_branch, write)
+    indexer = _CommitIndexer(services, project.id, known, project.default_branch, write)
     try:
-        return (await reading.index_updates([update]))[update]
+        return (await indexer.index_updates([update]))[update]
     except _TooManyCommits:
         return RefUpdate(update)
     except (NotARepository, GitCommandError) as error:
-        log.error("branch not indexed", project_id=project.id, error=str(error))
+        log.error("branch could not be indexed", project_id=project.id, error=str(error))
         return RefUpdate(update)
 
 
 async def write_heads(context: Context, project_id: int, ref_updates: Sequence[RefUpdate]) -> None:
-    """Writes where the branches are now, and forgets those that are gone, in the caller's transaction, which holds the project.
+    """Write the current branch heads and delete those of deleted branches, in the caller's transaction.
 
-    A head is written only where the branch still is: records of two pushes may come in either order, and the later one has moved on.
+    The caller has locked the project. A head is written only if the branch is still there: pushes may be recorded in either order, and
+    the later one has moved the branch on.
     """
     moved = [each for each in ref_updates if each.update.ref.startswith(BRANCHES) and _is_storable(each.update.ref)]
     if not moved:
@@ -164,7 +168,7 @@ async def write_heads(context: Context, project_id: int, ref_updates: Sequence[R
             project_id, lambda repository: {ref: repository.find_ref(ref) for ref in refs}
         )
     except NotARepository as error:
-        log.error("branch heads not written", project_id=project_id, error=str(error))
+        log.error("branch heads could not be written", project_id=project_id, error=str(error))
         return
     moment = context.now()
     rows = {
@@ -189,7 +193,7 @@ async def write_heads(context: Context, project_id: int, ref_updates: Sequence[R
 
 
 async def _record_moves(context: Context, project_id: int, heads: Mapping[str, str | None], moment: datetime) -> None:
-    """Writes down which of these branches have come to another commit (None: to none), before their heads are written."""
+    """Record which of these branches have a new head (None: were deleted), before the heads are written."""
     before = dict(await context.tuples(branches.heads_named(project_id, heads)))
     moved = [(name, oid) for name, oid in heads.items() if before.get(name) != oid]
     if moved:
@@ -199,9 +203,9 @@ async def _record_moves(context: Context, project_id: int, heads: Mapping[str, s
 
 
 async def index_imported(services: Services, project_id: int) -> None:
-    """Indexes a repository that came whole, as an import does: its commits and its heads, and nothing follows from them.
+    """Index the commits and heads of an imported repository, without the effects of a push.
 
-    Raises NotFound when the project goes meanwhile, NotARepository, GitCommandError.
+    Raises NotFound when the project is deleted meanwhile, NotARepository, GitCommandError.
     """
     with services.index_drift.recording(project_id):
         heads = await services.repositories.read(project_id, commit_walk.branch_heads)
@@ -219,36 +223,36 @@ async def index_imported(services: Services, project_id: int) -> None:
 
 
 async def index_all(services: Services, project_id: int) -> None:
-    """Indexes every commit of the branches that is not in the index, also below heads that it has. Raises as `index_imported`."""
+    """Index every commit of the branches that the index lacks, also below recorded heads. Raises as `index_imported` does."""
     heads = await services.repositories.read(project_id, commit_walk.branch_heads)
     async with services.index_drift.semaphore:
         await _CommitIndexer(services, project_id, {}, None, _chunk_writer(services, project_id)).index_tips(set(heads.values()))
 
 
 def index_after_commit(context: Context, project_id: int) -> None:
-    """Has a new project's repository indexed once the project is kept. What is cut short is left to `reconciling`."""
+    """Index a new project's repository after the commit. If it fails, `index_reconciler` completes it."""
     services = context.services
 
     async def run() -> None:
         try:
             await index_imported(services, project_id)
         except Exception as error:
-            log.error("repository not indexed", project_id=project_id, error=str(error) or type(error).__name__)
+            log.error("repository could not be indexed", project_id=project_id, error=str(error) or type(error).__name__)
             flag_drift(services, project_id)
 
     context.after_commit.append(run)
 
 
 def flag_drift(services: Services, project_id: int) -> None:
-    """Has `reconciling` look at a project whose index differs from its repository."""
+    """Have `index_reconciler` examine a project whose index differs from its repository."""
     if services.index_drift.mark_drifted(project_id):
         services.maintenance_wakeup.notify()
 
 
 async def flag_drift_of_heads(context: Context, project_id: int, heads: Sequence[tuple[str, str]], total: int | None = None) -> None:
-    """Notices where the index differs from (name, id) of branches that were read; `total` says how many there are, if they were counted.
+    """Flag drift where the index differs from these (name, id) of branches; `total` is their number, if they were counted.
 
-    One statement for all that is read side by side, and none for a single branch that was where it is a moment ago.
+    Takes one statement per level, and none for a single branch that was recently found consistent.
     """
     drift, single = context.services.index_drift, (project_id, heads[0]) if len(heads) == 1 and total is None else None
     if single is not None and drift.is_consistent(single):
@@ -271,11 +275,11 @@ async def flag_drift_of_heads(context: Context, project_id: int, heads: Sequence
 
 
 class _TooManyCommits(Exception):
-    """More commits than one operation may index."""
+    """The update has more commits than one operation may index."""
 
 
 class _CommitIndexer:
-    """One reading of new commits: what is known grows with each branch that was read."""
+    """Indexes the new commits of one push; the set of known heads grows with each branch."""
 
     def __init__(self, services: Services, project_id: int, known: dict[str, str], default: str | None, write: ChunkWriter) -> None:
         self._services = services
@@ -288,10 +292,10 @@ class _CommitIndexer:
         self._reported_at = monotonic()
 
     async def index_updates(self, updates: Sequence[RefCommand]) -> dict[RefCommand, RefUpdate]:
-        """News of all of them, by update."""
+        """The results by update."""
         ref_updates = {update: RefUpdate(update) for update in updates}
         moved = [update for update in ref_updates if _is_branch(update)]
-        # What came to the default branch is told first, since it is new to it wherever else it is.
+        # The default branch comes first, because its new commits count even if other branches have them too.
         moved.sort(key=self._is_default, reverse=True)
         for update in moved[:MAX_REPORTED_BRANCHES]:
             ref_updates[update] = await self._index_update(update)
@@ -301,7 +305,7 @@ class _CommitIndexer:
         return ref_updates
 
     async def index_tips(self, tips: Collection[str]) -> None:
-        """Indexes all that these hold."""
+        """Index all commits reachable from these."""
         if tips := set(tips) - self._known:
             await self._walk(tips, self._known, self._write)
             self._known |= tips
@@ -357,7 +361,7 @@ class _CommitIndexer:
                     if expected is not None:
                         self._report_progress(total, expected)
         finally:
-            with contextlib.suppress(ValueError):  # a thread is still at it, whom nobody waits for: its end closes it
+            with contextlib.suppress(ValueError):  # a canceled thread still runs it and closes it at its end
                 chunks.close()
         if expected is not None:
             log.info("commits indexed", project_id=self._project_id, done=total)
@@ -379,7 +383,7 @@ async def _load_heads(context: Context, project_id: int) -> dict[str, str]:
 
 
 async def _load_default_branch(context: Context, project_id: int) -> str | None:
-    """The default branch, or what will be it."""
+    """The default branch of the project, or else of the repository. Raises NotFound."""
     project = await context.first(projects.by_id(project_id))
     if project is None:
         raise NotFound("Project")
@@ -387,7 +391,7 @@ async def _load_default_branch(context: Context, project_id: int) -> str | None:
 
 
 async def _load_path_if_built(services: Services, project_id: int) -> str | None:
-    """The full path of a project that has builds."""
+    """The full path of a project with builds enabled, else None."""
     async with services.database.read_session() as session:
         context = Context(services, session, None, "index")
         project = await context.first(projects.by_id(project_id))
@@ -395,7 +399,7 @@ async def _load_path_if_built(services: Services, project_id: int) -> str | None
 
 
 async def _is_unindexed(services: Services, project_id: int) -> bool:
-    """Whether the repository has been there, with branches, from before it was indexed."""
+    """Whether the repository had branches before it was first indexed."""
     async with services.database.read_session() as session:
         context = Context(services, session, None, "index")
         if await context.tuples(branches.heads(project_id).limit(1)):
@@ -405,7 +409,7 @@ async def _is_unindexed(services: Services, project_id: int) -> bool:
 
 
 async def _load_heads_and_default(services: Services, project_id: int) -> tuple[dict[str, str], str | None]:
-    """The heads that the index has, and the default branch."""
+    """The heads in the index, and the default branch."""
     async with services.database.read_session() as session:
         context = Context(services, session, None, "index")
         return await _load_heads(context, project_id), await _load_default_branch(context, project_id)
@@ -423,7 +427,7 @@ def _is_branch(update: RefCommand) -> bool:
 
 
 def _is_storable(ref: str) -> bool:
-    """Whether the database takes the name; see `storage.git.commit_walk.branch_heads`."""
+    """Whether the database can store the name; see `storage.git.commit_walk.branch_heads`."""
     name = ref.removeprefix(BRANCHES)
     return len(name) <= commit_walk.MAX_BRANCH_NAME_LENGTH and not any(
         letter == "\ufffd" or "\ud800" <= letter <= "\udfff" for letter in name

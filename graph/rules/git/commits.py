@@ -1,7 +1,7 @@
-"""Commits: git's own records, read from a project's repository, and what hangs on them.
+"""Commits of a project's repository, their diffs, authors and comments.
 
-A repository that is missing or damaged makes the field that needs it Unavailable. Nothing here starts a git process but a
-diff of very large files.
+When a repository is missing or damaged, the field that needs it raises Unavailable. No function starts a git process, except for diffs
+of very large files.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 FULL_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
 CURSOR_KIND = "commit"
-"""Of the cursors of walks: the commit that one starts from, and a place in it."""
+"""Kind of the cursors of walks, which contain the start commit and a position."""
 
 log = structlog.get_logger("graph")
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectCommit(GitCommit):
-    """A commit as it stands in the repository of one project; a fork has the same commit as another one."""
+    """A commit in the repository of one project; the same commit in a fork is another object."""
 
     project_id: int
 
@@ -51,7 +51,7 @@ class ProjectCommit(GitCommit):
 
     @property
     def id(self) -> str:
-        """What its global id holds."""
+        """Its key in global ids."""
         return f"{self.project_id}-{self.oid}"
 
     @property
@@ -60,7 +60,7 @@ class ProjectCommit(GitCommit):
 
 
 async def run_in_repository(context: Context, project_id: int, work: Callable[[Repository], T], *, cancellable: bool = False) -> T:
-    """What `work` finds in the project's repository, in a thread. Raises Unavailable where the repository cannot be read.
+    """Run `work` on the project's repository in a thread. Raises Unavailable when the repository cannot be read.
 
     `cancellable` work only reads, and ends with the operation.
     """
@@ -71,7 +71,10 @@ async def run_in_repository(context: Context, project_id: int, work: Callable[[R
 
 
 async def get_commit(context: Context, project: tables.Project, rev: str) -> ProjectCommit:
-    """The commit that an exact name says: a full id, a branch, a tag, or the unique start of an id. Raises NotFound, Unavailable."""
+    """The commit that an exact name resolves to. Raises NotFound, Unavailable.
+
+    A name is a full id, a branch, a tag, or a unique prefix of an id.
+    """
 
     def work(repository: Repository) -> GitCommit | None:
         oid = repository.resolve(rev)
@@ -86,43 +89,43 @@ async def get_commit(context: Context, project: tables.Project, rev: str) -> Pro
 
 
 def commit_loader(context: Context, *, from_index: bool, with_checks: bool) -> Loader[CommitKey, Any]:
-    """Commits by key, among others of their level; what it loads passes through `raise_if_error`.
+    """The loader of commits by key; pass its results through `raise_if_error`.
 
-    `told`: nothing is asked of them but what the index tells, so they are one statement, and git is asked for those alone that the index
-    does not have. `checked`: that statement brings their checks as well.
+    `from_index` is for operations that request only what the index has: one statement loads the commits, and git is used only for those
+    that the index lacks. `with_checks` loads their checks in the same statement.
     """
     return _index_loader(context, with_checks=with_checks) if from_index else _git_loader(context)
 
 
 def raise_if_error(value: T | OperationError | None) -> T | None:
-    """None where the repository has no such commit. Raises Unavailable."""
+    """The value, None when the repository has no such commit. Raises Unavailable."""
     if isinstance(value, OperationError):
         raise value
     return value
 
 
 def prime_indexed_commit(context: Context, project_id: int, oid: str, *facts: Any) -> None:
-    """Keeps for `commit_loader` what a statement has brought beside something else: the SUMMARY_COLUMNS of a commit in the index."""
+    """Prime `commit_loader` with SUMMARY_COLUMNS of a commit that another statement returned."""
     commit = indexed_commits.build_indexed_commit(project_id, oid, *facts)
     if commit is not None:
-        for checked in (False, True):
-            _index_loader(context, with_checks=checked).prime_if_absent((project_id, oid), commit)
+        for with_checks in (False, True):
+            _index_loader(context, with_checks=with_checks).prime_if_absent((project_id, oid), commit)
 
 
 async def load_commits(context: Context, project_id: int, oids: Sequence[str], *, from_index: bool) -> list[ProjectCommit | IndexedCommit]:
-    """These commits of a project, which it should have, read at once; `told`: nothing is asked of them but what the index tells.
+    """Load these commits of a project at once; with `from_index`, only fields of the index are requested.
 
-    Raises Unavailable, also where one is missing.
+    Raises Unavailable, also when one is missing.
     """
     loader: Loader[CommitKey, Any] = _index_loader(context) if from_index else _git_loader(context)
     read: list[Any] = [raise_if_error(commit) for commit in await asyncio.gather(*(loader.get((project_id, oid)) for oid in oids))]
     if None in read:
-        raise Unavailable("The repository cannot be read right now.")
+        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.")
     return read
 
 
 async def commit_nodes(context: Context, ids: list[str]) -> dict[str, Any]:
-    """The commits of `ids` (as `ProjectCommit.id`) in whose projects the viewer may read code; an error stands for an unreadable one."""
+    """Commits by node key (`ProjectCommit.id`), where the viewer may read code; the value is an error if one is unreadable."""
     keys: dict[str, CommitKey] = {}
     for text in ids:
         number, _, oid = text.partition("-")
@@ -138,11 +141,11 @@ async def commit_nodes(context: Context, ids: list[str]) -> dict[str, Any]:
 
 
 async def history_page(context: Context, project: tables.Project, ref: str | None, window: Window) -> ConnectionPage:
-    """A page of the history of a branch or tag (or of any exact name), by default of the default branch; empty for an unknown name.
+    """A page of the history of a branch or tag (or any exact name), by default the default branch; empty for an unknown name.
 
-    A cursor holds the commit that the walk starts from and a place in the walk, so further pages stay exact while the branch moves.
-    The page costs the commits up to its end, whatever the length of the history. Raises Unavailable, BadRequest for a foreign
-    cursor, LimitExceeded for a page that is too deep.
+    A cursor contains the start commit of the walk and a position, so further pages stay exact while the branch moves. A page costs the
+    commits up to its end, regardless of the length of the history. Raises Unavailable, BadRequest for an invalid cursor, LimitExceeded
+    for a page that is too deep.
     """
     position = decode_cursor(window.after, CURSOR_KIND, parse_walk_cursor) if window.after is not None else None
 
@@ -159,12 +162,12 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
     try:
         found = await run_in_repository(context, project.id, work, cancellable=True)
     except UnknownCommit as error:
-        raise BadRequest("This cursor is not one of this list.") from error
+        raise BadRequest("The cursor does not belong to this list.") from error
     except HistoryTooDeep as error:
-        raise LimitExceeded("This page lies too deep in the history; start from a commit near it, with `ref`.") from error
+        raise LimitExceeded("The page is too deep in the history. Start from a nearby commit with `ref`.") from error
     start, skip, walked = found or ("", 0, [])
     commits = [ProjectCommit.of(project.id, commit) for commit in walked[: window.size]]
-    positions = {commit.oid: place for place, commit in enumerate(commits, skip)}
+    positions = {commit.oid: position for position, commit in enumerate(commits, skip)}
     for commit in commits:
         _git_loader(context).prime(commit.key, commit)
     return ConnectionPage(
@@ -176,17 +179,17 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
 
 
 async def load_diff(context: Context, commit: ProjectCommit) -> list[FileDiff] | None:
-    """What the commit changed. Raises Unavailable, and LimitExceeded where the operation asked for too much already."""
+    """The diff of the commit. Raises Unavailable, and LimitExceeded when the operation has read too many diffs."""
     return raise_if_error(await _diff_loader(context).get(commit.key))
 
 
 async def load_diff_between(context: Context, project_id: int, old: str | None, oid: str) -> list[FileDiff] | None:
-    """What differs between two commits, `old` None being no files at all. Raises as `load_diff`, from the same allowance."""
+    """The diff between two commits; `old` None means an empty tree. Raises as `load_diff` does and shares its limit."""
     return raise_if_error(await _diff_loader(context).get((project_id, oid, old)))
 
 
 async def load_author(context: Context, commit: ProjectCommit) -> tables.User | None:
-    """The account that owns the author's e-mail address."""
+    """The account that owns the author's email address."""
 
     async def fetch(emails: list[str]) -> Mapping[str, tables.User]:
         return dict(map(tuple, await context.tuples(users.by_emails(emails))))
@@ -205,7 +208,7 @@ async def load_comment_count(context: Context, commit: ProjectCommit) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CommentPosition:
-    """Where a comment belongs: a commit, and a line of its diff or None."""
+    """Where a comment belongs: a commit, and optionally a line of its diff."""
 
     oid: str
     line: tuple[str, int, LineType] | None = None
@@ -214,10 +217,10 @@ class CommentPosition:
 async def locate_comment(
     context: Context, project: tables.Project, rev: str, path: str | None, line: int | None, line_type: LineType | None
 ) -> CommentPosition:
-    """The commit that `rev` names, and the line where a full id, a path and a line name one that the commit changed.
+    """The commit that `rev` names, and the line if a full id, a path and a line name one that the commit changed.
 
-    A line is taken for a new one unless `line_type` says otherwise. Everything else places the comment under the whole commit
-    (rules for posting a commit comment). Raises NotFound, Unavailable.
+    A line is an added one unless `line_type` says otherwise. In every other case the comment belongs to the whole commit (rules for
+    posting a commit comment). Raises NotFound, Unavailable.
     """
 
     def work(repository: Repository) -> CommentPosition | None:
@@ -236,7 +239,7 @@ async def locate_comment(
 
 
 DiffKey = tuple[int, str, str | None]
-"""A project, a commit of it, and the one before to compare it with; None is no files at all."""
+"""A project id, a commit, and the older commit to compare it with; None is the empty tree."""
 
 
 def _diff_loader(context: Context) -> Loader[CommitKey | DiffKey, list[FileDiff] | OperationError]:
@@ -245,7 +248,7 @@ def _diff_loader(context: Context) -> Loader[CommitKey | DiffKey, list[FileDiff]
 
 @dataclass
 class _DiffReader:
-    """Reads the diffs of one operation, one after the other, until they hold more than one diff may: of commits, and of pairs."""
+    """Reads the diffs of one operation sequentially, until their total exceeds the limit of one diff."""
 
     context: Context
     remaining: int = diff.MAX_DIFF_BYTES
@@ -258,7 +261,7 @@ class _DiffReader:
 
     async def _read(self, key: CommitKey | DiffKey) -> list[FileDiff] | OperationError | None:
         if self.remaining <= 0:
-            return LimitExceeded("The diffs of one operation hold at most 5 MB; ask for those of fewer commits.")
+            return LimitExceeded("The diffs of one operation exceed 5 MB. Request those of fewer commits.")
 
         def work(repository: Repository) -> list[FileDiff]:
             return diff.diff_of_commit(repository, key[1]) if len(key) == 2 else diff.diff_between(repository, key[2], key[1])
@@ -275,19 +278,22 @@ class _DiffReader:
 
 
 def count_commit_text(context: Context, commit: GitCommit) -> None:
-    """Subtracts the text of a commit from the budget of the operation. Raises TextLimitExceeded."""
+    """Subtract the strings of a commit from the operation's budget. Raises TextLimitExceeded."""
     context.count_text(commit.message, commit.author_name, commit.author_email, commit.committer_name, commit.committer_email)
 
 
 def share_loaders(context: Context) -> None:
-    """Has the context read a commit once for all who are given its loaders: it is the same for everybody."""
+    """Create the loaders of commits, so that contexts that share them read each commit once.
+
+    Commits are the same for every viewer.
+    """
     _git_loader(context)
-    for checked in (False, True):
-        _index_loader(context, with_checks=checked)
+    for with_checks in (False, True):
+        _index_loader(context, with_checks=with_checks)
 
 
 def _git_loader(context: Context) -> Loader[CommitKey, ProjectCommit | OperationError]:
-    """Commits by key, a thread a project; an error stands for a commit that is there and cannot be read."""
+    """The loader of commits from git, one thread call per project; the value is an error if a commit is unreadable."""
 
     async def fetch(keys: list[CommitKey]) -> Mapping[CommitKey, ProjectCommit | OperationError]:
         found: dict[CommitKey, ProjectCommit | OperationError] = {}
@@ -308,7 +314,7 @@ def _git_loader(context: Context) -> Loader[CommitKey, ProjectCommit | Operation
 
 
 def _index_loader(context: Context, *, with_checks: bool = False) -> Loader[CommitKey, ProjectCommit | IndexedCommit | OperationError]:
-    """Commits by key, as `_loader`, of which the index tells, as far as it does."""
+    """Like `_git_loader`, from the index where it has the commit."""
 
     async def fetch(keys: list[CommitKey]) -> Mapping[CommitKey, ProjectCommit | IndexedCommit | OperationError]:
         found: dict[CommitKey, Any] = dict(await indexed_commits.load_indexed_commits(context, keys, with_checks=with_checks))
@@ -336,11 +342,11 @@ def _commit_reader(context: Context, oids: list[str]) -> Callable[[Repository], 
 
 
 def resolve_default_head(repository: Repository, name: str | None) -> str | None:
-    """The head of the project's default branch, or of the repository's own where the project names none that exists."""
+    """The head of the project's default branch, or of the repository's if the project's does not exist."""
     if name and (oid := repository.resolve(name)):
         return oid
-    own = repository.default_branch()
-    return repository.resolve(own) if own else None
+    repository_default = repository.default_branch()
+    return repository.resolve(repository_default) if repository_default else None
 
 
 def _group_by_project(keys: list[CommitKey]) -> dict[int, list[str]]:
@@ -352,11 +358,11 @@ def _group_by_project(keys: list[CommitKey]) -> dict[int, list[str]]:
 
 def _unreadable_error(context: Context, project_id: int, error: Exception) -> Unavailable:
     log.warning("repository cannot be read", project_id=project_id, error=str(error), request_id=context.request_id)
-    return Unavailable("The repository cannot be read right now.")
+    return Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.")
 
 
 def parse_walk_cursor(start: str, position: int) -> tuple[str, int]:
-    """The start of the walk and how many commits to skip, for a page after the cursor of these values."""
+    """The start of the walk, and how many commits to skip for the page after this cursor."""
     if not FULL_ID.fullmatch(start) or type(position) is not int or not 0 <= position < MAX_OFFSET:
-        raise ValueError("no place in a walk")
+        raise ValueError("not a position in a walk")
     return start, position + 1

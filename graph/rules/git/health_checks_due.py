@@ -1,4 +1,4 @@
-"""Asks for looks at branches whose health may have changed; `graph/rules/git/branch_health_job.py` takes them."""
+"""Schedules health checks of branches for `graph/rules/git/branch_health_job.py`."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from storage.tables import health_checks_due
 
 
 async def schedule_health_checks(context: Context, project_id: int, refs: Iterable[tuple[str | None, str | None]]) -> None:
-    """Has branches looked at, by their name or by the id of their newest commit, once the change is kept: one statement."""
+    """Schedule checks of branches, by name or by head commit id, and wake the job after the commit. One statement."""
     rows = [{"project_id": project_id, "name": name, "sha": sha} for name, sha in dict.fromkeys(refs)]
     if rows:
         await context.session.execute(health_checks_due.insert_due(), rows)

@@ -1,9 +1,9 @@
-"""Finds where the index differs from its repositories, and makes it equal: at start, and when a read or a failed record notices.
+"""Reconciles the commit index with the repositories: at start, and when a read or a failed record flags drift.
 
-Three things leave a difference. A process died between git's move of a ref and the record of it; a ref was changed behind the
-service's back; or the repository was imported before there was an index. The first two are recorded as a push by nobody, with all that
-follows from a push; the last one is only indexed. Until a difference has stood for a while it may be a push that another process
-is recording, so it is left alone.
+Drift has three causes: a process crashed between git's update of a ref and its record; a ref was changed outside of the service; or the
+repository was imported before the index existed. The first two are recorded as a push without a user, with all effects of a push; in
+the last case the repository is only indexed. Drift that has not persisted for a while is left alone, because another process may be
+recording the push.
 """
 
 from collections.abc import Mapping
@@ -25,19 +25,19 @@ from storage.index_comparison import list_absent_commits
 from storage.tables import branches, commits, projects
 
 PROJECTS_PER_RUN = 100
-"""Projects that one round of the chore compares."""
+"""Projects that one run of the job compares."""
 MAX_RUN_SECONDS = 5.0
-"""Other chores have their turn after so long."""
+"""Time limit of one run, so that other jobs can run."""
 
 log = structlog.get_logger("maintenance")
 
 
 async def reconcile_drifted(services: Services) -> None:
-    """The chore: goes on with the look at all projects that a start begins, and settles what was noticed."""
+    """The maintenance job: continue the comparison of all projects that a start begins, and reconcile flagged projects."""
     drift = services.index_drift
     if drift.checked_up_to is not None:
         async with services.database.read_session() as session:
-            found = await Context(services, session, None, "upkeep").all(projects.ids_after(drift.checked_up_to, PROJECTS_PER_RUN))
+            found = await Context(services, session, None, "maintenance").all(projects.ids_after(drift.checked_up_to, PROJECTS_PER_RUN))
         for project_id in found:
             drift.mark_drifted(project_id)
         drift.checked_up_to = found[-1] if len(found) == PROJECTS_PER_RUN else None
@@ -52,18 +52,19 @@ async def reconcile_drifted(services: Services) -> None:
             drift.mark_resolved(project_id)
         except (NotARepository, GitCommandError) as error:
             drift.mark_failed(project_id)
-            log.error("index not compared", project_id=project_id, error=str(error))
+            log.error("index could not be compared", project_id=project_id, error=str(error))
     if drift.checked_up_to is not None:
         services.maintenance_wakeup.notify()
 
 
 async def reconcile_project(services: Services, project_id: int, *, immediately: bool = False) -> bool:
-    """Makes the index of one project equal to its repository; whether it differed. `immediately` leaves no time to others' records.
+    """Make the index of one project equal to its repository; returns whether it differed.
 
-    Raises NotFound, NotARepository, GitCommandError, and what the database raises.
+    `immediately` does not wait for pushes that other processes are recording. Raises NotFound, NotARepository, GitCommandError, and
+    database errors.
     """
     async with services.database.read_session() as session:
-        context = Context(services, session, None, "upkeep")
+        context = Context(services, session, None, "maintenance")
         project = await context.first(projects.by_id(project_id))
         known = dict(await context.tuples(branches.heads(project_id)))
     if project is None:
@@ -83,7 +84,7 @@ async def reconcile_project(services: Services, project_id: int, *, immediately:
 
 
 async def rebuild_index(services: Services, project_id: int) -> None:
-    """Makes the whole index of a project equal to its repository, and believes nothing of it. Raises as `reconcile_project`."""
+    """Rebuild the index of a project from its repository, without relying on existing rows. Raises as `reconcile_project` does."""
     async for absent in list_absent_commits(services.database, services.repositories, project_id):
         async with write_transaction(services.database) as session:
             await session.execute(commits.delete_commits(project_id, absent))
@@ -92,22 +93,22 @@ async def rebuild_index(services: Services, project_id: int) -> None:
 
 
 def find_moved_branches(known: Mapping[str, str], actual: Mapping[str, str]) -> list[RefCommand]:
-    """What moved, from the heads that are known to those that are there."""
+    """The ref updates that lead from the known heads to the actual ones."""
     moved = [RefCommand(BRANCHES + name, known.get(name), oid) for name, oid in actual.items() if known.get(name) != oid]
     return moved + [RefCommand(BRANCHES + name, oid, None) for name, oid in known.items() if name not in actual]
 
 
 async def _record_moves(services: Services, project_id: int, updates: list[RefCommand]) -> None:
-    """As a push by nobody."""
+    """Record these updates as a push without a user."""
     log.warning("branches moved without a push", project_id=project_id, refs=[update.ref for update in updates[:10]], count=len(updates))
     with services.index_drift.recording(project_id):
         indexed_updates = await commit_index.index_updates(services, project_id, updates)
         if any(each.update.new is not None and not each.is_indexed for each in indexed_updates):
-            # What cannot be indexed would differ, and be recorded, again and again.
+            # Branches that cannot be indexed would drift and be recorded again on every run.
             services.index_drift.mark_failed(project_id)
             return
         async with session_for(services.database, writing=True) as session:
-            context = Context(services, session, None, "upkeep")
+            context = Context(services, session, None, "maintenance")
             project = await context.rows_by_id(tables.Project).get(project_id)
             if project is None:
                 raise NotFound("Project")

@@ -1,7 +1,7 @@
-"""Who may move which ref, and what follows once refs have moved: by a push, by a mutation, by a merge.
+"""Authorization of ref updates, and their effects, whether by a push, a mutation or a merge.
 
-Branches follow the table of branch protection values of the interface document. An existing tag is for masters to move or delete, as
-in the service that the document describes; about tags the document is silent.
+Branches follow the table of branch protection values of the interface document. Only masters may move or delete an existing tag, as in
+the service that the document describes; the document is silent about tags.
 """
 
 import re
@@ -34,7 +34,7 @@ OID_PATTERN = re.compile(r"[0-9a-fA-F]{40}")
 
 
 class BranchOperation(StrEnum):
-    """What can be done to a branch; making it counts as pushing."""
+    """An operation on a branch; creating one counts as pushing."""
 
     PUSH = "push"
     FORCE = "force"
@@ -46,17 +46,17 @@ DEVELOPER_OPERATIONS: Mapping[BranchProtection, frozenset[BranchOperation]] = {
     BranchProtection.PARTIAL: frozenset({BranchOperation.PUSH}),
     BranchProtection.FULL: frozenset(),
 }
-"""What a branch of this protection lets those do who may push, but not push to protected branches. Who may that may do anything."""
+"""What developers may do to a branch with this protection; masters may do anything."""
 
 REFUSAL_REASONS = {
     BranchOperation.PUSH: "You are not allowed to push to this protected branch.",
-    BranchOperation.FORCE: "You are not allowed to force-push to this protected branch: fetch what is there, and merge or rebase.",
+    BranchOperation.FORCE: "You are not allowed to force-push to this protected branch: fetch first, then merge or rebase.",
     BranchOperation.DELETE: "You are not allowed to delete this protected branch.",
 }
 
 
 async def authorize_updates(context: Context, project: tables.Project, updates: list[RefCommand]) -> list[PushDecision]:
-    """Which of these refs the viewer may move as asked; each refusal says why."""
+    """The decision for each requested ref update; a refusal has its reason."""
     if not await can(context, Action.PUSH_CODE, project):
         return [_refuse(update, refusal_reason(project)) for update in updates]
     is_master = await can(context, Action.PUSH_PROTECTED, project)
@@ -65,7 +65,7 @@ async def authorize_updates(context: Context, project: tables.Project, updates: 
 
 
 def refusal_reason(project: tables.Project) -> str:
-    """Why somebody may not push here at all."""
+    """Why the viewer may not push to this project at all."""
     return "The project is archived: nothing can be pushed." if project.archived else "You are not allowed to push to this project."
 
 
@@ -76,7 +76,7 @@ def _authorize_update(update: RefCommand, is_master: bool, protections: Mapping[
     if update.ref.startswith(TAGS):
         if update.old is None or is_master:
             return PushDecision(PushRule.ALLOW)
-        return _refuse(update, "You are not allowed to change or delete tags that exist.")
+        return _refuse(update, "You are not allowed to change or delete existing tags.")
     allowed = frozenset(BranchOperation) if is_master else DEVELOPER_OPERATIONS[protections.get(name, BranchProtection.NONE)]
     operation = BranchOperation.DELETE if update.new is None else BranchOperation.PUSH
     if operation not in allowed:
@@ -92,27 +92,27 @@ def _refuse(update: RefCommand, reason: str) -> PushDecision:
 
 
 def _invalid_ref_reason(update: RefCommand) -> str | None:
-    """Why no ref may get this name; one that is there already, from an import, may go on and go."""
+    """Why the ref may not be created; existing refs, as from an import, may be updated and deleted."""
     if not update.ref.startswith((BRANCHES, TAGS)):
         return "Only branches (refs/heads/) and tags (refs/tags/) can be pushed."
     if not is_storable(update.ref) or not is_ref_name(update.ref):
-        return "This is not a name that a branch or tag can have."
+        return "This is not a valid branch or tag name."
     return None if update.old is not None or update.new is None else invalid_name_reason(update.ref)
 
 
 def invalid_name_reason(ref: str) -> str | None:
-    """What speaks against a new branch or tag of this whole name; None when nothing does."""
+    """Why a new branch or tag may not have this full name; None if it may."""
     name = ref.removeprefix(BRANCHES).removeprefix(TAGS)
     if len(name) > MAX_NAME_LENGTH:
         return f"The name is too long (maximum is {MAX_NAME_LENGTH} characters)."
     if OID_PATTERN.fullmatch(name):
-        return "A name of 40 hexadecimal digits would be taken for a commit."
-    # What git lets nobody call a branch is no good name for a tag either: every command would take it for something else.
-    return None if is_branch_name(name) else "This is not a name that a branch or tag can have."
+        return "A name of 40 hexadecimal digits is ambiguous with a commit id."
+    # Tags follow the stricter rules of branches, because git commands would misread other names.
+    return None if is_branch_name(name) else "This is not a valid branch or tag name."
 
 
 async def load_protections(context: Context, project_id: int) -> Mapping[str, BranchProtection]:
-    """The protected branches of a project, by name; one statement for all the projects of a level."""
+    """The protected branches of a project by name; one statement for all projects of a level."""
 
     return await _protection_loader(context).get(project_id) or {}
 
@@ -137,7 +137,7 @@ async def allowed_operations(context: Context, project: tables.Project, branch: 
 
 
 async def protect_branch(context: Context, project: tables.Project, branch: str, protection: BranchProtection) -> None:
-    """Gives a branch this protection, whatever it had."""
+    """Set the protection of a branch."""
     row = await context.first(protected_branches.named(project.id, [branch]))
     if protection is BranchProtection.NONE:
         if row is not None:
@@ -156,11 +156,10 @@ async def protect_branch(context: Context, project: tables.Project, branch: str,
 async def handle_ref_updates(
     context: Context, project: tables.Project, updates: list[RefCommand], ref_updates: Sequence[RefUpdate]
 ) -> None:
-    """What follows when refs have moved, whoever moved them: the one place for it. Runs in a writing transaction.
+    """Apply the effects of ref updates; every update calls this, in a writing transaction.
 
-    The updates are facts: the repository has them already, and nothing here takes them back. `ref_updates` are
-    what `commit_index.index_updates` returned for them, before the transaction. Nobody may have moved them (`context.viewer_or_none`): then
-    it was done behind the service's back.
+    The repository already has the updates, and nothing here reverts them. `ref_updates` are the results of
+    `commit_index.index_updates`, from before the transaction. `context.viewer_or_none` is None for updates made outside of the service.
     """
     locked = await context.first(projects.for_update(project.id))
     if locked is None:
@@ -179,14 +178,14 @@ async def handle_ref_updates(
     await context.session.flush()
     await merge_request_refresh.mark_unchecked(context, locked, updates)
     await pipelines.create_pipelines(context, locked, ref_updates)
-    # After its builds were made, so that a head at no moment seems to have none.
+    # After its builds are created, so that a new head never appears without builds.
     await write_heads(context, locked.id, ref_updates)
     if context.viewer_or_none is not None:
         await _notify(context, locked, ref_updates)
 
 
 async def _notify(context: Context, project: tables.Project, ref_updates: Sequence[RefUpdate]) -> None:
-    """Tells hooks what somebody pushed, and issues what the commits say of them."""
+    """Publish the hook events of a push, and apply the references in its commit messages."""
     for kind, refs in ((BranchPushed, BRANCHES), (TagPushed, TAGS)):
         await publish_all(context, kind, [(context, project, each) for each in ref_updates if each.update.ref.startswith(refs)])
     for each in ref_updates:
@@ -195,7 +194,7 @@ async def _notify(context: Context, project: tables.Project, ref_updates: Sequen
 
 
 async def protect_default_branch(context: Context, project: tables.Project) -> None:
-    """Gives the default branch, which has just come, the protection that the instance's settings say."""
+    """Protect the new default branch as the instance settings say."""
     if project.default_branch is not None:
         protection = BranchProtection((await settings.load_settings(context)).default_branch_protection)
         if protection is not BranchProtection.NONE:
@@ -203,7 +202,7 @@ async def protect_default_branch(context: Context, project: tables.Project) -> N
 
 
 async def _choose_default_branch(context: Context, project: tables.Project) -> None:
-    """The branch that HEAD names, or another where that is not there; HEAD follows after the commit, so that clones agree."""
+    """Choose the branch that HEAD names, or another if it does not exist; HEAD is updated after the commit."""
     name = await run_in_repository(context, project.id, Repository.default_branch)
     if name is not None and (len(name) > MAX_NAME_LENGTH or not is_branch_name(name)):
         name = None

@@ -1,4 +1,4 @@
-"""Directories and files of a project, as they are at a commit."""
+"""Directories and files of a project at a commit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ MAX_TEXT_BYTES = 5 * 1024 * 1024
 async def tree_page(
     context: Context, project: tables.Project, ref: str | None, path: str, recursive: bool, window: Window
 ) -> ConnectionPage:
-    """A page of what lies in the directory `path` ("" is the root), in git's order.
+    """A page of the entries of the directory `path` ("" is the root), in git's order.
 
-    A cursor is a path, so pages stay exact while entries come and go. Raises NotFound (Commit, Tree), Unavailable, BadRequest,
-    LimitExceeded for what takes too long to walk.
+    A cursor is a path, so pages stay exact while entries are added and removed. Raises NotFound (Commit, Tree), Unavailable,
+    BadRequest, LimitExceeded when the walk takes too long.
     """
     after = decode_cursor(window.after, _CURSOR_KIND, _encode_key) if window.after is not None else None
     before = decode_cursor(window.before, _CURSOR_KIND, _encode_key) if window.before is not None else None
@@ -55,18 +55,18 @@ async def tree_page(
 
 
 async def get_blob(context: Context, project: tables.Project, ref: str | None, path: str) -> BlobContent:
-    """The file at the path. Raises NotFound (Commit, BlobContent), Unavailable, LimitExceeded where the operation read too much already."""
+    """The file at the path. Raises NotFound (Commit, Blob), Unavailable, LimitExceeded when the operation has read too much."""
     blobs: Loader[tuple[int, str | None, str], BlobContent | OperationError] = context.loader("blobs", _BlobReader(context))
     found = await blobs.get((project.id, ref, path))
     if isinstance(found, OperationError):
         raise found
-    assert found is not None, "an error stands for what is not found"  # noqa: S101
+    assert found is not None, "the reader returns a blob or an error for every key"  # noqa: S101
     return found
 
 
 @dataclass
 class _BlobReader:
-    """Reads the files of one operation, one after the other, until they hold more than it may read."""
+    """Reads the files of one operation sequentially, until their total exceeds the limit."""
 
     context: Context
     remaining: int = MAX_TEXT_BYTES
@@ -82,9 +82,9 @@ class _BlobReader:
 
     async def _read(self, project_id: int, ref: str | None, path: str) -> BlobContent:
         if self.remaining <= 0:
-            raise LimitExceeded("The files of one operation hold at most 5 MiB; ask for fewer.")
+            raise LimitExceeded("The files of one operation exceed 5 MiB. Request fewer files.")
         project = await self.context.rows_by_id(tables.Project).get(project_id)
-        assert project is not None, "asked for by one who sees it"  # noqa: S101
+        assert project is not None, "the viewer may see the project, so it exists"  # noqa: S101
 
         def work(repository: Repository) -> BlobContent | None:
             found = trees.find_blob(repository, _resolve_commit(repository, project, ref), path)
@@ -106,7 +106,7 @@ def _open_listing(repository: Repository, project: tables.Project, ref: str | No
 
 
 def _resolve_commit(repository: Repository, project: tables.Project, ref: str | None) -> str:
-    """The id of the commit that is meant. Raises NotFound."""
+    """Resolve the ref, or the default branch, to a commit id. Raises NotFound."""
     oid = repository.resolve(ref) if ref is not None else resolve_default_head(repository, project.default_branch)
     if oid is None:
         raise NotFound("Commit")
@@ -117,7 +117,7 @@ async def _run_within_limits(context: Context, project_id: int, work: Callable[[
     try:
         return await run_in_repository(context, project_id, work, cancellable=True)
     except ListingTimeout as error:
-        raise LimitExceeded("This takes too long to walk; ask for a directory in it, or without `recursive`.") from error
+        raise LimitExceeded("The directory takes too long to walk. Request a subdirectory, or omit `recursive`.") from error
 
 
 def _encode_key(key: str) -> bytes:

@@ -481,7 +481,7 @@ class TestPush:
         await forge.git("tag", "-f", "v9", folder=folder)
         for arguments in (["-f", "v9"], [":v9"]):
             output = await forge.git("push", "origin", *arguments, folder=folder, succeeds=False)
-            assert "remote: refs/tags/v9: You are not allowed to change or delete tags that exist." in output.err
+            assert "remote: refs/tags/v9: You are not allowed to change or delete existing tags." in output.err
         await forge.git("push", "-q", "-f", forge.url(project, master), "v9", folder=folder)
         await forge.git("push", "-q", forge.url(project, master), ":v9", folder=folder)
         assert "refs/tags/v9" not in forge.refs(project)

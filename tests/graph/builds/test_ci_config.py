@@ -163,75 +163,75 @@ b:
 
 
 WRONG: list[tuple[str, str]] = [
-    ("", "There is no job in the file; define one with a `script`."),
-    ("# nothing\n", "There is no job in the file; define one with a `script`."),
-    ("stages: [test]", "line 1: There is no job in the file; define one with a `script`."),
-    ("just text", "line 1: The file must be a mapping: names of jobs, and what they are."),
-    ("[a]", "line 1: The file must be a mapping: names of jobs, and what they are."),
+    ("", "The file has no jobs. Define one with a `script`."),
+    ("# nothing\n", "The file has no jobs. Define one with a `script`."),
+    ("stages: [test]", "line 1: The file has no jobs. Define one with a `script`."),
+    ("just text", "line 1: The file must be a mapping of job names to jobs."),
+    ("[a]", "line 1: The file must be a mapping of job names to jobs."),
     ("a: x", "line 1: Unknown parameter `a`: a job is a mapping with a `script`."),
     ("x: 1\na: {script: x}", "line 1: Unknown parameter `x`: a job is a mapping with a `script`."),
-    ("a: {}", "line 1: `a` job: there is no `script`. A job without one begins with a dot, as a template."),
+    ("a: {}", "line 1: `a` job: `script` is missing. The name of a template without a script must begin with a dot."),
     ("a:\n  script: []", "line 2: `a` job: the script is empty."),
-    ("a: {script: }", "line 1: `a` job: script should be a text or a list of texts; this is empty."),
+    ("a: {script: }", "line 1: `a` job: script should be a string or a list of strings, but it is empty."),
     (
         "a:\n  script:\n    - x\n    - echo a: b",
-        "line 4: `a` job: script should be a text or a list of texts; a line that holds `: ` needs quotes around it.",
+        "line 4: `a` job: script should be a string or a list of strings. Put quotes around a line that contains `: `.",
     ),
     (
         "a:\n  script: x\n  retry: 2",
-        "line 3: `a` job: unknown parameter `retry`; a job may have script, before_script, after_script, stage, type, only, except, tags,"
+        "line 3: `a` job: unknown parameter `retry`. Supported: script, before_script, after_script, stage, type, only, except, tags,"
         " allow_failure, when, variables, artifacts, image, services, cache, dependencies, coverage.",
     ),
-    ("a:\n  script: x\n  stage: prod", "line 3: `a` job: the stage `prod` is none of `build`, `test`, `deploy`."),
-    ("stages: [prod]\na: {script: x}", "line 2: `a` job: the stage `test` is none of `prod`."),
-    ("stages: []\na: {script: x}", "line 1: stages is empty; name a stage, or leave it out for build, test, deploy."),
-    ("stages: {a: b}\na: {script: x}", "line 1: stages should be a list of texts."),
-    ("stages: [[a]]\na: {script: x}", "line 1: stages should be a list of texts."),
+    ("a:\n  script: x\n  stage: prod", "line 3: `a` job: the stage `prod` is not one of `build`, `test`, `deploy`."),
+    ("stages: [prod]\na: {script: x}", "line 2: `a` job: the stage `test` is not one of `prod`."),
+    ("stages: []\na: {script: x}", "line 1: stages is empty. Add a stage, or remove stages to use build, test, deploy."),
+    ("stages: {a: b}\na: {script: x}", "line 1: stages should be a list of strings."),
+    ("stages: [[a]]\na: {script: x}", "line 1: stages should be a list of strings."),
     ("a: {script: x, when: manual}", "line 1: `a` job: when: `manual` should be on_success, on_failure or always."),
     ("a: {script: x, allow_failure: maybe}", "line 1: `a` job: allow_failure should be true or false."),
-    ("a: {script: x, tags: [[x]]}", "line 1: `a` job: tags should be a list of texts."),
-    ("a: {script: x, tags: ['x,y']}", "line 1: `a` job: tags: `x,y` has a comma; give each tag a line of its own."),
+    ("a: {script: x, tags: [[x]]}", "line 1: `a` job: tags should be a list of strings."),
+    ("a: {script: x, tags: ['x,y']}", "line 1: `a` job: tags: `x,y` contains a comma. Put each tag on its own line."),
     (
         "a: {script: x, only: [/(/]}",
-        "line 1: `a` job: only: `/(/` is no regular expression of RE2: missing ): (.",
+        "line 1: `a` job: only: `/(/` is not a valid RE2 expression: missing ): (.",
     ),
     (
         "a: {script: x, only: [/^a]}",
-        "line 1: `a` job: only: `/^a` is no regular expression of RE2: it ends in `/`, `/i` or one of them and `@namespace/project`.",
+        "line 1: `a` job: only: `/^a` is not a valid RE2 expression: it must end in `/` or `/i`, optionally followed by `@namespace/project`.",
     ),
     (
         "a: {script: x, except: ['/(?=x)/']}",
-        "line 1: `a` job: except: `/(?=x)/` is no regular expression of RE2: invalid perl operator: (?=.",
+        "line 1: `a` job: except: `/(?=x)/` is not a valid RE2 expression: invalid perl operator: (?=.",
     ),
     (
         "a: {script: x, coverage: '50'}",
-        "line 1: `a` job: coverage must be a regular expression between slashes, as /Coverage: (\\d+)%/.",
+        "line 1: `a` job: coverage must be a regular expression between slashes, such as /Coverage: (\\d+)%/.",
     ),
-    ("a: {script: x, coverage: '/[/'}", "line 1: `a` job: coverage: this is no regular expression of RE2: missing ]: [."),
+    ("a: {script: x, coverage: '/[/'}", "line 1: `a` job: coverage: not a valid RE2 expression: missing ]: [."),
     ("a: {script: x, artifacts: [log]}", "line 1: `a` job: artifacts must be a mapping with paths, name, untracked, when."),
     (
         "a: {script: x, artifacts: {expire_in: 1 week}}",
-        "line 1: `a` job: artifacts: unknown parameter `expire_in`; there may be paths, name, untracked, when.",
+        "line 1: `a` job: artifacts: unknown parameter `expire_in`. Supported: paths, name, untracked, when.",
     ),
-    ("a: {script: x, variables: [A]}", "line 1: `a` job: variables must be a mapping of names and texts."),
-    ("a: {script: x, variables: {A: [1]}}", "line 1: `a` job: variables: A should be a text."),
-    ("a: {script: x, variables: {'A=B': 1}}", "line 1: `a` job: variables: `A=B` cannot be the name of a variable."),
-    ("a: {script: x, dependencies: [b]}", "line 1: `a` job: dependencies: there is no job `b`."),
-    ("a: {script: x, dependencies: [a]}", "line 1: `a` job: dependencies: `a` is not of an earlier stage."),
-    ("a: {script: x}\na: {script: y}", "line 2: The key `a` stands here a second time; the first is in line 1."),
-    ("a:\n\tscript: x", "line 2: This is not YAML: while scanning for the next token, found character that cannot start any token."
+    ("a: {script: x, variables: [A]}", "line 1: `a` job: variables must be a mapping of names to strings."),
+    ("a: {script: x, variables: {A: [1]}}", "line 1: `a` job: variables: A should be a string."),
+    ("a: {script: x, variables: {'A=B': 1}}", "line 1: `a` job: variables: `A=B` is not a valid variable name."),
+    ("a: {script: x, dependencies: [b]}", "line 1: `a` job: dependencies: job `b` does not exist."),
+    ("a: {script: x, dependencies: [a]}", "line 1: `a` job: dependencies: `a` is not in an earlier stage."),
+    ("a: {script: x}\na: {script: y}", "line 2: The key `a` is repeated; it was first defined in line 1."),
+    ("a:\n\tscript: x", "line 2: The file is not valid YAML: while scanning for the next token, found character that cannot start any token."
      " Indent with spaces, not with tabs."),
-    ("[a]: b", "line 1: A key must be a name, not a list or a mapping."),
-    ("~: b", "line 1: A key is empty; give it a name."),
-    ("a: *b", "line 1: There is no anchor `b` above this line."),
-    ("a: &a [*a]", "line 1: The anchor `a` stands for something that holds itself."),
-    ("<<: [x]", "line 1: `<<` takes a mapping, or a list of mappings."),
-    ("a: {script: x}\n---\nb: {script: y}", "line 2: A second document begins here; the file must be one."),
-    ("a: !!python/object/apply:os.system [x]", "line 1: The tag `tag:yaml.org,2002:python/object/apply:os.system` means nothing here;"
-     " take it away."),
-    ("a: {script: !reference [x]}", "line 1: The tag `!reference` means nothing here; take it away."),
-    ('a: {script: "\\0"}', "line 1: A text cannot hold the character NUL, or half of a character."),
-    ("a: 1\nb: \x01", "line 2: The file holds a character that YAML does not allow."),
+    ("[a]: b", "line 1: A key must be a string, not a list or a mapping."),
+    ("~: b", "line 1: A key is empty. Give it a name."),
+    ("a: *b", "line 1: The anchor `b` is not defined above this line."),
+    ("a: &a [*a]", "line 1: The anchor `a` refers to a value that contains itself."),
+    ("<<: [x]", "line 1: The value of `<<` must be a mapping or a list of mappings."),
+    ("a: {script: x}\n---\nb: {script: y}", "line 2: A second document begins here. The file must contain one document."),
+    ("a: !!python/object/apply:os.system [x]", "line 1: The tag `tag:yaml.org,2002:python/object/apply:os.system` is not supported."
+     " Remove it."),
+    ("a: {script: !reference [x]}", "line 1: The tag `!reference` is not supported. Remove it."),
+    ('a: {script: "\\0"}', "line 1: A string cannot contain the character NUL or a lone surrogate."),
+    ("a: 1\nb: \x01", "line 2: The file contains a character that YAML does not allow."),
     ("a: \ud800", "line 1: The file is not UTF-8."),
 ]  # fmt: skip
 
@@ -243,8 +243,8 @@ class TestInvalidFiles:
 
     def test_a_bounded_number_of_jobs_is_reported(self) -> None:
         assert config_problems("a: {}\nb: {script: x}\nc: {script: x, stage: y}\n") == [
-            "line 1: `a` job: there is no `script`. A job without one begins with a dot, as a template.",
-            "line 3: `c` job: the stage `y` is none of `build`, `test`, `deploy`.",
+            "line 1: `a` job: `script` is missing. The name of a template without a script must begin with a dot.",
+            "line 3: `c` job: the stage `y` is not one of `build`, `test`, `deploy`.",
         ]
         assert len(config_problems("\n".join(f"job{number}: {{}}" for number in range(100)))) == 20
 
@@ -260,35 +260,35 @@ def billion_laughs() -> str:
 
 
 HOSTILE: dict[str, tuple[str, str]] = {
-    "too large": ("a" * (yaml_documents.MAX_BYTES + 1), "The file has 262145 bytes; it may have 262144."),
-    "a billion nodes": (billion_laughs(), "values, with those that its aliases repeat"),
-    "a text repeated": (f".a: &a {'x' * 200_000}\n.b: [*a, *a, *a]\n", "characters, with those that its aliases repeat"),
+    "too large": ("a" * (yaml_documents.MAX_BYTES + 1), "The file has 262145 bytes; the limit is 262144."),
+    "a billion nodes": (billion_laughs(), "values, with aliases expanded"),
+    "a text repeated": (f".a: &a {'x' * 200_000}\n.b: [*a, *a, *a]\n", "characters, with aliases expanded"),
     "lists in lists": ("[" * 200_000, "levels deep"),
     "mappings in mappings": ("a: " + "{a: " * 50_000, "levels deep"),
     "dashes": ("- " * 100_000, "levels deep"),
     "many nodes": ("a: [" + "x," * 30_000 + "]", "more than 20000 values"),
     "many jobs": ("\n".join(f"job{n}: {{script: x}}" for n in range(501)), "more than 500 jobs"),
-    "many stages": (f"stages: [{', '.join(f's{n}' for n in range(101))}]", "there may be 100"),
-    "many tags": (f"a: {{script: x, tags: [{', '.join(f't{n}' for n in range(21))}]}}", "there may be 20"),
+    "many stages": (f"stages: [{', '.join(f's{n}' for n in range(101))}]", "the limit is 100"),
+    "many tags": (f"a: {{script: x, tags: [{', '.join(f't{n}' for n in range(21))}]}}", "the limit is 20"),
     "many expressions": (
         "\n".join(f"job{n}: {{script: x, only: [/a{n}/]}}" for n in range(101)),
         "more than 100 different regular expressions",
     ),
     "a long expression": (f"a: {{script: x, only: [/{'a' * 300}/]}}", "more than 255 characters"),
-    "a large expression": ("a: {script: x, only: ['/" + "\\pL{1000}" + "/']}", "no regular expression of RE2"),
+    "a large expression": ("a: {script: x, only: ['/" + "\\pL{1000}" + "/']}", "is not a valid RE2 expression"),
     "a long name": (f"{'n' * 256}: {{script: x}}", "too long (maximum is 255 characters)"),
     "a long stage": (f"stages: [{'n' * 256}]", "too long (maximum is 255 characters)"),
     "global parts in many jobs": (
         f"before_script: [{'x' * 10_000}]\n" + "\n".join(f"job{n}: {{script: x}}" for n in range(100)),
-        "come to more than 524288 bytes",
+        "exceed 524288 bytes",
     ),
     "a long number": (f"a: {'9' * 100_000}", "Unknown parameter"),
     "sexagesimal": (f"a: {'1:' * 50_000}1", "Unknown parameter"),
     "question marks": ("? " * 100_000, "levels deep"),
-    "colons": (": " * 100_000, "This is not YAML"),
-    "quotes": ('a: "' + "\\x41" * 60_000, "This is not YAML"),
+    "colons": (": " * 100_000, "The file is not valid YAML"),
+    "quotes": ('a: "' + "\\x41" * 60_000, "The file is not valid YAML"),
     "a long anchor": (f"a: &{'b' * 200_000} x", "Unknown parameter"),
-    "directives": ("%TAG !e! x\n" * 20_000, "This is not YAML"),
+    "directives": ("%TAG !e! x\n" * 20_000, "The file is not valid YAML"),
 }
 
 

@@ -285,8 +285,8 @@ class TestErrors:
         data = await ask.data(SHOWN, owner, path=str(pushes.project.id))
         (shown,) = data["project"]["pipelines"]["nodes"]
         assert shown["error"].splitlines() == [
-            "line 1: `a` job: there is no `script`. A job without one begins with a dot, as a template.",
-            "line 2: `b` job: the stage `y` is none of `build`, `test`, `deploy`.",
+            "line 1: `a` job: `script` is missing. The name of a template without a script must begin with a dot.",
+            "line 2: `b` job: the stage `y` is not one of `build`, `test`, `deploy`.",
         ]
         assert (shown["status"], shown["stages"]) == ("FAILED", [])
         assert (await ask.data(OF_COMMIT, owner, path=str(pushes.project.id), rev=sha))["project"]["commit"]["status"] == "FAILED"
@@ -299,11 +299,11 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("mode", "data", "message"),
         [
-            (0o120000, b"elsewhere.yml", "The file is a symbolic link; it must stand there itself."),
-            (0o100644, b"a\0b", "The file is binary; it must be text."),
-            (0o100644, b"a" * 262_145, "The file has 262145 bytes; it may have 262144."),
-            (0o100644, b"a" * 9_000_000, "The file has 9000000 bytes; it may have 262144."),
-            (0o100644, b"", "There is no job in the file; define one with a `script`."),
+            (0o120000, b"elsewhere.yml", "The file is a symbolic link. It must be a regular file."),
+            (0o100644, b"a\0b", "The file is binary. It must be text."),
+            (0o100644, b"a" * 262_145, "The file has 262145 bytes; the limit is 262144."),
+            (0o100644, b"a" * 9_000_000, "The file has 9000000 bytes; the limit is 262144."),
+            (0o100644, b"", "The file has no jobs. Define one with a `script`."),
         ],
     )
     async def test_a_binary_file_is_an_error(self, pushes: PushScenario, mode: int, data: bytes, message: str) -> None:
@@ -544,7 +544,7 @@ class TestCiLint:
         found = data["ciConfig"]
         assert (found["valid"], found["stages"], found["jobs"]) == (False, [], [])
         assert found["errors"] == [
-            {"message": "This is not YAML: while parsing a flow sequence, did not find expected ',' or ']'.", "line": 2}
+            {"message": "The file is not valid YAML: while parsing a flow sequence, did not find expected ',' or ']'.", "line": 2}
         ]
 
     async def test_requires_permission_to_read_code(self, make: DataFactory, ask: Ask) -> None:
