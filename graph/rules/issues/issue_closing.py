@@ -1,11 +1,12 @@
-"""Issues that are closed by what commits and merge requests say of them: "Fixes #12, group/project#3 and #4" (wire facts 12).
+"""Closing of issues by commits and merge requests: "Fixes #12, group/project#3 and #4" (wire facts 12).
 
-What a merge request would close is kept in `closings`, as numbers: its commits' messages and its description are read when they change,
-and a list of any length is one statement. Who may see an issue, and who may close it, is looked at when it is asked or done.
+The references of a merge request are stored in `closings`, by number: the messages of its commits and its description are parsed when
+they change, so that a list of any length takes one statement. Whether the viewer may see or close an issue is checked when the
+references are read or applied.
 
-By a merge the issues are closed as whoever merges. By a push to the default branch they are closed as the author of the commit, where the
-e-mail in it is an account's that may do so, else as the pusher; but in any case only those that the pusher may close, for what
-stands in a commit is whatever its writer likes.
+A merge closes issues in the name of the user who merges. A push to the default branch closes them in the name of the commit's author,
+if the email address belongs to an account that may close them, else of the pusher; but only issues that the pusher may close, because
+anyone can write any author into a commit.
 """
 
 import asyncio
@@ -32,18 +33,18 @@ from storage.tables import UserState, closings, projects, users
 from storage.tables import issues as issue_statements
 
 MAX_CLOSED_ISSUES = 200
-"""Issues that the commits of a merge request, and as many that its description, can close."""
+"""Issues that the commits of a merge request can close; its description can close as many."""
 MAX_MERGE_REQUESTS = 100
-"""Merge requests that are shown of an issue."""
+"""Merge requests that are shown for an issue."""
 MENTIONS_PER_BATCH = 2_000
-"""Mentions of a push that are looked up together: the parameters of a statement are limited."""
+"""Mentions of a push that are resolved together, because the number of parameters of a statement is limited."""
 
 CLOSING_KEYWORD = r"(?:[Cc]los(?:e[sd]?|ing)|[Ff]ix(?:e[sd]|ing)?|[Rr]esolv(?:e[sd]?|ing)) +"
 SEPARATOR_PATTERN = re.compile(r", *| and +")
 
 
 class CommitReferences(NamedTuple):
-    """A commit with what it closes and what it mentions."""
+    """A commit, the issues it closes and the objects it mentions."""
 
     commit: GitCommit
     closes: list[Mention]
@@ -51,10 +52,10 @@ class CommitReferences(NamedTuple):
 
 
 def parse_closing_references(string: str, external_url: str) -> list[Mention]:
-    """The issues that a text says it closes, in its order, each once. `external_url` is the address of this instance.
+    """The issues that a string closes, in order, without duplicates. `external_url` is the URL of this instance.
 
-    Each keyword and each reference is matched where it begins and nowhere else, and no part of the pattern can match the same text in
-    two ways, so reading takes time in line with the length.
+    Each keyword and each reference is matched only where it begins, and no part of the pattern can match the same characters in two
+    ways, so the time is proportional to the length.
 
     >>> parse_closing_references("Fixes #2, issue Group/App#3", "http://forge.example")
     [Mention(project=None, iid=2, sigil='#'), Mention(project=('group', 'app'), iid=3, sigil='#')]
@@ -67,7 +68,7 @@ def parse_closing_references(string: str, external_url: str) -> list[Mention]:
         while match := reference.match(string, position, MAX_SCANNED_CHARACTERS):
             position = match.end()
             if (position == MAX_SCANNED_CHARACTERS < len(string)) or len(found) == MAX_MENTIONS:
-                # A number that the end cuts off would be another one.
+                # A number cut off by the limit would refer to another issue.
                 return list(found)
             iid = lookup.parse_id(match["iid"] or match["number"])
             names = match["namespace"] or match["group"], match["path"] or match["project"]
@@ -82,7 +83,7 @@ def parse_closing_references(string: str, external_url: str) -> list[Mention]:
 
 @lru_cache(maxsize=8)
 def _patterns(external_url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """A keyword in front of a reference, and a reference."""
+    """The patterns of a keyword before a reference, and of a reference."""
     address = re.escape(external_url.partition("://")[2].rstrip("/"))
     short = rf"(?:(?P<namespace>{PATH_SEGMENT})/(?P<path>{PATH_SEGMENT}))?#(?P<iid>[1-9][0-9]{{0,9}})"
     long = rf"https?://{address}/(?P<group>{PATH_SEGMENT})/(?P<project>{PATH_SEGMENT})/issues/(?P<number>[1-9][0-9]{{0,9}})"
@@ -90,22 +91,21 @@ def _patterns(external_url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(rf"{CLOSING_KEYWORD}(?={reference})"), re.compile(reference)
 
 
-# What merge requests would close
+# References of merge requests
 
 
 async def record_closings(context: Context, merge_request: tables.MergeRequest, messages: Iterable[str]) -> None:
-    """Keeps what the description of a merge request and the messages of all its commits, newest first, say it closes, instead of what
-    they said before."""
+    """Store the references in the description and in the messages of all commits (newest first), replacing earlier ones."""
     await _replace_closings(context, merge_request, {True: [merge_request.description or ""], False: messages})
 
 
 async def record_description_closings(context: Context, merge_request: tables.MergeRequest) -> None:
-    """The same for its description alone."""
+    """Store the references in the description, replacing earlier ones of the description."""
     await _replace_closings(context, merge_request, {True: [merge_request.description or ""]})
 
 
 async def load_closing_issues(context: Context, merge_request: tables.MergeRequest) -> list[tables.Issue]:
-    """The issues that merging would close, of those that the viewer may see, by their ids; of one that is merged, those that it named.
+    """The issues that merging would close, or that a merged request referred to, among those the viewer may see, by id.
 
     One statement for all merge requests of a level.
     """
@@ -121,8 +121,10 @@ async def load_closing_issues(context: Context, merge_request: tables.MergeReque
 
 
 async def load_closing_merge_requests(context: Context, issue: tables.Issue) -> list[tables.MergeRequest]:
-    """The open merge requests that would close the issue, and the merged ones that named it, of those that the viewer may see: of the
-    newest MAX_MERGE_REQUESTS, the newest first. One statement for all issues of a level."""
+    """The open merge requests that would close the issue, and the merged ones that referred to it, newest first.
+
+    Only those that the viewer may see, among the newest MAX_MERGE_REQUESTS. One statement for all issues of a level.
+    """
 
     async def fetch(ids: list[int]) -> dict[int, list[tables.MergeRequest]]:
         conditions = allowed_project_conditions(context, Action.READ_MERGE_REQUEST)
@@ -135,11 +137,11 @@ async def load_closing_merge_requests(context: Context, issue: tables.Issue) -> 
 
 
 async def _replace_closings(context: Context, merge_request: tables.MergeRequest, bodies: Mapping[bool, Iterable[str]]) -> None:
-    """`bodies` by whether they are descriptions."""
+    """Replace the stored references; `bodies` are keyed by whether they are descriptions."""
     named = {described: _collect_references(some, context.services.external_url) for described, some in bodies.items()}
     paths = await mentions.load_project_ids(context, {each.project for some in named.values() for each in some if each.project is not None})
     if paths:
-        # Nobody removes them until the rows that name them are kept.
+        # The lock prevents their deletion until the rows that reference them are committed.
         existing_ids = set(await context.all(projects.ids_for_key_share(sorted(set(paths.values())))))
         paths = {path: key for path, key in paths.items() if key in existing_ids}
     now = {
@@ -171,29 +173,32 @@ def _collect_references(bodies: Iterable[str], external_url: str) -> set[Mention
 
 
 async def close_after_merge(context: Context, merge_request: tables.MergeRequest) -> None:
-    """Closes what the merge request closes, as far as the viewer, who merged it, may.
+    """Close the issues of a merged request that the viewer, who merged it, may close.
 
-    To be called when the row says merged, and before `pushing.pushed` for the target: that would close the same by commits.
+    Call it when the row is merged and before `ref_updates.handle_ref_updates` for the target, which would close the same issues by
+    commits.
     """
     found = [issue for _, issue in await context.tuples(closings.issues_of([merge_request.id]))]
     await _close_issues(context, merge_request.project_id, [(NoteSource.of(merge_request), issue.id) for issue in found])
 
 
 async def close_after_push(context: Context, project: tables.Project, commits: Sequence[GitCommit]) -> None:
-    """What follows from the messages of commits that came to the default branch, newest first: issues are closed, and what is
-    mentioned is told. Commits that name nothing cost no statement, and many that name something cost what one does."""
+    """Apply the references in messages of commits new to the default branch (newest first): close issues and note mentions.
+
+    Commits without references take no statement; the number of statements does not depend on the number of commits in a batch.
+    """
     if context.viewer_or_none is None:
-        # Nobody pushed, so there are no rights to act by.
+        # An update without a user has no permissions to act with.
         return
     url = context.services.external_url
-    # In a thread where there is much to read, since others are to be answered meanwhile.
+    # Large inputs are parsed in a thread, so that the event loop is not blocked.
     is_large = sum(min(len(commit.message), MAX_SCANNED_CHARACTERS) for commit in commits) > MAX_SCANNED_CHARACTERS
     for batch in await asyncio.to_thread(_batch_commits, url, commits) if is_large else _batch_commits(url, commits):
         await _apply_references(context, project, batch)
 
 
 def _batch_commits(external_url: str, commits: Sequence[GitCommit]) -> list[list[CommitReferences]]:
-    """Those that name something, the oldest first."""
+    """The commits that have references, oldest first, in batches."""
     batches: list[list[CommitReferences]] = []
     size = MENTIONS_PER_BATCH
     for commit in reversed(commits):
@@ -208,31 +213,29 @@ def _batch_commits(external_url: str, commits: Sequence[GitCommit]) -> list[list
 
 
 async def _apply_references(context: Context, project: tables.Project, items: list[CommitReferences]) -> None:
-    resolved = await mentions.resolve_targets(
-        context, project.id, {each for saying in items for each in (*saying.closes, *saying.mentions)}
-    )
+    resolved = await mentions.resolve_targets(context, project.id, {each for item in items for each in (*item.closes, *item.mentions)})
     if not resolved:
         return
     authors = await _author_contexts(context, items, {target.project_id for target in resolved.values()})
-    sources = [NoteSource.of_commit(project.id, saying.commit.oid, authors.get(saying.commit.author_email.lower())) for saying in items]
+    sources = [NoteSource.of_commit(project.id, item.commit.oid, authors.get(item.commit.author_email.lower())) for item in items]
     closing_requests = [
-        (source, resolved[each].id) for source, saying in zip(sources, items, strict=True) for each in saying.closes if each in resolved
+        (source, resolved[each].id) for source, item in zip(sources, items, strict=True) for each in item.closes if each in resolved
     ]
     closed = await _close_issues(context, project.id, closing_requests)
-    # What a commit closed is told of it already.
+    # The note about closing already names the commit, so it gets no mention.
     remaining_mentions = [
         (
             source,
-            [each for each in saying.mentions if each in resolved and (source.key, resolved[each].kind, resolved[each].id) not in closed],
+            [each for each in item.mentions if each in resolved and (source.key, resolved[each].kind, resolved[each].id) not in closed],
         )
-        for source, saying in zip(sources, items, strict=True)
+        for source, item in zip(sources, items, strict=True)
     ]
     await system_notes.write_mentions_of_sources(context, project.id, remaining_mentions, resolved)
 
 
 async def _author_contexts(context: Context, items: list[CommitReferences], project_ids: set[int]) -> dict[str, Context]:
-    """The contexts of the accounts that wrote the commits, by e-mail in lower case; the viewer's own is left out."""
-    emails = {saying.commit.author_email.lower() for saying in items}
+    """Contexts of the accounts that wrote the commits, by email in lower case, without the viewer's own."""
+    emails = {item.commit.author_email.lower() for item in items}
     found = {
         email: user
         for email, user in await context.tuples(users.by_emails(sorted(emails)))
@@ -245,8 +248,10 @@ async def _author_contexts(context: Context, items: list[CommitReferences], proj
 async def _close_issues(
     context: Context, project_id: int, requests: Sequence[tuple[NoteSource, int]]
 ) -> set[tuple[str, mentions.MentionableKind, int]]:
-    """Closes those of the issues that are open and that the viewer may close, each for the first source that wants it. Gives what was
-    closed, as (key of the source, noun, id)."""
+    """Close those of the issues that are open and that the viewer may close, each for the first source that refers to it.
+
+    Returns what was closed, as (key of the source, kind, id).
+    """
     if not requests:
         return set()
     locked = {issue.id: issue for issue in await context.all(issue_statements.open_for_update(sorted({key for _, key in requests})))}
@@ -280,5 +285,5 @@ async def _close_issues(
             )
         )
     await system_notes.write_notes(context, rows)
-    await publish_all(context, object_payloads.IssueChanged, [(speaker, issue, "close") for _, speaker, issue in closed])
+    await publish_all(context, object_payloads.IssueChanged, [(author_context, issue, "close") for _, author_context, issue in closed])
     return {(source.key, ISSUE, issue.id) for source, _, issue in closed}

@@ -1,4 +1,4 @@
-"""What an issue may be given, and what follows from it."""
+"""Validation and changes of issues, shared in part with merge requests."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ DEFAULT_LABEL_COLOR = "#428BCA"
 
 
 async def lock_issue(context: Context, issue: tables.Issue) -> tables.Issue:
-    """The issue as it is now, for a change that no other may cross. Raises NotFound when it was removed meanwhile."""
+    """The current issue, locked until the transaction ends. Raises NotFound when it has been deleted."""
     row = await context.first(issues.for_update(issue.id))
     if row is None:
         raise NotFound("Issue")
@@ -26,14 +26,20 @@ async def lock_issue(context: Context, issue: tables.Issue) -> tables.Issue:
 
 
 async def allocate_iid(context: Context, project: tables.Project, kind: tables.CounterKind) -> int:
-    """The next number of its kind in the project. Others who want one wait until this transaction ends, so there are no gaps."""
+    """Allocate the next `iid` of this kind in the project.
+
+    Concurrent callers wait until this transaction ends, so there are no gaps.
+    """
     value = await context.session.scalar(counters.advance(context.services.database.dialect, project.id, kind))
     assert isinstance(value, int)  # noqa: S101 - the statement returns the row it wrote
     return value
 
 
 async def resolve_assignee_id(context: Context, project: tables.Project, user_id: int | None) -> int | None:
-    """The user to assign; None and 0 mean nobody. Raises Invalid for somebody who is not, or who may not see the project."""
+    """The id of the user to assign; None and 0 mean nobody.
+
+    Raises Invalid when there is no such user or the user may not see the project.
+    """
     if not user_id:
         return None
     user = await context.rows_by_id(tables.User).get(user_id) if user_id > 0 else None
@@ -47,7 +53,7 @@ async def resolve_assignee_id(context: Context, project: tables.Project, user_id
 
 
 async def resolve_milestone_id(context: Context, project: tables.Project, milestone_id: int | None) -> int | None:
-    """The milestone to set; None and 0 mean none. Raises Invalid for one of another project."""
+    """The id of the milestone to set; None and 0 mean none. Raises Invalid for a milestone of another project."""
     if not milestone_id:
         return None
     found = await lookup.find_in_project(context, tables.Milestone, project, database_id=milestone_id)
@@ -60,16 +66,14 @@ LABEL_FOREIGN_KEYS: dict[type, Any] = {
     tables.Issue: tables.IssueLabel.issue_id,
     tables.MergeRequest: tables.MergeRequestLabel.merge_request_id,
 }
-"""What carries labels → the column that names it in the table between."""
+"""Tables whose rows have labels, mapped to their foreign key in the association table."""
 
 
 async def set_labels(context: Context, thing: tables.Issue | tables.MergeRequest, names: list[str]) -> bool:
-    """Gives what is new or held exactly these labels; a missing one is created with the default colour. Raises Invalid.
+    """Set exactly these labels on a new or locked row, creating missing ones with the default color. Raises Invalid.
 
-    Says whether anything changed.
-
-    What is held, is held in this order by everybody: the thing, its labels to be, the labels it has. So two who label it, and
-    others who delete or rename the labels meanwhile, wait for each other instead of failing.
+    Returns whether anything changed. Rows are always locked in this order: the issue or merge request, its new labels, its current
+    labels. Concurrent transactions that label it, or delete or rename the labels, therefore wait for each other instead of failing.
     """
     key = LABEL_FOREIGN_KEYS[type(thing)]
     titles = validation.validate_label_titles(names)
@@ -83,9 +87,9 @@ async def set_labels(context: Context, thing: tables.Issue | tables.MergeRequest
 
 
 async def _find_or_create_labels(context: Context, project_id: int, titles: list[str]) -> list[tables.Label]:
-    """The labels of these titles, created where missing, which nobody deletes or renames until this transaction ends."""
+    """The labels with these titles, created if missing, and locked against deletion and renaming until the transaction ends."""
     found = await context.all(labels.for_key_share(project_id, titles))
-    # In one order, so that two who create the same ones wait for each other and not in a circle.
+    # Sorted, so that concurrent transactions creating the same labels do not deadlock.
     missing = sorted(set(titles) - {label.title for label in found})
     if missing:
         rows = [{"project_id": project_id, "title": title, "color": DEFAULT_LABEL_COLOR} for title in missing]
@@ -95,9 +99,9 @@ async def _find_or_create_labels(context: Context, project_id: int, titles: list
 
 
 async def count_issues_by_state(context: Context, thing: Any, statement: Callable[[list[int]], Any]) -> Mapping[IssueState, int] | None:
-    """How many issues of each state a thing of a project has; None where the viewer may not see issues.
+    """The number of issues per state of an object in a project; None when the viewer may not see issues.
 
-    `statement(ids)` selects (id of the thing, state, number); it is run once for all things of a level.
+    `statement(ids)` selects (id of the object, state, count); it runs once for all objects of a level.
     """
     if not await can(context, Action.READ_ISSUE, thing):
         return None
@@ -112,7 +116,7 @@ async def count_issues_by_state(context: Context, thing: Any, statement: Callabl
 
 
 def change_state(context: Context, issue: tables.Issue, event: IssueTransition) -> bool:
-    """Applies the event where the state lists it; otherwise the issue stays as it is. Says whether anything changed."""
+    """Apply the transition if the state allows it; returns whether anything changed."""
     next_state = ISSUE_TRANSITIONS.get((issue.state, event))
     if next_state is None:
         return False
@@ -124,7 +128,10 @@ def change_state(context: Context, issue: tables.Issue, event: IssueTransition) 
 async def notify_changes(
     context: Context, issue: tables.Issue, before: system_notes.IssuableSnapshot, *, labels_changed: bool = False
 ) -> None:
-    """Tells notes and hooks what a change made of the issue, if it made anything. `labels_changed`: whether its labels are others."""
+    """Write system notes and publish hook events for a change of the issue, if there is one.
+
+    `labels_changed` says whether its labels have changed.
+    """
     if system_notes.IssuableSnapshot.of(issue) == before and not labels_changed:
         return
     await system_notes.write_changes(context, issue, before)

@@ -1,4 +1,4 @@
-"""What a label may be."""
+"""Validation, lookup and deletion of labels."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ COLOR_PATTERN = re.compile(r"#[0-9A-Fa-f]{6}")
 
 
 def validate_name(field: str, value: str) -> str:
-    """A label's name: there, of at most 255 characters, without `&`, `?` and `,`. Raises Required, Invalid."""
+    """The name of a label: not empty, at most 255 characters, without `&`, `?` and `,`. Raises Required, Invalid."""
     stripped = validation.validate_title(field, value)
     if not validation.LABEL_PATTERN.fullmatch(stripped):
         raise Invalid(field, "is invalid")
@@ -22,7 +22,7 @@ def validate_name(field: str, value: str) -> str:
 
 
 def validate_color(field: str, value: str) -> str:
-    """`#` and six hex digits, as the interface document has it; three are refused. Raises Invalid."""
+    """`#` and six hexadecimal digits, as in the interface document; three digits are rejected. Raises Invalid."""
     stripped = value.strip()
     if not COLOR_PATTERN.fullmatch(stripped):
         raise Invalid(field, "must be a valid color code")
@@ -30,7 +30,7 @@ def validate_color(field: str, value: str) -> str:
 
 
 def validate_description(field: str, value: str | None) -> str | None:
-    """Any text; none and an empty one are the same. Raises Invalid."""
+    """Any string; an empty one is stored as None. Raises Invalid."""
     return validation.validate_string(field, value or "") or None
 
 
@@ -40,11 +40,11 @@ VALIDATORS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "color": ("color", validate_color),
     "description": ("description", validate_description),
 }
-"""An input field → the column that it fills, and what it may be."""
+"""Input fields, mapped to their column and its validator."""
 
 
 def validate_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a label as input fields give them. Raises UserErrors, all at once."""
+    """Map input fields to validated columns of a label. Raises UserErrors with every problem found."""
     columns: dict[str, Any] = {}
     problems: list[UserError] = []
     for field, value in values.items():
@@ -59,7 +59,7 @@ def validate_fields(values: dict[str, Any]) -> dict[str, Any]:
 
 
 async def get_label(context: Context, project: tables.Project, title: str) -> tables.Label:
-    """The label of this name, with case. Raises NotFound."""
+    """The label with this name, case-sensitive. Raises NotFound."""
     found = await context.first(labels.named(project.id, [title.strip()]))
     if found is None:
         raise NotFound("Label")
@@ -67,7 +67,7 @@ async def get_label(context: Context, project: tables.Project, title: str) -> ta
 
 
 async def lock_label(context: Context, label: tables.Label) -> tables.Label:
-    """The label as it is now, which stays so until this transaction ends. Raises NotFound for one that was deleted meanwhile."""
+    """The current label, locked until the transaction ends. Raises NotFound when it has been deleted."""
     found = await context.first(labels.for_update(label.id))
     if found is None:
         raise NotFound("Label")
@@ -75,8 +75,8 @@ async def lock_label(context: Context, label: tables.Label) -> tables.Label:
 
 
 async def delete_label(context: Context, label: tables.Label) -> None:
-    """Removes the label from its project and from every issue that carries it."""
+    """Delete the label from its project and from every issue that has it."""
     await context.session.delete(label)
     await context.session.flush()
-    # Other rows may have been loaded with the label on them.
+    # Rows with the label may have been loaded already.
     context.loaders.clear()

@@ -1,4 +1,4 @@
-"""What a milestone may be, and how far it has come."""
+"""Lookup, state and progress of milestones."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from storage.tables import IssueState, milestones
 
 
 async def get_milestone(context: Context, project: tables.Project, title: str) -> tables.Milestone:
-    """The milestone of this title, with case. Raises NotFound."""
+    """The milestone with this title, case-sensitive. Raises NotFound."""
     found = await context.first(milestones.of_title(project.id, title.strip()))
     if found is None:
         raise NotFound("Milestone")
@@ -18,11 +18,11 @@ async def get_milestone(context: Context, project: tables.Project, title: str) -
 
 
 def change_state(milestone: tables.Milestone, event: MilestoneTransition) -> None:
-    """Applies the event where the state lists it; otherwise the milestone stays as it is."""
+    """Apply the transition if the state allows it; otherwise nothing changes."""
     milestone.state = MILESTONE_TRANSITIONS.get((milestone.state, event), milestone.state)
 
 
 def compute_percent_complete(counts: Mapping[IssueState, int]) -> int:
-    """The share of closed issues in whole per cent, rounded down; 0 without issues."""
+    """The share of closed issues in whole percent, rounded down; 0 without issues."""
     total = sum(counts.values())
     return counts.get(IssueState.CLOSED, 0) * 100 // total if total else 0

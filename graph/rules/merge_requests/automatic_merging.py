@@ -1,7 +1,8 @@
-"""Merging when the builds succeed: asked for now, done by the service once every newest check of the head has succeeded.
+"""Automatic merge: requested now, performed by the service once every newest check of the head has succeeded.
 
-It is done as the user who asked, by the rights as they are then. Who may no longer merge, and branches that cannot be merged any more,
-end the wait with a note that says so; a push to the source branch ends it silently (wire facts 5.3).
+The merge runs in the name of the user who requested it, with the permissions at that time. If the user may no longer merge, or the
+branches can no longer be merged, the request is canceled with a note that says so; a push to the source branch cancels it silently
+(wire facts 5.3).
 """
 
 import structlog
@@ -31,7 +32,10 @@ log = structlog.get_logger("maintenance")
 
 
 async def accept_when_green(context: Context, merge_request: tables.MergeRequest, options: MergeOptions) -> tables.MergeRequest:
-    """Merges when the builds of the head succeed, where any is pending or running; else merges now. Raises as `merging.accept`."""
+    """Merge when the pending or running builds of the head succeed; without any, merge now.
+
+    Raises as `merging.accept_now` does.
+    """
     async with context.read_only() as reader:
         row = await merging.get_acceptable(reader, merge_request.id)
         head = await read_head(reader, row)
@@ -49,7 +53,7 @@ async def accept_when_green(context: Context, merge_request: tables.MergeRequest
         note = system_notes.build_note(step_context, build_target(row), f"Enabled an automatic merge when the build for {head} succeeds")
         await system_notes.write_notes(step_context, [note])
         await change_records.record_merge_request(step_context, row, snapshot)
-        # The build may have ended since it was looked at.
+        # The build may have finished since its state was read.
         step_context.after_commit.append(step_context.services.maintenance_wakeup.notify)
         return row
 
@@ -57,19 +61,22 @@ async def accept_when_green(context: Context, merge_request: tables.MergeRequest
 
 
 async def can_cancel(context: Context, merge_request: tables.MergeRequest) -> bool:
-    """Whether the viewer may take the wish back: who may merge, and the author."""
+    """Whether the viewer may cancel the automatic merge: users who may merge, and the author, may."""
     if await can_accept(context, merge_request):
         return True
     return merge_request.author_id == context.viewer.id and await can(context, Action.UPDATE_MERGE_REQUEST, merge_request)
 
 
 async def cancel(context: Context, merge_request: tables.MergeRequest) -> tables.MergeRequest:
-    """Takes the wish back, in the operation's transaction. Raises NotFound, Forbidden, NotAllowed for one that is not open, NotSet."""
+    """Cancel the automatic merge in the operation's transaction.
+
+    Raises NotFound, Forbidden, NotAllowed for one that is not open, NotSet.
+    """
     row = await merging.lock_merge_request(context, merge_request.id)
     if not await can_cancel(context, row):
         raise Forbidden("You are not allowed to cancel this merge.")
     if row.state not in OPEN:
-        raise NotAllowed(None, f"The merge request is {row.state} already.")
+        raise NotAllowed(None, f"The merge request is already {row.state}.")
     if not row.merge_when_build_succeeds:
         raise NotSet(None, "Can't cancel the automatic merge")
     snapshot = MergeRequestSnapshot.of(row)
@@ -79,7 +86,7 @@ async def cancel(context: Context, merge_request: tables.MergeRequest) -> tables
 
 
 async def clear_auto_merge(context: Context, row: tables.MergeRequest, body: str | None = None) -> None:
-    """Clears the wish of a row that is held, with a note where there is something to tell."""
+    """Clear the automatic merge of a locked row, and write a note if `body` is given."""
     row.merge_when_build_succeeds, row.merge_params, row.merge_user_id = False, None, None
     row.updated_at = context.now()
     await context.session.flush()
@@ -89,7 +96,7 @@ async def clear_auto_merge(context: Context, row: tables.MergeRequest, body: str
 
 
 async def merge_waiting(services: Services) -> None:
-    """Merges those that wait and whose builds have all succeeded."""
+    """Maintenance job: merge the waiting merge requests whose builds have all succeeded."""
     last = 0
     while True:
         async with services.database.read_session() as session:
@@ -98,7 +105,7 @@ async def merge_waiting(services: Services) -> None:
             try:
                 await _merge_if_ready(services, row)
             except OperationError as error:
-                log.warning("waiting merge not looked at", merge_request_id=row.id, error=error.message)
+                log.warning("automatic merge could not be checked", merge_request_id=row.id, error=error.message)
         if len(found) < BATCH_SIZE:
             return
         last = found[-1].id
@@ -106,16 +113,16 @@ async def merge_waiting(services: Services) -> None:
 
 async def _merge_if_ready(services: Services, row: tables.MergeRequest) -> None:
     async with services.database.read_session() as session:
-        reader = Context(services, session, None, "upkeep")
+        reader = Context(services, session, None, "maintenance")
         found = await reader.rows_by_id(tables.User).get_many([row.merge_user_id or row.author_id, row.author_id])
         head = await read_head(reader, row)
         ready = head is not None and await _checks_state(reader, row, head) is ChecksState.SUCCESS
     viewer, params = found.get(row.merge_user_id or row.author_id), row.merge_params or {}
     async with session_for(services.database, writing=True) as session:
-        context = Context(services, session, viewer, "upkeep")
+        context = Context(services, session, viewer, "maintenance")
         if viewer is None or row.merge_user_id is None or viewer.state is not UserState.ACTIVE:
-            # Where that user was deleted, the author says so.
-            return await _abandon(context, row, f"{CANCELED_NOTE}: who asked for it is not active any more")
+            # If that user was deleted, the note is written in the author's name.
+            return await _abandon(context, row, f"{CANCELED_NOTE}: the user who requested it is no longer active")
         if head is not None and params.get("sha") not in (None, head):
             return await _abandon(context, row, None)
         if not ready:
@@ -123,18 +130,18 @@ async def _merge_if_ready(services: Services, row: tables.MergeRequest) -> None:
         try:
             await merging.accept_now(context, row, MergeOptions(params.get("message"), bool(params.get("remove_source_branch")), head))
         except Forbidden:
-            await _abandon(context, row, f"{CANCELED_NOTE}: {viewer.name} is not allowed to merge into this branch any more")
+            await _abandon(context, row, f"{CANCELED_NOTE}: {viewer.name} is no longer allowed to merge into this branch")
         except NotMergeable:
             await _abandon(context, row, f"{CANCELED_NOTE}: the branch cannot be merged")
         except (Conflict, NotAllowed, NotFound) as error:
-            # The branches move right now, or it is in progress, merged or gone: the next look finds out.
-            log.info("waiting merge put off", merge_request_id=row.id, reason=str(error))
+            # The branches are moving, or it is work in progress, merged or deleted: the next run checks again.
+            log.info("automatic merge postponed", merge_request_id=row.id, reason=str(error))
         except UserError as error:
-            log.warning("waiting merge refused", merge_request_id=row.id, reason=str(error))
+            log.warning("automatic merge rejected", merge_request_id=row.id, reason=str(error))
 
 
 async def _abandon(context: Context, row: tables.MergeRequest, body: str | None) -> None:
-    """Ends the wait, unless it has changed since it was looked at."""
+    """Cancel the automatic merge, unless it has changed since it was read."""
 
     async def abandon(step_context: Context) -> None:
         current = await merging.lock_merge_request(step_context, row.id)
@@ -155,6 +162,6 @@ async def _abandon(context: Context, row: tables.MergeRequest, body: str | None)
 
 
 async def _checks_state(context: Context, row: tables.MergeRequest, head: str) -> ChecksState:
-    """What the checks of the head come to. They stand in the project that it was pushed to."""
+    """The combined state of the head's checks, which belong to the source project."""
     key = (row.source_project_id, head)
     return commit_checks.state_of((await commit_checks.load_newest_checks(context, [key])).get(key) or [])

@@ -1,4 +1,4 @@
-"""What the branches of a merge request come to: compared in git, in a thread, and the changes file by file."""
+"""Comparison of the branches of a merge request by git, in a thread, and its diff."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,12 +22,12 @@ log = structlog.get_logger("graph")
 
 @dataclass(frozen=True, slots=True)
 class BranchComparison:
-    """Two branches as they were when git was asked.
+    """The state of two branches when git compared them. Values that could not be determined are None.
 
-    `head_oid` and `target_oid` are None where the branch, or its repository, is missing. `oids` are the commits that the merge request
-    brings, newest first, at most 10,000 of `commit_count`; `newest` are the first of them, and
-    `messages` those of all that may name an issue. What could not be found out is None.
-    `landed_oid` is the commit by which the target came to hold the head that was known before (`known_head`), if it does.
+    - `head_oid` and `target_oid`: None when the branch or its repository is missing.
+    - `oids`: the commits of the merge request, newest first, at most 10,000 of `commit_count`; `newest` are the first of them.
+    - `messages`: the messages of all commits that may refer to an issue.
+    - `landed_oid`: the commit by which the target came to contain the head known before (`known_head`), if it does.
     """
 
     source_project_id: int
@@ -47,11 +47,11 @@ class BranchComparison:
 
     @property
     def is_complete(self) -> bool:
-        """Whether both branches are there and git told what lies between them."""
+        """Whether both branches exist and git could compare them."""
         return self.commit_count is not None
 
     def matches(self, merge_request: tables.MergeRequest) -> bool:
-        """Whether it compared the branches that the merge request has now."""
+        """Whether it compares the current branches of the merge request."""
         source = (self.source_project_id, self.source_branch)
         target = (self.target_project_id, self.target_branch)
         return source == (merge_request.source_project_id, merge_request.source_branch) and target == (
@@ -70,11 +70,11 @@ async def compare_branches(
     known_head: str | None = None,
     previous_target: str | None = None,
 ) -> BranchComparison:
-    """Compares the branches as the repositories have them. Nothing but git is asked; what a fork proposes is fetched into the target's.
+    """Compare the branches as they are in the repositories, fetching a fork's commits into the target repository.
 
-    `known_head` is the head that the merge request had until now, where somebody may have merged that. `previous_target` compares with that
-    commit instead of the target's head. Missing branches and unrelated histories cannot be merged; nor can what git takes too long for,
-    which is logged. Raises Unavailable when a repository is there and cannot be read, or the disk is full.
+    It uses only git. `known_head` is the head known so far, to detect that somebody has merged it. `previous_target` is a commit to
+    compare with instead of the target's head. Missing branches, unrelated histories, and comparisons that exceed git's time limit
+    (logged) cannot be merged. Raises Unavailable when an existing repository cannot be read or the disk is full.
     """
     empty = BranchComparison(source_project_id, target_project_id, source_branch, target_branch)
     repositories = services.repositories
@@ -93,14 +93,14 @@ async def compare_branches(
                 found = _with_proposal(found, merge_preview.preview_merge(repository, head, target))
             return replace(found, landed_oid=_find_landing_commit(repository, found, known_head))
         except (GitCommandError, UnknownCommit) as error:
-            log.warning("branches not compared", source=source_project_id, target=target_project_id, head=head, error=str(error))
+            log.warning("branches could not be compared", source=source_project_id, target=target_project_id, head=head, error=str(error))
             return found
 
     try:
         return await repositories.read(target_project_id, work)
     except (NotARepository, OSError) as error:
         log.warning("repository cannot be read", project_id=target_project_id, source=source_project_id, error=str(error))
-        raise Unavailable("The repository cannot be read right now.") from error
+        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
 
 
 def _head_of_fork(path: Path, branch: str) -> str | None:
@@ -116,7 +116,7 @@ def _head_of_fork(path: Path, branch: str) -> str | None:
 
 def _with_proposal(found: BranchComparison, proposal: MergePreview) -> BranchComparison:
     if proposal.mergeable is None:
-        log.warning("merge not tried to its end", target=found.target_project_id, head=proposal.head, into=proposal.target)
+        log.warning("test merge did not finish", target=found.target_project_id, head=proposal.head, into=proposal.target)
     return replace(
         found,
         base_oid=proposal.base,
@@ -130,7 +130,7 @@ def _with_proposal(found: BranchComparison, proposal: MergePreview) -> BranchCom
 
 
 def _find_landing_commit(repository: Repository, found: BranchComparison, known_head: str | None) -> str | None:
-    """Whether somebody merged the head that was known: then the target holds it, and the source has nothing more."""
+    """The commit that merged the known head, if the target contains it and the source has no further commits."""
     if known_head is None or found.target_oid is None or (found.head_oid is not None and found.base_oid != found.head_oid):
         return None
     if not merge_preview.has_commit(repository, known_head) or not is_ancestor(repository, known_head, found.target_oid):
@@ -139,9 +139,9 @@ def _find_landing_commit(repository: Repository, found: BranchComparison, known_
 
 
 async def load_changes(context: Context, merge_request: tables.MergeRequest) -> list[FileDiff]:
-    """What the merge request changes, file by file, as it was last seen; what was merged or closed stays as it was.
+    """The diff of the merge request as last compared; that of a merged or closed one no longer changes.
 
-    Bounded as every diff (storage/git/diff.py), and all those of one operation as one. Empty before anything was seen.
+    Limited like every diff (storage/git/diff.py), and together with all diffs of the operation. Empty before the first comparison.
     Raises Unavailable, LimitExceeded.
     """
     if merge_request.head_oid is None:

@@ -1,8 +1,8 @@
-"""Imports of merge requests as background jobs: a row says how far each has come, and every process takes those that nobody works on.
+"""Imports of merge requests from history, as background jobs: a row stores the progress, and any process takes unleased ones.
 
-A batch is one transaction: the merge requests of some merges, and the progress past them. So a kill at any moment loses no more than the
-batch on its way, the next process goes on behind the last one, and nothing is written twice. A process has a lease while it works,
-which each batch renews; who was taken over by another writes nothing more. An import goes with its project.
+A batch is one transaction: the merge requests of some merges, and the new progress. A crash therefore loses at most the current batch,
+the next process continues after the last committed one, and nothing is written twice. A process has a lease while it works, which each
+batch renews; after another process has taken over the lease, it writes nothing more. Deleting a project deletes its import.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import ImportState, merge_request_imports
 
 BATCH_SIZE = 200
-"""Merges of one transaction."""
+"""Merges per transaction."""
 LEASE_DURATION = timedelta(seconds=60)
-"""How long a batch may take; an import whose process was killed goes on after that."""
+"""Time limit of a batch; after a crash, another process continues the import when the lease expires."""
 POLL_SECONDS = 20.0
-"""Seconds between two looks for imports that another process has left."""
+"""Seconds between polls for imports whose lease has expired."""
 PROGRESS_PHASE = "merge requests"
 
 log = structlog.get_logger("graph")
 
 
 async def queue_import(context: Context, project: tables.Project) -> tables.MergeRequestImport:
-    """Queues an import; one that is on its way goes on as it is."""
-    # Two that start the first import of a project at once wait for each other.
+    """Queue an import; an unfinished one continues unchanged."""
+    # Serializes concurrent calls that would both insert the first import of a project.
     await context.session.execute(tables.lock(tables.Project, project.id))
     row = await context.first(merge_request_imports.for_update(project.id))
     if row is None:
@@ -50,33 +50,31 @@ async def queue_import(context: Context, project: tables.Project) -> tables.Merg
 
 
 async def run_forever(services: Services) -> None:
-    """Does the imports that there are, and those that are queued, for ever."""
+    """Run pending imports, and wait for new ones, until canceled."""
     while True:
         await run_pending(services)
         await services.import_wakeup.wait(POLL_SECONDS)
 
 
 async def run_pending(services: Services) -> None:
-    """Does all imports that no process works on, one after the other. Raises when the database is away: the lease ends by itself."""
+    """Run all imports without a lease, one after the other. Raises when the database is unavailable; the lease then expires."""
     while (job := await _lease_next(services)) is not None:
         try:
             await _ImportRun(services, job).run()
         except _LeaseLost:
-            log.info("import taken over", project_id=job.project_id)
+            log.info("import lease lost", project_id=job.project_id)
         except (GitCommandError, NotARepository, UnknownCommit, OSError) as error:
             log.error("import failed", project_id=job.project_id, error=str(error))
-            await _mark_failed(
-                services, job, "The repository cannot be read right now; the log of the service says why. Start the import again."
-            )
+            await _mark_failed(services, job, "The repository cannot be read; the server log has the reason. Start the import again.")
 
 
 class _LeaseLost(Exception):
-    """Another process has the import, or it went with its project."""
+    """Another process has taken over the import, or it was deleted with its project."""
 
 
 @dataclass
 class _LeasedImport:
-    """What a process has taken: everything that it needs to go on."""
+    """An import leased by this process, with the state needed to continue it."""
 
     id: int
     project_id: int
@@ -109,7 +107,7 @@ async def _mark_failed(services: Services, job: _LeasedImport, message: str) -> 
 
 
 class _ImportRun:
-    """One import on its way, in this process."""
+    """One run of an import, in this process."""
 
     def __init__(self, services: Services, job: _LeasedImport) -> None:
         self._services = services
@@ -131,11 +129,11 @@ class _ImportRun:
             )
             await self._write_batch(oids, past_merges, len(merge_oids), highest)
             self._report_progress(len(merge_oids))
-            # Others have their turn between two batches.
+            # Lets other tasks run between two batches.
             await asyncio.sleep(0)
 
     async def _find_tip(self) -> bool:
-        """The commit whose history is read: the default branch as it is at the first batch. False in an empty repository."""
+        """Resolve the commit whose history is read: the head of the default branch at the first batch. False if there is none."""
         job, services = self._job, self._services
         if job.tip_oid is None:
             async with session_for(services.database, writing=False) as session:
@@ -151,7 +149,7 @@ class _ImportRun:
         return merge_oids, highest_number(repository, merge_oids)
 
     async def _write_batch(self, oids: Sequence[str], past_merges: Sequence[merged_history.PastMerge], total: int, highest: int) -> None:
-        """Writes a batch and the progress past it. Raises _TakenOver."""
+        """Write a batch and the progress. Raises _LeaseLost."""
         job, services = self._job, self._services
         async with session_for(services.database, writing=True) as session:
             context = Context(services, session, None, "import")
@@ -163,11 +161,11 @@ class _ImportRun:
             if project is None:
                 raise _LeaseLost
             if context.viewer_or_none is None:
-                row.state, row.error = ImportState.FAILED, "The user who started this import is gone; start it again."
+                row.state, row.error = ImportState.FAILED, "The user who started this import was deleted. Start it again."
                 row.lease_until, row.finished_at = None, context.now()
                 await commit_and_notify(context)
                 raise _LeaseLost
-            # Between the look and the lock somebody may have merged.
+            # A merge may have been recorded before the lock was taken.
             known = await merged_history.load_known_merges(context, job.project_id, oids)
             new_merges = [each for each in past_merges if each.merged.merge.oid not in known]
             await merged_history.write_past_merges(context, project, new_merges, highest)

@@ -1,13 +1,14 @@
-"""What merge requests propose, looked at in git and written into their rows: commits, figures, whether they can be merged.
+"""Refreshes what merge requests store from git: commits, diff totals, and whether they can be merged.
 
-1. A move of a branch marks the open merge requests from it and into it as unchecked, in the transaction that records the move
+1. When a branch moves, the open merge requests from it and into it are marked unchecked, in the transaction that records the move
    (`mark_unchecked`).
-2. After that they are looked at: those whose source moved, and those that the move merged, as the doing of whoever moved it
-   (`refresh_moved`); the rest by the upkeep (`refresh_unchecked`), which also finds what a crash cut short.
-3. Git is asked before the transaction that writes what it said. Under the row's lock the branches are looked at once more: what has
-   moved since stays unchecked, and a merge that is on its way is left to itself (merging.py).
+2. After the commit, the merge requests whose source moved, and those that the move merged, are refreshed in the name of the user who
+   moved the branch (`refresh_moved`). A maintenance job refreshes the rest, including what a crash interrupted (`refresh_unchecked`).
+3. Git runs before the transaction that stores its result. Under the row's lock the branches are read again: if one has moved since, the
+   merge request stays unchecked, and a merge in progress is left alone (merging.py).
 
-A merge request keeps what was last seen of it when its branch, or the fork, is gone; it cannot be merged until the branch is back.
+When its branch or its fork is deleted, a merge request retains its last known values; it cannot be merged until the branch exists
+again.
 """
 
 import asyncio
@@ -55,21 +56,21 @@ __all__ = [
 ]
 
 MAX_REFRESHED_AFTER_PUSH = 20
-"""Merge requests that whoever moved a branch waits for; the upkeep sees to further ones."""
+"""Merge requests refreshed while the caller of a push waits; the maintenance job refreshes the others."""
 MAX_REFRESHED_PER_RUN = 50
-"""Merge requests that one round of the upkeep looks at, before its other chores have their turn."""
+"""Merge requests refreshed per run of the maintenance job, so that other jobs can run."""
 RETRY_AFTER = timedelta(minutes=5)
-"""How long a merge request whose repository cannot be read is left alone, in one process."""
+"""Back-off of a merge request whose repository cannot be read, per process."""
 MAX_TITLE_LENGTH = 255
 
 log = structlog.get_logger("graph")
 
 
 async def apply_comparison(context: Context, merge_request: tables.MergeRequest, comparison: BranchComparison) -> None:
-    """Writes what was seen into the row, which the transaction holds or has made, and the list of its commits.
+    """Store a comparison in the row, which is locked or new, and replace the list of its commits.
 
-    Where the head has changed, a note by the viewer tells of the new commits, and the merge does not wait for builds any more. Where a
-    branch is missing only the status changes. `landed_oid` is not looked at.
+    If the head has changed, a note by the viewer lists the new commits, and an automatic merge is canceled. If a branch is missing,
+    only the status changes. `landed_oid` is ignored.
     """
     row = merge_request
     row.merge_status = comparison.merge_status
@@ -86,7 +87,7 @@ async def apply_comparison(context: Context, merge_request: tables.MergeRequest,
         if before != (row.head_oid, row.base_oid, row.commit_count):
             await _write_commits(context, row.id, comparison.oids)
             await issue_closing.record_closings(context, row, comparison.messages)
-        assert row.head_oid is not None  # noqa: S101 - both branches were seen
+        assert row.head_oid is not None  # noqa: S101 - both branches exist
         context.after_commit.append(partial(pin_head, context.services, row.project_id, row.iid, row.head_oid))
         if pushed:
             await context.session.flush()
@@ -102,20 +103,20 @@ def _clear_auto_merge(row: tables.MergeRequest) -> None:
 async def _write_commits(context: Context, merge_request_id: int, oids: Sequence[str]) -> None:
     await context.session.execute(branched.delete_commits(merge_request_id))
     if oids:
-        rows = [{"merge_request_id": merge_request_id, "position": place, "oid": oid} for place, oid in enumerate(oids)]
+        rows = [{"merge_request_id": merge_request_id, "position": position, "oid": oid} for position, oid in enumerate(oids)]
         await context.session.execute(branched.insert_commits(), rows)
 
 
 async def _note_new_commits(context: Context, row: tables.MergeRequest, comparison: BranchComparison) -> None:
-    """The note of commits that the merge request did not hold before (wire facts 6), the oldest first as they were written."""
+    """Write the note on commits that the merge request did not have before (wire facts 6), oldest first."""
     known = set(await context.all(branched.oids_of(row.id)))
-    fresh = [oid for oid in comparison.oids if oid not in known]
-    if not fresh:
+    new_oids = [oid for oid in comparison.oids if oid not in known]
+    if not new_oids:
         return
     shown = [f"* {commit.oid[:8]} - {commit.title[:MAX_TITLE_LENGTH]}" for commit in reversed(comparison.newest) if commit.oid not in known]
-    if len(fresh) > len(shown):
-        shown.insert(0, f"* and {len(fresh) - len(shown)} more")
-    await _write_note(context, row, f"Added {len(fresh)} commit{'s' if len(fresh) > 1 else ''}:\n\n" + "\n".join(shown))
+    if len(new_oids) > len(shown):
+        shown.insert(0, f"* and {len(new_oids) - len(shown)} more")
+    await _write_note(context, row, f"Added {len(new_oids)} commit{'s' if len(new_oids) > 1 else ''}:\n\n" + "\n".join(shown))
 
 
 async def _write_note(context: Context, row: tables.MergeRequest, body: str) -> None:
@@ -126,21 +127,21 @@ async def _write_note(context: Context, row: tables.MergeRequest, body: str) -> 
 
 
 async def pin_head(services: Services, project_id: int, iid: int, oid: str) -> None:
-    """Keeps the commit in the target's repository, whatever becomes of its branch. What fails is logged: the next look does it again."""
+    """Create the ref that retains the head commit in the target's repository. Failures are logged; the next refresh retries."""
     try:
         await services.repositories.read(project_id, lambda repository: merge_preview.write_head_ref(repository, iid, oid))
     except (NotARepository, UnknownCommit, GitCommandError, OSError) as error:
-        log.error("head not kept", project_id=project_id, iid=iid, head=oid, error=str(error))
+        log.error("head ref could not be written", project_id=project_id, iid=iid, head=oid, error=str(error))
 
 
 async def mark_unchecked(context: Context, project: tables.Project, updates: Iterable[RefCommand]) -> None:
-    """Marks the open merge requests from and into branches that moved, in the transaction that records it; they are looked at after it.
+    """Mark the open merge requests from and into moved branches, in the transaction that records the moves.
 
-    What waited for the builds of a source that moved waits no longer. Five statements at most, whatever their number.
+    They are refreshed after the commit. Automatic merges of a source that moved are canceled. Takes at most five statements.
     """
     updates = [update for update in updates if update.ref.startswith(BRANCH_PREFIX) and is_storable(update.ref)]
     names = [update.ref.removeprefix(BRANCH_PREFIX) for update in updates]
-    # Held in one order, so that the pushes to two projects do not wait for each other for ever.
+    # Locked in a fixed order, so that pushes to two projects do not deadlock.
     if not names:
         return
     affected = await context.tuples(branched.open_for_update(project.id, names))
@@ -148,27 +149,27 @@ async def mark_unchecked(context: Context, project: tables.Project, updates: Ite
         return
     for statement in branched.mark_unchecked(project.id, names):
         await context.session.execute(statement)
-    # What is new of the others is told once they are looked at.
+    # Changes of the others are recorded when they are refreshed.
     await change_records.record_merge_requests(
-        context, [(key, into, name, state, state) for key, into, name, state, noticed in affected if noticed]
+        context, [(key, into, name, state, state) for key, into, name, state, is_changed in affected if is_changed]
     )
     viewer_id = context.viewer_or_none.id if context.viewer_or_none else None
     context.after_commit.append(partial(refresh_moved, context.services, viewer_id, project.id, updates, context.request_id))
 
 
 async def refresh_moved(services: Services, viewer_id: int | None, project_id: int, updates: Sequence[RefCommand], request_id: str) -> None:
-    """Looks at the merge requests from branches that moved, and makes those merged that the moves merged, as whoever moved them.
+    """Refresh the merge requests from moved branches, and mark those merged that the moves have merged.
 
-    Runs after the transaction that recorded the moves, which calls `mark_unchecked`. Raises nothing: the maintenance job retries what
-    failed here.
+    Acts in the name of the user who moved the branches. Runs after the transaction that recorded the moves, which calls
+    `mark_unchecked`. Raises nothing: the maintenance job retries what failed here.
     """
     try:
         await _refresh_moved(services, viewer_id, project_id, updates, request_id)
     except Exception as error:
         if is_unavailable(error):
-            log.warning("merge requests not refreshed", project_id=project_id, error=type(error).__name__, request_id=request_id)
+            log.warning("merge requests could not be refreshed", project_id=project_id, error=type(error).__name__, request_id=request_id)
         else:
-            log.error("merge requests not refreshed", project_id=project_id, request_id=request_id, exc_info=error)
+            log.error("merge requests could not be refreshed", project_id=project_id, request_id=request_id, exc_info=error)
     services.maintenance_wakeup.notify()
 
 
@@ -180,15 +181,15 @@ async def _refresh_moved(
     existing_names = [name for name, update in moves.items() if update.new is not None]
     for row in await refresher.read_rows(branched.open_from(project_id, existing_names, MAX_REFRESHED_AFTER_PUSH)):
         target = moves.get(row.target_branch) if row.project_id == project_id else None
-        # A push may bring commits to the source and merge them at once: what they are is told by the target as it was.
+        # One push may add commits to the source and merge them; comparing with the previous target shows them.
         await refresher.refresh(row, previous_target=target.old if target else None)
     for row, landed in await refresher.find_landed(project_id, [update for update in updates if update.new is not None]):
         await refresher.mark_merged(row, landed)
 
 
 async def refresh_unchecked(services: Services) -> None:
-    """A round of the upkeep: looks at open merge requests that nobody has looked at since a branch of theirs moved, the oldest first."""
-    refresher = _Refresher(services, None, "upkeep")
+    """Maintenance job: refresh open merge requests that have not been refreshed since a branch of theirs moved, oldest first."""
+    refresher = _Refresher(services, None, "maintenance")
     after = done = 0
     while rows := await refresher.read_rows(branched.unchecked(after, MAX_REFRESHED_PER_RUN)):
         for row in rows:
@@ -206,12 +207,12 @@ async def refresh_unchecked(services: Services) -> None:
 
 
 _retry_times: WeakKeyDictionary[Repositories, dict[int, datetime]] = WeakKeyDictionary()
-"""Merge requests that could not be read, and when they may be looked at again, by the repositories of the service."""
+"""When merge requests whose refresh failed may be retried, by the repositories of the service."""
 
 
 @dataclass
 class _Refresher:
-    """Looks at merge requests as one user; None: as the author of each."""
+    """Refreshes merge requests in the name of one user; without a user, in the name of each one's author."""
 
     services: Services
     viewer_id: int | None
@@ -231,7 +232,7 @@ class _Refresher:
         _retry_times[self.services.repositories] = {**retry_times, merge_request_id: now + RETRY_AFTER}
 
     async def refresh(self, row: tables.MergeRequest, *, previous_target: str | None = None) -> bool:
-        """Compares, and writes what was found unless a branch or the merge request changed meanwhile. Raises Unavailable."""
+        """Compare the branches, and store the result unless a branch or the merge request has changed meanwhile. Raises Unavailable."""
         comparison = await compare_branches(
             self.services,
             target_project_id=row.project_id,
@@ -256,7 +257,10 @@ class _Refresher:
         return True
 
     async def find_landed(self, project_id: int, updates: Sequence[RefCommand]) -> list[tuple[tables.MergeRequest, str]]:
-        """Open merge requests whose head these moves brought to their targets, with those commits; at most MAX_REFRESHED_AFTER_PUSH."""
+        """Open merge requests whose head these moves added to their target, with the landing commits.
+
+        At most MAX_REFRESHED_AFTER_PUSH.
+        """
         found: list[tuple[tables.MergeRequest, str]] = []
         for update in updates:
             rows = await self.read_rows(branched.open_into(project_id, update.ref.removeprefix(BRANCH_PREFIX)))
@@ -269,9 +273,9 @@ class _Refresher:
         return found
 
     async def mark_merged(self, row: tables.MergeRequest, landing_oid: str) -> bool:
-        """Makes the merge request merged, whose head as it was in `row` the target holds; False when it changed meanwhile."""
+        """Mark a merge request as merged when the target contains its head in `row`; False if it has changed meanwhile."""
         async with session_for(self.services.database, writing=True) as session:
-            # As a push does, before any row of the project's: neither waits for the other for ever.
+            # Projects before their rows: a push locks in the same order, which prevents deadlocks.
             await session.read(projects.for_update(row.project_id))
             context, locked = await self._lock(session, row)
             if locked is None or (locked.head_oid, locked.target_branch) != (row.head_oid, row.target_branch):
@@ -290,7 +294,7 @@ class _Refresher:
         return True
 
     async def _lock(self, session: DatabaseSession, row: tables.MergeRequest) -> tuple[Context, tables.MergeRequest | None]:
-        """The row as it is, held; None when it is not open any more or a merge of it is on its way."""
+        """The current row, locked; None when it is no longer open or a merge of it is in progress."""
         found = await session.read(merge_requests.for_update(row.id))
         locked: tables.MergeRequest | None = found[0][0] if found else None
         if locked is not None and (locked.state not in OPEN or await session.read(merge_requests.intents(row.id))):
@@ -300,7 +304,10 @@ class _Refresher:
         return Context(self.services, session, viewer, self.request_id), locked
 
     async def _is_current(self, comparison: BranchComparison, previous_target: str | None) -> bool:
-        """Whether both branches are where they were compared. Not in the threads of long readings, since the row is held."""
+        """Whether both branches are still where they were compared.
+
+        It does not use the threads for long reads, because the row is locked.
+        """
         path_of = self.services.repositories.path_of
         branches = ((comparison.source_project_id, comparison.source_branch), (comparison.target_project_id, comparison.target_branch))
         source, target = [await asyncio.to_thread(_read_head, path_of(project_id), branch) for project_id, branch in branches]
@@ -315,6 +322,6 @@ def _read_head(path: Path, branch: str) -> str | None:
 
 
 def _find_landing_commits(update: RefCommand, heads: set[str], limit: int, repository: Repository) -> dict[str, str]:
-    assert update.new is not None  # noqa: S101 - what was deleted brings nothing
+    assert update.new is not None  # noqa: S101 - deletions are filtered out
     landed = merge_preview.newly_reachable(repository, update.old, update.new, heads)
     return {head: merge_preview.introducing_commit(repository, head, update.new) for head in sorted(landed)[:limit]}

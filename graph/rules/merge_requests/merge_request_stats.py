@@ -1,4 +1,4 @@
-"""Merge requests counted by what became of them when."""
+"""Merge requests counted by event (opened, merged, closed) and time."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MAX_ROWS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class MergeRequestStatistics:
-    """`red_at_merge` is None where it is not known."""
+    """Counts of one bucket; `red_at_merge` is None when it is unknown or was not requested."""
 
     bucket_start: datetime | None
     opened: int
@@ -37,8 +37,10 @@ NO_LEAD_TIMES = quantiles.build_summary((0, *(None,) * (columns_of.COLUMN_COUNT 
 
 @dataclass(frozen=True)
 class MergeRequestStatsQuery:
-    """`spans` are those of the calendar that are asked for; without any, every bucket is shown. `with_lead_time` and `with_red_at_merge`:
-    whether these are."""
+    """What to count. `spans` are the calendar ranges to show; without any, every bucket is shown.
+
+    `with_lead_time` and `with_red_at_merge` say whether these are requested.
+    """
 
     conditions: Collection[Any]
     buckets: Buckets | None
@@ -48,7 +50,7 @@ class MergeRequestStatsQuery:
 
 
 async def load_for_projects(context: Context, ids: list[int], query: MergeRequestStatsQuery) -> dict[int, list[MergeRequestStatistics]]:
-    """By project, the earliest bucket first: one statement for all. Raises LimitExceeded for too many buckets."""
+    """Statistics by project, earliest bucket first, in one statement. Raises LimitExceeded for too many buckets."""
     buckets = query.buckets
     own = col(tables.MergeRequest.project_id).in_(ids)
     bucket_keys = [buckets.keys(*span) for span in query.spans] if buckets is not None else []
@@ -58,7 +60,7 @@ async def load_for_projects(context: Context, ids: list[int], query: MergeReques
     )
     found = await context.tuples(statement)
     if len(found) > MAX_ROWS:
-        raise LimitExceeded(f"These are more than {MAX_ROWS:,} rows; ask for a larger bucket, or for less time with the filter.")
+        raise LimitExceeded(f"The result has more than {MAX_ROWS:,} rows. Use a larger bucket or a narrower time filter.")
     rows: dict[int, list[MergeRequestStatistics]] = {key: [] for key in ids}
     for project_id, bucket, opened, merged, closed, failed, *lead in found:
         start = buckets.start(bucket) if buckets is not None else None
@@ -67,7 +69,7 @@ async def load_for_projects(context: Context, ids: list[int], query: MergeReques
             MergeRequestStatistics(start, opened, merged, closed, failed if query.with_red_at_merge else None, lead_time)
         )
     if buckets is None:
-        for of_project in rows.values():
-            if not of_project:
-                of_project.append(MergeRequestStatistics(None, 0, 0, 0, 0 if query.with_red_at_merge else None, NO_LEAD_TIMES))
+        for project_rows in rows.values():
+            if not project_rows:
+                project_rows.append(MergeRequestStatistics(None, 0, 0, 0, 0 if query.with_red_at_merge else None, NO_LEAD_TIMES))
     return rows

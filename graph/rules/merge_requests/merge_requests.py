@@ -1,4 +1,4 @@
-"""What a merge request may be, what follows from changing it, and what stands in the way of merging it."""
+"""Validation and changes of merge requests, and what blocks merging them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -38,7 +38,7 @@ FAILED_STATES = (ChecksState.FAILED, ChecksState.CANCELED)
 
 
 class Blocker(StrEnum):
-    """What keeps the viewer from merging, or should."""
+    """A reason why the viewer cannot merge, or should not."""
 
     CONFLICT = "conflict"
     BUILD_RUNNING = "build_running"
@@ -52,7 +52,7 @@ class Blocker(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeRequestBranches:
-    """Where a merge request comes from and where it goes."""
+    """The source and target of a merge request."""
 
     source: tables.Project
     source_branch: str
@@ -63,10 +63,10 @@ class MergeRequestBranches:
 async def resolve_branches(
     context: Context, path: str, target_project_id: int | None, source_branch: str, target_branch: str
 ) -> MergeRequestBranches:
-    """What the viewer may open a merge request between: a branch of the project of this path, and one of the same project or of that
-    which it was forked from. Whether the branches are there is for `compare_branches`.
+    """The source and target between which the viewer may open a merge request.
 
-    Raises NotFound, Forbidden, Required, Invalid, and NotAllowed for ends that can never meet.
+    The target project is the source project or the one it was forked from. `compare_branches` checks whether the branches exist. Raises
+    NotFound, Forbidden, Required, Invalid, and NotAllowed for branches that can never be merged.
     """
     source = await lookup.get_project(context, path)
     await require(context, Action.CREATE_MERGE_REQUEST, source)
@@ -86,7 +86,7 @@ async def resolve_branches(
 
 
 def _validate_branch_name(field: str, name: str) -> str:
-    """A name that a branch could have. Raises Required, Invalid."""
+    """A possible branch name. Raises Required, Invalid."""
     if not name.strip():
         raise Required(field)
     return validation.validate_string(field, name, max_length=validation.MAX_NAME_LENGTH)
@@ -98,7 +98,7 @@ def _require_different(source_project_id: int, source_branch: str, project_id: i
 
 
 async def compare_branches(context: Context, branches: MergeRequestBranches) -> BranchComparison:
-    """What lies between two branches; asked before any transaction. Raises Invalid where one is missing, Unavailable."""
+    """Compare two branches, before any transaction. Raises Invalid when one is missing, Unavailable."""
     found = await merge_request_refresh.compare_branches(
         context.services,
         target_project_id=branches.target.id,
@@ -115,9 +115,9 @@ async def compare_branches(context: Context, branches: MergeRequestBranches) -> 
 async def compare_with_target(
     context: Context, merge_request: tables.MergeRequest, target_branch: str, *, allow_missing: bool
 ) -> BranchComparison:
-    """The same for one that is there, and a target branch that it may get.
+    """Compare an existing merge request with a new target branch.
 
-    Raises Invalid where that is missing and may not be, Unavailable.
+    Raises Invalid when the branch is missing and must exist, Unavailable.
     """
     row = merge_request
     _validate_branch_name("targetBranch", target_branch)
@@ -140,14 +140,14 @@ def _require_target(found: BranchComparison) -> None:
 
 
 async def require_no_duplicate(context: Context, source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> None:
-    """Raises Conflict, with the title of the open merge request between these branches."""
+    """Raises Conflict with the title of the open merge request between these branches, if there is one."""
     duplicate = await context.first(merge_requests.open_between(source_project_id, source_branch, project_id, target_branch))
     if duplicate is not None:
         raise Conflict(None, f"{EXISTS_MESSAGE}: {orjson.dumps([duplicate.title]).decode()}")
 
 
 async def lock_merge_request(context: Context, merge_request: tables.MergeRequest) -> tables.MergeRequest:
-    """The merge request as it is now, for a change that no other may cross. Raises NotFound when it was removed meanwhile."""
+    """The current merge request, locked until the transaction ends. Raises NotFound when it has been deleted."""
     row = await context.first(merge_requests.for_update(merge_request.id))
     if row is None:
         raise NotFound("MergeRequest")
@@ -155,9 +155,9 @@ async def lock_merge_request(context: Context, merge_request: tables.MergeReques
 
 
 async def change_state(context: Context, merge_request: tables.MergeRequest, event: MergeRequestTransition) -> bool:
-    """Applies the event where the state lists it; otherwise it stays as it is. Says whether anything changed.
+    """Apply the transition if the state allows it; returns whether anything changed.
 
-    One that is closed does not wait for builds any more. Raises Conflict where an equal one was opened meanwhile.
+    Closing cancels an automatic merge. Raises Conflict when an equal merge request was opened meanwhile.
     """
     row = merge_request
     next_state = MERGE_REQUEST_TRANSITIONS.get((row.state, event))
@@ -174,13 +174,13 @@ async def change_state(context: Context, merge_request: tables.MergeRequest, eve
 
 
 async def change_target(context: Context, merge_request: tables.MergeRequest, target_branch: str) -> None:
-    """Turns it to another branch; whoever wished it merged into the one before is not taken to wish it into this one.
+    """Change the target branch; cancels an automatic merge, which was requested for the old target.
 
-    Raises Invalid once it is merged, Conflict where an equal one is open.
+    Raises Invalid when it is merged, Conflict when an equal one is open.
     """
     row = merge_request
     if row.state is MergeRequestState.MERGED:
-        raise Invalid("targetBranch", "cannot be changed any more: it is merged")
+        raise Invalid("targetBranch", "cannot be changed after merging")
     if row.state in OPEN:
         await require_no_duplicate(context, row.source_project_id, row.source_branch, row.project_id, target_branch)
     row.target_branch = target_branch
@@ -189,7 +189,7 @@ async def change_target(context: Context, merge_request: tables.MergeRequest, ta
 
 
 async def apply_comparison(context: Context, merge_request: tables.MergeRequest, comparison: BranchComparison | None) -> None:
-    """Writes what was compared before the transaction; where that was of other branches, the upkeep compares them."""
+    """Store the comparison made before the transaction; if it was of other branches, the maintenance job compares again."""
     merge_request.merge_status = MergeStatus.UNCHECKED
     if merge_request.state not in OPEN:
         return
@@ -200,7 +200,7 @@ async def apply_comparison(context: Context, merge_request: tables.MergeRequest,
 
 
 async def set_labels(context: Context, project: tables.Project, merge_request: tables.MergeRequest, names: list[str]) -> bool:
-    """As `issues.set_labels`; who may not make labels in the project sets those that it has. Raises Invalid."""
+    """Like `issues.set_labels`, but viewers who may not create labels can set only existing ones. Raises Invalid."""
     if not await can(context, Action.ADMIN_LABEL, project):
         titles = validation.validate_label_titles(names)
         existing = {label.title for label in await context.all(labels.named(project.id, titles))} if titles else set()
@@ -211,7 +211,10 @@ async def set_labels(context: Context, project: tables.Project, merge_request: t
 async def notify_changes(
     context: Context, merge_request: tables.MergeRequest, before: system_notes.IssuableSnapshot, *, labels_changed: bool = False
 ) -> None:
-    """Tells notes and hooks what a change made of it, if it made anything. `labels_changed`: whether its labels are others."""
+    """Write system notes and publish hook events for a change of the merge request, if there is one.
+
+    `labels_changed` says whether its labels have changed.
+    """
     if system_notes.IssuableSnapshot.of(merge_request) == before and not labels_changed:
         return
     await system_notes.write_changes(context, merge_request, before)
@@ -225,7 +228,7 @@ async def notify_changes(
 
 
 async def list_blockers(context: Context, merge_request: tables.MergeRequest) -> list[Blocker]:
-    """What stands in the way, by what is known: nothing is asked of git. Checks count for a viewer who may see them where they stand."""
+    """What blocks merging, from stored values without git. Checks count only if the viewer may see them."""
     row = merge_request
     if row.state is MergeRequestState.MERGED:
         return [Blocker.MERGED]
@@ -250,7 +253,7 @@ async def list_blockers(context: Context, merge_request: tables.MergeRequest) ->
 
 
 async def _can_read_head_checks(context: Context, merge_request: tables.MergeRequest) -> bool:
-    """Whether the viewer may see the checks of the newest commit: they stand in the project that it was pushed to, as a private fork."""
+    """Whether the viewer may see the head's checks, which belong to the source project, for example a private fork."""
     row = merge_request
     if row.source_project_id == row.project_id:
         return await can(context, Action.READ_CHECKS, row)
@@ -259,28 +262,28 @@ async def _can_read_head_checks(context: Context, merge_request: tables.MergeReq
 
 
 async def can_merge(context: Context, merge_request: tables.MergeRequest) -> bool:
-    """Whether the viewer may try: who may move the target branch, while it is open and no work in progress."""
+    """Whether the viewer may merge: it is open, not work in progress, and the viewer may update the target branch."""
     return merge_request.state in OPEN and not is_work_in_progress(merge_request.title) and await can_accept(context, merge_request)
 
 
 async def can_cancel(context: Context, merge_request: tables.MergeRequest) -> bool:
-    """Whether there is an automatic merge that the viewer may take back."""
+    """Whether there is an automatic merge that the viewer may cancel."""
     row = merge_request
     return row.state in OPEN and row.merge_when_build_succeeds and await automatic_merging.can_cancel(context, row)
 
 
 async def commit_page(context: Context, merge_request: tables.MergeRequest, window: Window, *, from_index: bool) -> ConnectionPage:
-    """A page of its commits, newest first, for all merge requests of a level together; `from_index` as in `commits.load_commits`.
+    """A page of its commits, newest first; `from_index` as in `commits.load_commits`. Raises BadRequest, Unavailable.
 
-    Raises BadRequest, Unavailable.
+    All merge requests of a level share the statement.
     """
     row = merge_request
-    # No further than its end, so that no sum leaves the range of a number of the database.
+    # Clamped to the end, so that sums stay within the integer range of the database.
     skip = min(window.offset, row.commit_count or 0)
     if window.after is not None:
         position = await context.value(merge_requests.position_of(row.id, decode_cursor(window.after, _CURSOR_KIND, _parse_oid)))
         if position is None:
-            raise BadRequest("This cursor is not one of this list, or its commit is not there any more.")
+            raise BadRequest("The cursor does not belong to this list, or its commit is no longer in it.")
         skip = position + 1
 
     async def fetch(ids: list[int]) -> dict[int, list[str]]:
@@ -300,7 +303,7 @@ async def commit_page(context: Context, merge_request: tables.MergeRequest, wind
 
 
 async def merge_request_page_of_commit(context: Context, commit: ProjectCommit, window: Window) -> ConnectionPage:
-    """A page of the merge requests that bring a commit, or that it merged, of all projects whose merge requests the viewer sees."""
+    """A page of the merge requests that contain a commit or were merged by it, among those that the viewer may see."""
     listing = KeysetListing(tables.MergeRequest, Order(tables.MergeRequest.id, descending=True))
     bounds, order = listing.cursor_conditions(window), listing.order_by(window)
 
@@ -323,5 +326,5 @@ async def merge_request_page_of_commit(context: Context, commit: ProjectCommit, 
 
 def _parse_oid(oid: str) -> str:
     if not FULL_ID.fullmatch(oid):
-        raise ValueError("no id of a commit")
+        raise ValueError("not a commit id")
     return oid

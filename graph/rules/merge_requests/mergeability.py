@@ -1,4 +1,4 @@
-"""Whether a merge request can be merged: who may, in which state, and whether git can join its branches."""
+"""Whether a merge request can be merged: permissions, state, and whether git can merge its branches."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ log = structlog.get_logger("graph")
 
 
 async def can_accept(context: Context, merge_request: tables.MergeRequest) -> bool:
-    """Whether the viewer may merge into the target branch, in whatever state the merge request is."""
+    """Whether the viewer may merge into the target branch, regardless of the merge request's state."""
     project = await load_project_of(context, merge_request)
     if not await can(context, Action.READ_MERGE_REQUEST, project):
         return False
@@ -32,24 +32,24 @@ async def can_accept(context: Context, merge_request: tables.MergeRequest) -> bo
 
 
 async def require_acceptable(context: Context, merge_request: tables.MergeRequest) -> None:
-    """Raises Forbidden for who may not merge it, then NotAllowed for one that is merged, closed or in progress."""
+    """Raises Forbidden if the viewer may not merge, NotAllowed if it is merged, closed or work in progress."""
     if not await can_accept(context, merge_request):
         raise Forbidden("You are not allowed to merge into this branch.")
     if merge_request.state not in OPEN:
-        raise NotAllowed(None, f"The merge request is {merge_request.state} already.")
+        raise NotAllowed(None, f"The merge request is already {merge_request.state}.")
     if is_work_in_progress(merge_request.title):
         raise NotAllowed(None, "The merge request is marked as work in progress.")
 
 
 def default_message(merge_request: tables.MergeRequest) -> str:
-    """The text of the merge commit where none is given (wire facts 5.3)."""
+    """The default message of the merge commit (wire facts 5.3)."""
     first = f"Merge branch '{merge_request.source_branch}' into '{merge_request.target_branch}'"
     parts = (first, merge_request.title, (merge_request.description or "").strip(), f"See merge request !{merge_request.iid}")
     return "\n\n".join(part for part in parts if part)
 
 
 async def read_head(context: Context, merge_request: tables.MergeRequest) -> str | None:
-    """The commit that the source branch names now; None where the branch or its project is gone. Raises Unavailable."""
+    """The current head of the source branch; None when the branch or its project is deleted. Raises Unavailable."""
     if await context.rows_by_id(tables.Project).get(merge_request.source_project_id) is None:
         return None
     ref = BRANCHES + merge_request.source_branch
@@ -57,7 +57,7 @@ async def read_head(context: Context, merge_request: tables.MergeRequest) -> str
 
 
 async def require_mergeable(context: Context, merge_request: tables.MergeRequest, source: str) -> None:
-    """Raises NotMergeable where merging `source` now would fail or bring nothing, Unavailable."""
+    """Raises NotMergeable when merging `source` now would fail or have no effect, Unavailable."""
 
     fetch_source = _source_fetcher(context, merge_request, source)
 
@@ -77,9 +77,9 @@ async def require_mergeable(context: Context, merge_request: tables.MergeRequest
 async def create_merge_commit(
     context: Context, merge_request: tables.MergeRequest, source: str, message: str | None
 ) -> tuple[str, str | None] | None:
-    """The target's head and the merge commit, None for the latter where the target holds the source; None when there is no target.
+    """Write the merge commit; returns (head of the target, merge commit), or None when there is no target branch.
 
-    Raises NotMergeable, Unavailable.
+    The merge commit is None when the target already contains the source. Raises NotMergeable, Unavailable.
     """
     signature = CommitSignature(context.viewer.name, context.viewer.email, context.now())
     commit_message = message if message and message.strip() else default_message(merge_request)
@@ -98,17 +98,17 @@ async def create_merge_commit(
     try:
         return await run_in_repository(context, merge_request.project_id, work)
     except GitCommandError as error:
-        log.warning("merge not made", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
+        log.warning("merge commit could not be created", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE) from error
     except (MergeConflict, UnrelatedHistories, UnknownCommit) as error:
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE) from error
     except OSError as error:
-        log.error("merge not written", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
-        raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
+        log.error("merge commit could not be written", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
+        raise Unavailable("The disk of the service is full or cannot be written; nothing was merged.") from error
 
 
 def _source_fetcher(context: Context, merge_request: tables.MergeRequest, source: str) -> Callable[[Repository], None]:
-    """What fetches the commit of a fork into the target's repository, unless it is there."""
+    """A function that fetches the commit of a fork into the target's repository, if it is missing there."""
     if merge_request.source_project_id == merge_request.project_id:
         return lambda repository: None
     path = context.services.repositories.path_of(merge_request.source_project_id)

@@ -1,7 +1,7 @@
-"""Merge requests of the past: what an imported history tells was merged, written down as merged merge requests.
+"""Merge requests recovered from imported history: past merges are stored as merged merge requests.
 
-No hook is told of them, they get no note, and close no issue; who follows merge requests hears that they are there. They have the
-numbers that the messages give, where those are free.
+They publish no hook events, get no notes and close no issues, but subscribers to merge requests receive them. They have the numbers in
+the merge messages if those are free.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ ROWS_PER_STATEMENT = 5000
 
 @dataclass(frozen=True, slots=True)
 class PastMerge:
-    """A merge with what the rows need of it: who wrote it, when it began, how much it changed."""
+    """A merge with the values of its row: its author, when it began, and its diff totals."""
 
     merged: MergedBranch
     author_email: str
@@ -33,7 +33,7 @@ class PastMerge:
 
 
 def read_past_merges(repository: Repository, oids: Sequence[str], known: Collection[str]) -> list[PastMerge]:
-    """What these merge commits, which follow each other, tell of merge requests; those that are `known` are left out."""
+    """The merged branches of these consecutive merge commits, without those that are `known`."""
     found = [each for each in read_merges(repository, oids) if each is not None and each.merge.oid not in known]
     with_base = [(each.base, each.head) for each in found if each.base is not None]
     stats = iter(diff_stats(repository, with_base))
@@ -46,19 +46,19 @@ def read_past_merges(repository: Repository, oids: Sequence[str], known: Collect
 
 
 async def load_known_merges(context: Context, project_id: int, oids: Sequence[str]) -> set[str | None]:
-    """Those of these merge commits that there are merge requests of."""
+    """Those of these merge commits that have a merge request."""
     return set(await context.all(merge_requests.known_merge_commits(project_id, list(oids))))
 
 
 async def write_past_merges(context: Context, project: tables.Project, past_merges: Sequence[PastMerge], highest: int) -> None:
-    """Writes the rows in the writing transaction, with a number of statements that does not depend on how many there are.
+    """Insert the rows in a constant number of statements per batch.
 
-    Those without a free number of their own get numbers above `highest`, the highest that the whole history gives.
+    Rows without a free number of their own get numbers above `highest`, the highest number in the whole history.
     """
     if not past_merges:
         return
     dialect = context.services.database.dialect
-    # Held from here on, so that nobody is given one of these numbers meanwhile.
+    # Locks the counter, so that no other transaction can allocate these numbers.
     await context.session.execute(counters.raise_to(dialect, project.id, CounterKind.MERGE_REQUEST, highest))
     requested_numbers = [each.merged.message.number for each in past_merges if each.merged.message.number is not None]
     taken = set(await context.all(merge_requests.existing_iids(project.id, requested_numbers)))
@@ -74,13 +74,13 @@ async def write_past_merges(context: Context, project: tables.Project, past_merg
         numbers = [next(following) if number is None else number for number in numbers]
     rows = [_build_row(context, project, each, number or 0, accounts) for each, number in zip(past_merges, numbers, strict=True)]
     await context.session.execute(insert(tables.MergeRequest), [row.model_dump(exclude={"id"}) for row in rows])
-    # SQLite gives back the keys of many rows only by a statement for each.
+    # On SQLite, returning the keys of many rows would take one statement per row.
     ids_by_iid = dict(map(tuple, await context.tuples(merge_requests.ids_by_iid(project.id, [row.iid for row in rows]))))
     ids = [ids_by_iid[row.iid] for row in rows]
     commits = [
-        {"merge_request_id": key, "position": place, "oid": oid}
+        {"merge_request_id": key, "position": position, "oid": oid}
         for key, each in zip(ids, past_merges, strict=True)
-        for place, oid in enumerate(each.merged.oids)
+        for position, oid in enumerate(each.merged.oids)
     ]
     for start in range(0, len(commits), ROWS_PER_STATEMENT):
         await context.session.execute(insert(tables.MergeRequestCommit), commits[start : start + ROWS_PER_STATEMENT])
@@ -120,7 +120,7 @@ def _build_row(
 
 
 async def _load_accounts(context: Context, past_merges: Sequence[PastMerge]) -> dict[str, tables.User]:
-    """The accounts of those who wrote and merged, by e-mail address in lower case."""
+    """The accounts of authors and mergers, by email address in lower case."""
     emails = {email for each in past_merges for email in (each.author_email, each.merged.merge.author_email.lower()) if email}
     found: dict[str, tables.User] = {}
     listed = sorted(emails)

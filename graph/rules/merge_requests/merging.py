@@ -1,18 +1,18 @@
-"""Accepting merge requests: a real merge commit in the target's repository, and the row that says so, whatever happens between.
+"""Accepts merge requests: a merge commit in the target's repository and the merged row, consistent after any crash.
 
-Before anything is kept, rights and state are looked at and the objects of the merge commit are written and synced: no writer waits for
-git, and objects that no ref reaches harm nobody. Then the effects, in the order that survives a crash at any point:
+Before anything is committed, permissions and state are checked, and the objects of the merge commit are written and synced: no writer
+waits for git, and unreachable objects are harmless. Then the effects follow, in an order that survives a crash at any point:
 
-1. A transaction holds the row, looks again whether it may be merged and whether it is still what was merged, and writes an intent.
-2. The target's ref moves by compare-and-swap from the commit that was merged into to the merge commit. Who loses the swap takes the
-   intent back and begins anew, at most `MAX_ATTEMPTS` times.
-3. A transaction makes the row merged, with all that follows from it, and removes the intent. Then the caller is answered.
+1. A transaction locks the row, checks again that it may be merged and is unchanged, and inserts an intent.
+2. A compare-and-swap moves the target's ref from its old head to the merge commit. If the swap fails, the intent is deleted and the
+   merge is retried, at most `MAX_ATTEMPTS` times.
+3. A transaction marks the row as merged, with all effects, and deletes the intent. Then the caller gets the response.
 
-A crash before 2 leaves an intent whose commit the target does not hold: nothing was merged, and `repair` removes it. A crash after 2
-leaves one whose commit the target holds: `repair`, or the next who wants to merge it, does 3. The other order of 2 and 3 would leave
-rows that say merged while nothing was; without the intent nobody would know of a ref without its row.
+A crash before 2 leaves an intent whose commit the target does not contain: nothing was merged, and `repair` deletes it. A crash after 2
+leaves one whose commit the target contains: `repair`, or the next attempt to merge it, does 3. In the other order of 2 and 3, a crash
+would leave merged rows without a merge; without the intent, a moved ref without its row would go unnoticed.
 
-The source branch is removed after 3, as by a push of its own: what a crash leaves there is a branch that somebody deletes by hand.
+The source branch is deleted after 3, like by a separate push: after a crash there, a user can delete it by hand.
 """
 
 import asyncio
@@ -52,14 +52,14 @@ from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import MergeRequestState, MergeStatus, merge_requests, projects
 
 MAX_ATTEMPTS = 5
-"""How often a merge is computed while others move the target."""
+"""How often a merge is attempted while concurrent updates move the target."""
 SWAP_SECONDS = 30.0
-"""An intent older than this is not acted on by who wrote it, so that `repair` may remove it after REPAIR_SECONDS."""
+"""Age after which the process that wrote an intent no longer acts on it, so that `repair` may delete it after REPAIR_SECONDS."""
 REPAIR_SECONDS = 60.0
 FINISH_SECONDS = 5.0
-"""How long a caller who is given up stays for the end of what is under way."""
+"""How long a canceled caller waits for a merge in progress to finish."""
 RECORD_RETRY_SECONDS = (0.2, 1.0, 2.0)
-"""Seconds between the tries of step 3, while the database cannot take it."""
+"""Seconds between the attempts of step 3 while the database is unavailable."""
 
 log = structlog.get_logger("graph")
 
@@ -71,7 +71,7 @@ _running_tasks: set[asyncio.Task[Any]] = set()
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """How a merge is asked for: the text of its commit, None for the default; `sha` is the head that was seen, where it is to be that."""
+    """Options of a merge. `message` is the commit message, None for the default; `sha` is the required head, if given."""
 
     message: str | None = None
     remove_source_branch: bool = False
@@ -80,9 +80,9 @@ class MergeOptions:
 
 @dataclass(frozen=True, slots=True)
 class PreparedMerge:
-    """A merge whose objects are written: `new_oid` joins `old_oid`, the target's head, and `source_oid`.
+    """A merge whose objects are written: `new_oid` merges `source_oid` into `old_oid`, the target's head.
 
-    `row` is the merge request as it was then; `comparison` is what it brings, where the row does not say so.
+    `row` is the merge request as it was then; `comparison` is its current content if the row is out of date.
     """
 
     row: tables.MergeRequest
@@ -94,10 +94,10 @@ class PreparedMerge:
 
 
 async def accept_now(context: Context, merge_request: tables.MergeRequest, options: MergeOptions = MergeOptions()) -> tables.MergeRequest:
-    """Merges now; gives the row as it is then. The operation has changed nothing yet, and its rows are not to be changed after this.
+    """Merge now; returns the merged row. The operation must not have changed anything yet.
 
-    Raises NotFound, Forbidden, NotAllowed, Conflict when the head is not `options.sha` or the target keeps moving, NotMergeable,
-    Unavailable.
+    The caller must not modify rows after this. Raises NotFound, Forbidden, NotAllowed, NotMergeable, Unavailable, and Conflict when the
+    head is not `options.sha` or the target keeps moving.
     """
     step = await steps(context)
     async with _branch_lock(context.services, merge_request.project_id, merge_request.target_branch):
@@ -106,14 +106,15 @@ async def accept_now(context: Context, merge_request: tables.MergeRequest, optio
             merged = await _run_shielded(_apply(context, step, prepared))
             if merged is not None:
                 return merged
-    raise Conflict(None, "The branches keep moving; try again.")
+    raise Conflict(None, "The branches keep moving. Retry the request.")
 
 
 async def repair(services: Services) -> None:
-    """Finishes merges whose ref has moved, and removes the intents of those whose ref has not, once they are old.
+    """Finish merges whose ref has moved, and delete old intents of merges whose ref has not.
 
-    A finished one is finished at any age: step 3 looks under the row's lock whether it is still to be done, so the writer of the intent
-    may be alive. One whose ref has not moved may be on its way in any process, also at start, so only its age tells; nothing waits for it.
+    A merge whose ref has moved is finished at any age: step 3 checks under the row's lock whether it is still to be done, so the
+    process that wrote the intent may be alive. A merge whose ref has not moved may be in progress in any process, also at start, so it
+    is judged by age alone.
     """
     async with services.database.read_session() as session:
         found = [tuple(row) for row in await session.read(merge_requests.intents())]
@@ -121,11 +122,11 @@ async def repair(services: Services) -> None:
         try:
             await _repair_intent(services, intent, project_id)
         except OperationError as error:
-            log.warning("merge not repaired", merge_request_id=intent.merge_request_id, error=error.message)
+            log.warning("merge could not be repaired", merge_request_id=intent.merge_request_id, error=error.message)
 
 
 async def get_acceptable(reader: Context, merge_request_id: int) -> tables.MergeRequest:
-    """The row as it is now, in a session that only reads. Raises NotFound, Forbidden, NotAllowed."""
+    """The current row, in a read-only session. Raises NotFound, Forbidden, NotAllowed."""
     row = await reader.first(merge_requests.by_id(merge_request_id))
     if row is None:
         raise NotFound("MergeRequest")
@@ -134,7 +135,7 @@ async def get_acceptable(reader: Context, merge_request_id: int) -> tables.Merge
 
 
 async def lock_merge_request(context: Context, merge_request_id: int) -> tables.MergeRequest:
-    """The row as it is now, held until this step ends. Raises NotFound when it was removed meanwhile."""
+    """The current row, locked until this step ends. Raises NotFound when it has been deleted."""
     row = await context.first(merge_requests.for_update(merge_request_id))
     if row is None:
         raise NotFound("MergeRequest")
@@ -142,22 +143,22 @@ async def lock_merge_request(context: Context, merge_request_id: int) -> tables.
 
 
 def _branch_lock(services: Services, project_id: int, branch: str) -> asyncio.Lock:
-    """The merges of one process into a branch go one after the other, so that none loses its swap to its neighbour."""
+    """Serializes the merges of one process into a branch, so that they do not fail each other's swaps."""
     return _branch_locks.setdefault((id(services), project_id, branch), asyncio.Lock())
 
 
 async def _prepare(context: Context, step: TransactionSteps, merge_request_id: int, options: MergeOptions) -> PreparedMerge:
-    """Before the effects: what may be merged, as its merge commit that no ref reaches yet."""
+    """Check that the merge request may be merged, and write a merge commit that no ref reaches yet."""
     async with context.read_only() as reader:
         row = await get_acceptable(reader, merge_request_id)
         source = await read_head(reader, row)
     if options.sha is not None and options.sha.lower() != source:
-        raise Conflict("sha", "The source branch has moved meanwhile; look at it again.")
+        raise Conflict("sha", "The source branch has moved in the meantime. Review the new commits and retry.")
     if source is None:
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE)
     comparison = None
     if (row.head_oid, row.merge_status) != (source, MergeStatus.CAN_BE_MERGED):
-        # What was merged is kept as it was seen last, so it is looked at before.
+        # A merged row retains its last comparison, so it is updated before the merge.
         comparison = await merge_request_refresh.compare_branches(
             context.services,
             target_project_id=row.project_id,
@@ -165,10 +166,10 @@ async def _prepare(context: Context, step: TransactionSteps, merge_request_id: i
             source_branch=row.source_branch,
             target_branch=row.target_branch,
         )
-    joined = await create_merge_commit(context, row, source, options.message)
-    if joined is None:
+    merge_heads = await create_merge_commit(context, row, source, options.message)
+    if merge_heads is None:
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE)
-    old, new = joined
+    old, new = merge_heads
     if new is None:
         await _finish_interrupted_merge(context, step, row)
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE)
@@ -176,7 +177,7 @@ async def _prepare(context: Context, step: TransactionSteps, merge_request_id: i
 
 
 async def _finish_interrupted_merge(context: Context, step: TransactionSteps, row: tables.MergeRequest) -> None:
-    """The target holds the source already: does step 3 of a merge that was cut short. Raises NotAllowed for one that is merged then."""
+    """The target already contains the source: do step 3 of interrupted merges. Raises NotAllowed if it is merged then."""
     async with context.read_only() as reader:
         intents = [tuple(found) for found in await reader.session.read(merge_requests.intents(row.id))]
     for intent, project_id in intents:
@@ -186,7 +187,7 @@ async def _finish_interrupted_merge(context: Context, step: TransactionSteps, ro
 
 
 async def _apply(context: Context, step: TransactionSteps, prepared: PreparedMerge) -> tables.MergeRequest | None:
-    """Steps 1 to 3; the merged row, or None when the branches or the merge request changed meanwhile."""
+    """Steps 1 to 3; returns the merged row, or None when the branches or the merge request have changed meanwhile."""
     intent = await step(partial(_write_intent, prepared))
     if intent is None:
         return None
@@ -195,8 +196,10 @@ async def _apply(context: Context, step: TransactionSteps, prepared: PreparedMer
             is_moved = await _move_target(context, prepared)
         except OSError as error:
             await step(partial(_delete_intent, intent.id))
-            log.error("branch not moved", merge_request_id=prepared.row.id, request_id=context.request_id, error=str(error))
-            raise Unavailable("The disk is full or cannot be written; nothing was merged.") from error
+            log.error(
+                "target branch could not be updated", merge_request_id=prepared.row.id, request_id=context.request_id, error=str(error)
+            )
+            raise Unavailable("The disk of the service is full or cannot be written; nothing was merged.") from error
         except OperationError:
             await step(partial(_delete_intent, intent.id))
             raise
@@ -226,7 +229,7 @@ async def _write_intent(prepared: PreparedMerge, step_context: Context) -> table
         await merge_request_refresh.apply_comparison(step_context, row, prepared.comparison)
         await change_records.record_merge_request(step_context, row, snapshot)
     if row.head_oid != prepared.source_oid:
-        # The source was pushed to since.
+        # The source branch was pushed to in the meantime.
         return None
     intent = tables.MergeIntent(
         merge_request_id=row.id,
@@ -245,12 +248,12 @@ async def _move_target(context: Context, prepared: PreparedMerge) -> bool:
 
     def work(repository: Repository) -> bool:
         if monotonic() > deadline:
-            # All threads were taken for that long; the intent may be removed soon.
+            # All threads were busy for this long; `repair` may delete the intent soon.
             return False
         try:
             repository.move_ref(ref, prepared.new_oid, prepared.old_oid)
         except (RefMoved, GitCommandError, OSError) as error:
-            # Whatever git said: what the ref names is what has happened.
+            # The ref itself decides whether the update happened, whatever git reported.
             if repository.find_ref(ref) == prepared.new_oid:
                 return True
             if isinstance(error, OSError):
@@ -266,7 +269,7 @@ async def _delete_intent(intent_id: int, step_context: Context) -> None:
 
 
 async def _finish_merge(context: Context, step: TransactionSteps, intent: tables.MergeIntent, project_id: int) -> tables.MergeRequest:
-    """Step 3 and what comes after it. May be done twice, by whoever is alive: the second finds the row merged. Raises NotFound."""
+    """Step 3 and the deletion of the source branch. Safe to run twice: the second run finds the row merged. Raises NotFound."""
     update = RefCommand(BRANCHES + intent.target_branch, intent.old_oid, intent.new_oid)
     for pause in (*RECORD_RETRY_SECONDS, None):
         try:
@@ -281,14 +284,14 @@ async def _finish_merge(context: Context, step: TransactionSteps, intent: tables
         try:
             await _remove_source_branch(context, step, row, intent.params["source"])
         except Exception as error:
-            log.error("source branch not removed", merge_request_id=row.id, error=str(error), request_id=context.request_id)
+            log.error("source branch could not be deleted", merge_request_id=row.id, error=str(error), request_id=context.request_id)
     return row
 
 
 async def _record_merge(
     intent: tables.MergeIntent, project_id: int, indexed_updates: list[RefUpdate], step_context: Context
 ) -> tables.MergeRequest:
-    """Step 3. The project is held first, as by a push, so that neither waits for the other for ever."""
+    """Step 3. Locks the project first, like a push, to prevent deadlocks."""
     project = await step_context.first(projects.for_update(project_id))
     if project is None:
         raise NotFound("Project")
@@ -311,7 +314,10 @@ async def _record_merge(
 
 
 async def _remove_source_branch(context: Context, step: TransactionSteps, row: tables.MergeRequest, source: str) -> None:
-    """Removes the source branch, if it is still what was merged and the viewer may: never a default or a protected one."""
+    """Delete the source branch if it is still at the merged commit and the viewer may delete it.
+
+    Default and protected branches are never deleted.
+    """
     async with context.read_only() as reader:
         project = await reader.rows_by_id(tables.Project).get(row.source_project_id)
         if project is None or row.source_branch == project.default_branch:
@@ -350,7 +356,7 @@ async def _repair_intent(services: Services, intent: tables.MergeIntent, project
     try:
         done = await services.repositories.read(project_id, is_merged)
     except (NotARepository, GitCommandError) as error:
-        log.error("merge not repaired", merge_request_id=intent.merge_request_id, error=str(error))
+        log.error("merge could not be repaired", merge_request_id=intent.merge_request_id, error=str(error))
         return
     is_old = services.clock() - intent.created_at > timedelta(seconds=REPAIR_SECONDS)
     if not done and not is_old:
@@ -359,25 +365,28 @@ async def _repair_intent(services: Services, intent: tables.MergeIntent, project
         viewer = await _find_merger(services, intent)
         if viewer is None:
             return
-        context = Context(services, session, viewer, "upkeep")
+        context = Context(services, session, viewer, "maintenance")
         step = await steps(context)
         if done:
             await _run_shielded(_finish_merge(context, step, intent, project_id))
-            log.info("merge finished", merge_request_id=intent.merge_request_id, target=intent.target_branch)
+            log.info("interrupted merge finished", merge_request_id=intent.merge_request_id, target=intent.target_branch)
         else:
             await step(partial(_delete_intent, intent.id))
-            log.info("merge taken back", merge_request_id=intent.merge_request_id, target=intent.target_branch)
+            log.info("interrupted merge discarded", merge_request_id=intent.merge_request_id, target=intent.target_branch)
 
 
 async def _find_merger(services: Services, intent: tables.MergeIntent) -> tables.User | None:
-    """Who merges; where that user was deleted meanwhile, the author stands in. None when the merge request is gone as well."""
+    """The user who merges, or the author if that user was deleted; None when the merge request was deleted as well."""
     async with services.database.read_session() as session:
         found = await session.read(merge_requests.merging_user(intent.id))
         return found[0][0] if found else None
 
 
 async def _run_shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Goes on with the work also when its caller is given up, who stays for a while to see it end; what is left then is repaired."""
+    """Run the work to its end even if the caller is canceled, who then waits up to FINISH_SECONDS.
+
+    `repair` completes what is left.
+    """
     task = asyncio.ensure_future(work)
     _running_tasks.add(task)
     task.add_done_callback(_on_task_done)
@@ -391,5 +400,5 @@ async def _run_shielded(work: Coroutine[Any, Any, T]) -> T:
 def _on_task_done(task: asyncio.Task[Any]) -> None:
     _running_tasks.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
-        # Whoever waited was told as well.
+        # The waiting caller gets the error too.
         log.debug("merge not finished", error=type(error).__name__)

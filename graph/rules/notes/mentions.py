@@ -1,4 +1,4 @@
-"""How texts name issues and merge requests, and which of them somebody sees: `#12`, `!3`, `group/project#12`, `group/project!3`."""
+"""Mentions of issues and merge requests in strings: `#12`, `!3`, `group/project#12`, `group/project!3`."""
 
 import re
 from collections.abc import Iterable
@@ -13,19 +13,19 @@ from storage.tables import projects
 from storage.tables.base import Row
 
 MAX_SCANNED_CHARACTERS = 100_000
-"""Characters of a text that are looked through."""
+"""Characters of a string that are scanned."""
 MAX_MENTIONS = 50
-"""Different things that one text can mention."""
+"""Distinct mentions per string."""
 PATH_SEGMENT = r"[A-Za-z0-9_.-]{1,255}"
-"""A part of a full path, as texts have it."""
+"""Pattern of a segment of a full path."""
 MENTION_PATTERN = re.compile(
     rf"(?<![\w./#!&-])(?:(?P<namespace>{PATH_SEGMENT})/(?P<path>{PATH_SEGMENT}))?(?P<sigil>[#!])(?P<iid>[1-9][0-9]{{0,9}})(?!\w)"
 )
-"""Where a word begins is the only place that is tried, so reading takes time in line with the length."""
+"""Matches are tried only at the beginning of a word, so the time is proportional to the length."""
 
 
 class Mention(NamedTuple):
-    """What a text names: its number, the path keys of another project, or None for the text's own, and the sign of its noun."""
+    """A mention: the path keys of the project (None for the current one), the `iid`, and the sigil of the kind."""
 
     project: tuple[str, str] | None
     iid: int
@@ -34,8 +34,11 @@ class Mention(NamedTuple):
 
 @dataclass(frozen=True)
 class MentionableKind:
-    """What texts can name. `sigil` is its sign, `name` its word in keys, `display_name` in notes, `read_action` the action of seeing
-    one."""
+    """A kind of object that can be mentioned.
+
+    `sigil` is its character in mentions, `name` its name in keys, `display_name` its name in notes, `read_action` the action that reads
+    one.
+    """
 
     table: type[Row]
     name: str
@@ -48,7 +51,7 @@ class MentionableKind:
 
     @property
     def foreign_key(self) -> str:
-        """The foreign key of `Note` that names such a thing."""
+        """The foreign key column of `Note` for this kind."""
         return f"{self.name}_id"
 
 
@@ -58,7 +61,7 @@ MENTIONABLE_KINDS = (ISSUE, MERGE_REQUEST)
 
 
 class MentionTarget(NamedTuple):
-    """What a mention means."""
+    """The object that a mention refers to."""
 
     kind: MentionableKind
     id: int
@@ -70,7 +73,7 @@ def kind_of(thing: tables.Issue | tables.MergeRequest) -> MentionableKind:
 
 
 def parse_mentions(string: str) -> list[Mention]:
-    """What a text names, in its order, each once.
+    """The mentions in a string, in order, without duplicates.
 
     >>> parse_mentions("As #2 and Group/App!3 say, see #2")
     [Mention(project=None, iid=2, sigil='#'), Mention(project=('group', 'app'), iid=3, sigil='!')]
@@ -81,7 +84,7 @@ def parse_mentions(string: str) -> list[Mention]:
     for match in MENTION_PATTERN.finditer(string, 0, MAX_SCANNED_CHARACTERS):
         iid = lookup.parse_id(match["iid"])
         if match.end() == MAX_SCANNED_CHARACTERS < len(string) or len(found) == MAX_MENTIONS:
-            # A number that the end cuts off would be another one.
+            # A number cut off by the limit would refer to another object.
             break
         if iid is not None:
             project = (match["namespace"].lower(), match["path"].lower()) if match["path"] else None
@@ -90,35 +93,37 @@ def parse_mentions(string: str) -> list[Mention]:
 
 
 async def resolve_targets(context: Context, project_id: int, mentions: Iterable[Mention]) -> dict[Mention, MentionTarget]:
-    """What the mentions in texts of this project mean, of what the viewer may see; the rest is left out, as if it were not there.
+    """Resolve mentions in strings of this project to objects that the viewer may see; others are absent.
 
-    A few statements, whatever the number of mentions.
+    The number of statements does not depend on the number of mentions.
     """
     unique_mentions = set(mentions)
     paths = await load_project_ids(context, {mention.project for mention in unique_mentions if mention.project is not None})
     project_ids = {mention: project_id if mention.project is None else paths.get(mention.project) for mention in unique_mentions}
-    visible_ids = await filter_visible_projects(context, [place for place in set(project_ids.values()) if place is not None])
+    visible_ids = await filter_visible_projects(context, [key for key in set(project_ids.values()) if key is not None])
     rows = await context.rows_by_id(tables.Project).get_many(visible_ids)
     found: dict[Mention, MentionTarget] = {}
     for kind in MENTIONABLE_KINDS:
         readable_ids = {key for key, project in rows.items() if await can(context, kind.read_action, project)}
-        candidates = {mention: place for mention, place in project_ids.items() if mention.sigil == kind.sigil and place in readable_ids}
+        candidates = {
+            mention: owner_id for mention, owner_id in project_ids.items() if mention.sigil == kind.sigil and owner_id in readable_ids
+        }
         numbers: dict[int, set[int]] = {}
-        for mention, place in candidates.items():
-            numbers.setdefault(place or 0, set()).add(mention.iid)
+        for mention, owner_id in candidates.items():
+            numbers.setdefault(owner_id or 0, set()).add(mention.iid)
         if numbers:
             existing = {
-                (place, iid): key for key, place, iid in await context.tuples(projects.ids_by_iid_for_key_share(kind.table, numbers))
+                (owner_id, iid): key for key, owner_id, iid in await context.tuples(projects.ids_by_iid_for_key_share(kind.table, numbers))
             }
-            for mention, place in candidates.items():
-                key = existing.get((place, mention.iid))
+            for mention, owner_id in candidates.items():
+                key = existing.get((owner_id, mention.iid))
                 if key is not None:
-                    found[mention] = MentionTarget(kind, key, place or 0)
+                    found[mention] = MentionTarget(kind, key, owner_id or 0)
     return found
 
 
 async def load_project_ids(context: Context, paths: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """The ids of the projects of these path keys, whoever may see them."""
+    """The ids of projects by path key, without checking permissions."""
     if not paths:
         return {}
     found = {}

@@ -1,4 +1,4 @@
-"""What notes stand under, what a note may be, and what a note that is only a thumb means."""
+"""Notes: what they belong to, their validation and visibility, and votes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,13 +17,16 @@ from storage import tables
 from storage.tables.base import Row
 
 VOTE_BODIES = {":thumbsup:": "thumbsup", ":+1:": "thumbsup", ":thumbsdown:": "thumbsdown", ":-1:": "thumbsdown"}
-"""A body that is exactly one of these is a vote, kept as the bare name (wire facts of notes)."""
+"""A body that equals one of these is a vote, stored as the bare name (wire facts of notes)."""
 
 
 @dataclass(frozen=True)
 class Noteable:
-    """A kind of thing that notes stand under: its noun, the v3 path of such things below a project, the action of seeing one, and
-    whether a thumb under it is a vote."""
+    """A kind of object that notes belong to.
+
+    `path` is the v3 path segment of such objects below a project, `read_action` the action that reads one; `allows_votes` says whether
+    a note can be a vote.
+    """
 
     table: type[Row]
     noun: str
@@ -33,7 +36,7 @@ class Noteable:
 
     @cached_property
     def foreign_key(self) -> str:
-        """The foreign key of `Note` that names such a thing."""
+        """The foreign key column of `Note` for this kind."""
         return f"{self.noun}_id"
 
 
@@ -45,35 +48,37 @@ NOTEABLES = (
 
 
 def noteable_of(note: tables.Note) -> Noteable:
+    """The kind of object that the note belongs to."""
     (kind,) = [kind for kind in NOTEABLES if getattr(note, kind.foreign_key) is not None]
     return kind
 
 
 def noteable_id(note: tables.Note) -> int:
-    """The v3 id of what the note stands under."""
+    """The v3 id of the object that the note belongs to."""
     return int(getattr(note, noteable_of(note).foreign_key))
 
 
 async def load_parent(context: Context, note: tables.Note) -> Any:
+    """The object that the note belongs to."""
     parent = await context.rows_by_id(noteable_of(note).table).get(noteable_id(note))
-    assert parent is not None, "a foreign key keeps what a note stands under"  # noqa: S101
+    assert parent is not None, "a foreign key guarantees that the parent exists"  # noqa: S101
     return parent
 
 
 async def require_visible(context: Context, note: tables.Note) -> None:
-    """Raises what speaks against seeing the note, or what it stands under: Forbidden, NotFound."""
+    """Require that the viewer may see the note and the object it belongs to. Raises Forbidden, NotFound."""
     await lookup.require_visible(context, noteable_of(note).read_action, await load_parent(context, note))
     await require_source_visible(context, note)
 
 
 async def require_source_visible(context: Context, note: tables.Note) -> None:
-    """Raises NotFound for a note that tells of what the viewer may not see."""
+    """Raises NotFound for a note whose source the viewer may not see."""
     if not await system_notes.filter_visible(context, [note]):
         raise NotFound("Note")
 
 
 async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
-    """Those that the viewer may see: a few statements for each kind of parent, whatever the number of notes."""
+    """The notes that the viewer may see; the number of statements does not depend on the number of notes."""
     notes = await system_notes.filter_visible(context, notes)
     projects = await filter_visible_projects(context, [note.project_id for note in notes])
     for kind in NOTEABLES:
@@ -86,7 +91,7 @@ async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list
 
 
 def validate_body(value: str) -> str:
-    """Raises Required for a blank body, Invalid for what cannot be kept."""
+    """Raises Required for a blank body, Invalid for one that cannot be stored."""
     cleaned = validation.validate_string("body", value)
     if not cleaned.strip():
         raise Required("body")
@@ -94,24 +99,24 @@ def validate_body(value: str) -> str:
 
 
 async def build_body_columns(context: Context, project_id: int, body_text: str) -> dict[str, Any]:
-    """The columns of a note that hang on its text: itself, and the attachment that it links to. Raises Required, Invalid."""
+    """The columns of a note that depend on its body: the body and the attachment it links to. Raises Required, Invalid."""
     cleaned = validate_body(body_text)
     return {"body": cleaned, "attachment": await uploads.find_linked_name(context, project_id, cleaned)}
 
 
 async def update_body(context: Context, note: tables.Note, body_text: str) -> None:
-    """Gives the note another text. Raises Required, Invalid."""
+    """Change the body of the note. Raises Required, Invalid."""
     for name, value in (await build_body_columns(context, note.project_id, body_text)).items():
         setattr(note, name, value)
 
 
 async def apply_vote(context: Context, note: tables.Note) -> None:
-    """Makes the note a vote where its body is one. Raises Taken for the same vote by the same author on the same thing."""
+    """Make the note a vote if its body is one. Raises Taken if the author has already cast the same vote."""
     name = VOTE_BODIES.get(note.body.strip())
     if name is None or not (kind := noteable_of(note)).allows_votes:
         return
     note.body, note.upvote, note.downvote = name, name == "thumbsup", name == "thumbsdown"
-    # Two at once wait for each other on the thing's row, so that one of them sees the other's vote.
+    # Locking the parent serializes concurrent votes, so that the second sees the first.
     await context.session.execute(tables.lock(kind.table, noteable_id(note)))
     same = (
         col(getattr(tables.Note, kind.foreign_key)) == noteable_id(note),
@@ -124,11 +129,11 @@ async def apply_vote(context: Context, note: tables.Note) -> None:
 
 
 async def record_mentions(context: Context, note: tables.Note, parent: Any) -> None:
-    """Tells the issues and merge requests that the note mentions. Only what stands under one of them mentions others."""
+    """Write notes on the issues and merge requests that the note mentions; only notes on issues and merge requests do this."""
     if isinstance(parent, tables.Issue | tables.MergeRequest):
         await system_notes.write_mentions(context, parent, note.body)
 
 
 def is_immutable(note: tables.Note) -> bool:
-    """Whether nobody rewrites the note: the service's own ones, and votes."""
+    """Whether the note cannot be edited: system notes and votes cannot."""
     return note.system or note.upvote or note.downvote

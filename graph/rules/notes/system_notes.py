@@ -1,8 +1,7 @@
-"""Notes that the service itself writes under issues and merge requests: what became of them, and where else they were mentioned
-(wire facts 6).
+"""Notes that the service writes on issues and merge requests: their changes, and where they were mentioned (wire facts 6).
 
-They are written in the transaction of what they tell, by the viewer. A note that names an issue, a merge request or a commit as its
-source carries that source, also one of the same project: a viewer who may not see the source does not see the note either.
+They are written in the transaction of the change, in the viewer's name. A note that names an issue, a merge request or a commit stores
+it as its source, also one of the same project: a viewer who may not see the source does not see the note either.
 """
 
 import re
@@ -20,19 +19,19 @@ from storage import tables
 from storage.tables import IssueState, MergeRequestState, notes
 
 ROWS_PER_STATEMENT = 500
-"""Notes that one statement writes: the parameters of a statement are limited."""
+"""Notes per statement, because the number of parameters of a statement is limited."""
 
 MILESTONE_CHANGED_PREFIX = "Milestone changed to "
 _MILESTONE_LINK = re.compile(r"\]\((?:https?://[^()\s]*)?(/[^/()\s]+/[^/()\s]+/milestones/[0-9]+)\)\Z")
-"""The end of such a note: a link to the path of a milestone. Notes from before had the whole address that the service had then."""
+"""The link to a milestone's path that ends such a note. Old notes have the full URL that the instance had then."""
 
 Issuable = tables.Issue | tables.MergeRequest
-"""What is told of."""
+"""An issue or a merge request."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuableSnapshot:
-    """What is told of a thing when it changes; an issue has no target branch."""
+    """The fields whose changes are noted; an issue has no target branch."""
 
     state: IssueState | MergeRequestState
     title: str
@@ -49,9 +48,10 @@ class IssuableSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class NoteSource:
-    """What mentions: `key` is kept with the note, `noun` and `name` are its words: `issue` and `#12`, `commit` and `@FULLSHA`.
+    """The object that mentions or closes another; `key` is stored with the note.
 
-    `author` is who wrote it, as far as that one may see what is mentioned; else, and where it is None, the viewer speaks.
+    `noun` and `name` describe it: `issue` and `#12`, `commit` and `@FULLSHA`. `author` is the context of its author, in whose name the
+    note is written if the author may see the target; otherwise, or if None, the note is written in the viewer's name.
     """
 
     project_id: int
@@ -70,18 +70,18 @@ class NoteSource:
         return cls(project_id, f"commit:{oid}", "commit", f"@{oid}", author)
 
     def describe(self, path: str | None) -> str:
-        """`issue #12`; with the full path of its project where that is given."""
+        """The description in a note: `issue #12`, with the full path of its project if given."""
         return f"{self.noun} {self.name.removeprefix('@') if path is None else path + self.name}"
 
 
 SOURCE_READ_ACTIONS = {"issue": Action.READ_ISSUE, "merge_request": Action.READ_MERGE_REQUEST, "commit": Action.READ_CODE}
-"""The first word of `Note.source` → what lets somebody see such a source in its project."""
+"""The first word of `Note.source`, mapped to the action that reads such a source in its project."""
 
 
 async def write_changes(context: Context, thing: Issuable, before: IssuableSnapshot, *, by: str | None = None) -> None:
-    """Writes a note for each thing that differs from before, and tells what a new description mentions.
+    """Write a note for each field that differs, and notes on what a new description mentions.
 
-    `by` is what changed the state, where that was no person: `commit FULLSHA`, `merge request !12`.
+    `by` names what changed the state, if it was not a user: `commit FULLSHA`, `merge request !12`.
     """
     current, bodies = IssuableSnapshot.of(thing), []
     if current.state != before.state:
@@ -101,19 +101,19 @@ async def write_changes(context: Context, thing: Issuable, before: IssuableSnaps
 
 
 async def write_mentions(context: Context, thing: Issuable, text: str | None) -> None:
-    """Tells what a text of this thing's, its description or a note under it, mentions: each once, whoever mentions it again."""
+    """Write notes on what a string of this object, its description or a note on it, mentions; a mention is noted once."""
     await write_notes(context, await _build_mention_notes(context, thing, text))
 
 
 async def write_mentions_of_sources(
     context: Context, project_id: int, found: Sequence[tuple[NoteSource, list[Mention]]], targets: Mapping[Mention, MentionTarget]
 ) -> None:
-    """The same for many sources of one project, with what each mentions and what that means."""
+    """Like `write_mentions` for several sources of one project, with their parsed and resolved mentions."""
     await write_notes(context, await _build_notes_of_sources(context, project_id, found, targets))
 
 
 async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
-    """Those of the notes whose source the viewer may see, and those that name none: two statements whatever their number."""
+    """Those of the notes that have no source or one that the viewer may see; takes at most two statements."""
     notes = list(notes)
     visible_ids = await filter_visible_projects(context, [note.source_project_id for note in notes if note.source_project_id is not None])
     found = await context.rows_by_id(tables.Project).get_many(visible_ids)
@@ -126,19 +126,22 @@ async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list
 
 
 def format_status(state: IssueState | MergeRequestState, closed_by: str | None = None) -> str:
-    """`Status changed to closed`, ` by commit FULLSHA` where that is given."""
+    """`Status changed to closed`, with ` by commit FULLSHA` if given."""
     word = "reopened" if state in (IssueState.OPENED, MergeRequestState.OPENED) else state
     return f"Status changed to {word}{f' by {closed_by}' if closed_by else ''}"
 
 
 def build_change_source(source: NoteSource, moment: datetime) -> str:
-    """The value of `Note.source` for a change of state that a source made: a source may close the same issue again after it was
-    reopened, so the moment, in microseconds, makes each one unique. A mention has the key alone and is noted once."""
+    """The value of `Note.source` for a state change that a source caused.
+
+    A source may close the same issue again after it was reopened, so the timestamp in microseconds makes each value unique. A mention
+    uses only the key and is noted once.
+    """
     return f"{source.key}:{round(moment.timestamp() * 1_000_000)}"
 
 
 def create_body_renderer(external_url: str) -> Callable[[str, bool], str]:
-    """A function that shows a note's body, by whether the service wrote it: links begin with the present address of the service.
+    """A function (body, is system note) that renders a body with links on the current URL of the instance.
 
     >>> create_body_renderer("https://forge.example")("Milestone changed to [1.0](/ada/mill/milestones/1)", True)
     'Milestone changed to [1.0](https://forge.example/ada/mill/milestones/1)'
@@ -158,7 +161,7 @@ def build_target(thing: Issuable) -> MentionTarget:
 
 
 def build_note(context: Context, target: MentionTarget, body: str, **source: Any) -> dict[str, Any]:
-    """The columns of a note under what is meant, by the context's viewer."""
+    """The columns of a note on the target, by the context's viewer."""
     moment = context.now()
     dates = {"created_at": moment, "updated_at": moment}
     return {
@@ -172,9 +175,9 @@ def build_note(context: Context, target: MentionTarget, body: str, **source: Any
 
 
 async def write_notes(context: Context, rows: list[dict[str, Any]]) -> None:
-    """Writes the notes of `note`, in their order; none of a mention that is told already."""
+    """Insert the rows of `build_note`, in order, skipping mentions that are noted already."""
     if rows:
-        # What mentions comes before what is told of it.
+        # The mentioning row must be written before the notes about it.
         await context.session.flush()
     for start in range(0, len(rows), ROWS_PER_STATEMENT):
         await context.session.execute(
@@ -183,12 +186,12 @@ async def write_notes(context: Context, rows: list[dict[str, Any]]) -> None:
 
 
 async def _build_mention_notes(context: Context, thing: Issuable, text: str | None) -> list[dict[str, Any]]:
-    """The notes for what the text mentions and the viewer may see; others stay untouched, as if they were not there."""
-    mentioned_things = parse_mentions(text or "")
-    if not mentioned_things:
+    """Notes on the objects that a string mentions and the viewer may see; others are ignored, as if they did not exist."""
+    parsed = parse_mentions(text or "")
+    if not parsed:
         return []
-    targets = await mentions.resolve_targets(context, thing.project_id, mentioned_things)
-    return await _build_notes_of_sources(context, thing.project_id, [(NoteSource.of(thing), mentioned_things)], targets)
+    targets = await mentions.resolve_targets(context, thing.project_id, parsed)
+    return await _build_notes_of_sources(context, thing.project_id, [(NoteSource.of(thing), parsed)], targets)
 
 
 async def _build_notes_of_sources(
@@ -223,7 +226,7 @@ async def _author_context(context: Context, source: NoteSource, target: MentionT
 
 
 def _lock_order(target: MentionTarget) -> tuple[str, int]:
-    # Everybody writes under the same things in the same order, so nobody waits in a circle.
+    # Every transaction writes in the same order, which prevents deadlocks.
     return target.kind.name, target.id
 
 
@@ -232,7 +235,7 @@ async def _milestone_body(context: Context, thing: Issuable) -> str:
         return "Milestone removed"
     milestone: tables.Milestone = await get_existing(context, tables.Milestone, thing.milestone_id)
     path = await full_path(context, await load_project_of(context, thing))
-    # Without the address of the service, which may change: it is added where the note is read.
+    # Without the URL of the instance, which may change; it is added when the note is rendered.
     return f"{MILESTONE_CHANGED_PREFIX}[{milestone.title}](/{path}/milestones/{milestone.iid})"
 
 

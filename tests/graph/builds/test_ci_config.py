@@ -197,7 +197,8 @@ WRONG: list[tuple[str, str]] = [
     ),
     (
         "a: {script: x, only: [/^a]}",
-        "line 1: `a` job: only: `/^a` is not a valid RE2 expression: it must end in `/` or `/i`, optionally followed by `@namespace/project`.",
+        "line 1: `a` job: only: `/^a` is not a valid RE2 expression: it must end in `/` or `/i`,"
+        " optionally followed by `@namespace/project`.",
     ),
     (
         "a: {script: x, except: ['/(?=x)/']}",
@@ -219,7 +220,8 @@ WRONG: list[tuple[str, str]] = [
     ("a: {script: x, dependencies: [b]}", "line 1: `a` job: dependencies: job `b` does not exist."),
     ("a: {script: x, dependencies: [a]}", "line 1: `a` job: dependencies: `a` is not in an earlier stage."),
     ("a: {script: x}\na: {script: y}", "line 2: The key `a` is repeated; it was first defined in line 1."),
-    ("a:\n\tscript: x", "line 2: The file is not valid YAML: while scanning for the next token, found character that cannot start any token."
+    ("a:\n\tscript: x", "line 2: The file is not valid YAML: while scanning for the next token,"
+     " found character that cannot start any token."
      " Indent with spaces, not with tabs."),
     ("[a]: b", "line 1: A key must be a string, not a list or a mapping."),
     ("~: b", "line 1: A key is empty. Give it a name."),

@@ -207,7 +207,7 @@ class TestWaiting:
             await session.commit()
         await finish_build(merges, CheckStatus.SUCCESS)
         await self.assert_canceled(
-            merges, waiting, f"{CANCELED_NOTE}: {people['developer'].name} is not allowed to merge into this branch any more"
+            merges, waiting, f"{CANCELED_NOTE}: {people['developer'].name} is no longer allowed to merge into this branch"
         )
 
     async def test_is_canceled_on_conflict(self, merges: MergeRequestFactory, waiting: OpenMergeRequest) -> None:
@@ -221,7 +221,7 @@ class TestWaiting:
         async with merges.services.database.write_session() as session:
             await session.execute(update(tables.User).where(col(tables.User.id) == people["developer"].id).values(state=UserState.BLOCKED))
             await session.commit()
-        await self.assert_canceled(merges, waiting, f"{CANCELED_NOTE}: who asked for it is not active any more")
+        await self.assert_canceled(merges, waiting, f"{CANCELED_NOTE}: the user who requested it is no longer active")
 
     async def test_is_canceled_when_the_user_is_deleted(
         self, merges: MergeRequestFactory, people: dict[str, tables.User], waiting: OpenMergeRequest
@@ -229,7 +229,7 @@ class TestWaiting:
         async with merges.services.database.write_session() as session:
             await session.execute(update(tables.MergeRequest).values(merge_user_id=None))
             await session.commit()
-        await self.assert_canceled(merges, waiting, f"{CANCELED_NOTE}: who asked for it is not active any more")
+        await self.assert_canceled(merges, waiting, f"{CANCELED_NOTE}: the user who requested it is no longer active")
         assert (await notes_of(merges, waiting))[-1][1] == people["reporter"].id
 
     async def test_is_canceled_without_a_note_when_the_source_moves(self, merges: MergeRequestFactory, waiting: OpenMergeRequest) -> None:
