@@ -1,1 +1,1 @@
-"""The types: a file a noun, with its fields, its queries and its mutations."""
+"""GraphQL types, one module per kind of object, with its fields, queries and mutations."""

@@ -1,4 +1,4 @@
-"""System hooks, and the log of what was delivered to them. Administrators only."""
+"""System hooks, and the log of their deliveries. Administrators only."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -119,7 +119,7 @@ class HookQueries:
 
 
 async def _get_hook(session: DatabaseSession, hook_id: int | None) -> tables.Hook:
-    """Raises NotFound."""
+    """The hook with this id. Raises NotFound."""
     found: tables.Hook | None = await session.scalar(statements.by_id(hook_id or 0))
     if found is None:
         raise NotFound("Hook")
@@ -127,7 +127,7 @@ async def _get_hook(session: DatabaseSession, hook_id: int | None) -> tables.Hoo
 
 
 def _parse_database_id(input: Any, type_name: str) -> int | None:
-    """The database id that an input names, by whichever of its two ids was sent."""
+    """The database id in an input, which has either of the two ids."""
     if is_set(input.id) and input.id is not None:
         name, key = parse_global_id(input.id) or ("", "")
         return lookup.parse_id(key) if name == type_name else None
@@ -196,7 +196,7 @@ async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
 async def test_hook(info: Info, input: HookInput) -> tables.Delivery:
     context = info.context
     await require(context, Action.ADMIN_HOOKS)
-    # In a session of its own: the operation's transaction shall not begin before the receiver has answered.
+    # In a separate session, because the operation's transaction must not begin before the receiver has responded.
     async with context.services.database.read_session() as session:
         hook = await _get_hook(session, _parse_database_id(input, "Hook"))
     return await hooks.send_test(context, hook)

@@ -1,4 +1,4 @@
-"""How inputs name things, and tell what was not sent from what is null."""
+"""Shared input types: references to objects, and the distinction of omitted from null fields."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Row)
 
 
 def optional(description: str) -> Any:
-    """An input field that may be left out: UNSET then, which differs from null."""
+    """An optional input field; if omitted, its value is UNSET, which differs from null."""
     return strawberry.field(description=description, default=strawberry.UNSET)
 
 
@@ -28,7 +28,7 @@ def is_set(value: Any) -> bool:
 
 
 def get_or(value: Any, default: Any) -> Any:
-    """The value that was sent, or the default for one that was not sent or is null."""
+    """The value sent, or the default if it was omitted or is null."""
     return default if value is strawberry.UNSET or value is None else value
 
 
@@ -38,7 +38,7 @@ class DateTimeRange:
     until: datetime | None = strawberry.field(description="End of the range, exclusive.", default=None)
 
     def conditions(self, column: Any) -> list[Any]:
-        """The SQL conditions that a column of instants lies in it."""
+        """SQL conditions that a timestamp column lies in the range."""
         found = []
         if self.since is not None:
             found.append(col(column) >= self.since)
@@ -49,7 +49,7 @@ class DateTimeRange:
 
 @strawberry.input
 class ProjectResourceInput:
-    """Names a thing of a project: by its `id` alone, or by `databaseId` or `iid` beside `projectPath`."""
+    """Refers to an object in a project: by `id` alone, or by `databaseId` or `iid` with `projectPath`."""
 
     id: strawberry.ID | None = optional("Global ID; sufficient on its own.")
     project_path: str | None = optional("Full path of the project, or its v3 ID.")
@@ -64,11 +64,10 @@ class NumberedResourceInput(ProjectResourceInput):
 async def find_in_project(
     context: Context, table: type[R], input: ProjectResourceInput, *, action: policy.Action | None = None
 ) -> tuple[tables.Project, R]:
-    """The project and the row that an input names. Raises NotFound for what is absent or may not be seen.
+    """The project and the row that an input names. Raises NotFound if it does not exist or the viewer may not see it.
 
-    For a runner it is a build that it has. Raises Conflict.
-
-    `action` is required of the viewer in the project before the row is looked for there. Raises Forbidden.
+    With `action`, requires this action in the project first; raises Forbidden. For a runner, the row is a build assigned to it; raises
+    Conflict.
     """
     name = ENTITIES[table].name
     if context.runner_identity_or_none is not None and table is tables.Build:
@@ -101,7 +100,7 @@ async def find_in_project(
 
 
 def build_id_of(input: ProjectResourceInput) -> int | None:
-    """The v3 id of the build that an input names, wherever it is."""
+    """The v3 id of the build that an input names, in any project."""
     if is_set(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")
         return lookup.parse_id(key) if kind == ENTITIES[tables.Build].name else None
@@ -110,7 +109,7 @@ def build_id_of(input: ProjectResourceInput) -> int | None:
 
 @strawberry.input
 class UserInput:
-    """Names a user: by its `id`, or by `databaseId`."""
+    """Refers to a user by `id` or `databaseId`."""
 
     id: strawberry.ID | None = optional("Global ID of the user; sufficient on its own.")
     database_id: int | None = optional("v3 ID of the user.")
@@ -130,7 +129,7 @@ def user_id_of(input: UserInput) -> int:
 
 @strawberry.input
 class UserResourceInput:
-    """Names a thing of a user: by its `id` alone, or by `databaseId`, which is the viewer's own unless `userId` is given."""
+    """Refers to an object of a user: by `id` alone, or by `databaseId`, with `userId` for another user's."""
 
     id: strawberry.ID | None = optional("Global ID; sufficient on its own.")
     database_id: int | None = optional("v3 ID.")
@@ -138,9 +137,9 @@ class UserResourceInput:
 
 
 async def resolve_owner_id(context: Context, user_id: int | None) -> int:
-    """Whose things an input is about: the viewer's, or those of a user whom only administrators may name. Raises Forbidden, NotFound.
+    """The id of the owner: the viewer, or a user whom only administrators may name. Raises Forbidden, NotFound.
 
-    The user is looked up aside, so that no writer waits for what is checked after it.
+    The user is loaded in a separate session, so that no write lock is held during the validation that follows.
     """
     requested_id = get_or(user_id, None)
     if requested_id is None:
@@ -151,7 +150,7 @@ async def resolve_owner_id(context: Context, user_id: int | None) -> int:
 
 
 async def find_owned(context: Context, table: type[R], input: UserResourceInput) -> R:
-    """The row of a user that an input names. Raises NotFound, also for a row of another user; Forbidden as `resolve_owner_id`."""
+    """The row of a user that an input names. Raises NotFound, also for another user's row; Forbidden as `resolve_owner_id` does."""
     name = ENTITIES[table].name
     if is_set(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")
@@ -165,7 +164,7 @@ async def find_owned(context: Context, table: type[R], input: UserResourceInput)
 
 
 def owned_nodes_loader(table: type[R]) -> Callable[[Context, list[str]], Awaitable[dict[str, Any]]]:
-    """What of a table of users' own things the viewer may be given as nodes."""
+    """A function that loads nodes of a table of users' private objects, as far as the viewer may read them."""
 
     async def nodes(context: Context, keys: list[str]) -> dict[str, Any]:
         numbers = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}

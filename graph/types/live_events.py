@@ -1,4 +1,4 @@
-"""What all that can be followed has in common."""
+"""Fields common to all subscription events."""
 
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ AFTER_SEQ_ARGUMENT = strawberry.argument(description="Resume after this `seq`; m
 
 
 def as_change(event: Any) -> LoggedChange:
-    """An event is made of the row that says what has changed."""
+    """The change record behind an event; events are created from change records."""
     return event  # type: ignore[no-any-return]
 
 

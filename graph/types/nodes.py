@@ -1,4 +1,4 @@
-"""`node` and `nodes`."""
+"""The queries `node` and `nodes`."""
 
 from typing import Annotated, Any
 
@@ -25,12 +25,12 @@ class NodeQueries:
         self, info: Info, ids: Annotated[list[strawberry.ID], strawberry.argument(description="Global IDs.")]
     ) -> list[Node | None]:
         if len(ids) > MAX_FIRST:
-            raise LimitExceeded(f"Ask for at most {MAX_FIRST} nodes at once.")
+            raise LimitExceeded(f"At most {MAX_FIRST} nodes can be requested at once.")
         return await _load_nodes(info.context, ids)
 
 
 async def _load_nodes(context: Context, ids: list[strawberry.ID]) -> list[Any]:
-    """Statements for each kind of node, not for each node."""
+    """Load nodes with a constant number of statements per kind of node."""
     entities = {entity.name: entity for entity in ENTITIES.values() if entity.is_node}
     lookup_keys_by_type: dict[str, list[Any]] = {}
     keys: list[tuple[str, Any] | None] = []
@@ -61,7 +61,7 @@ async def _load_nodes(context: Context, ids: list[strawberry.ID]) -> list[Any]:
 
 
 async def _load_groups(context: Context, ids: list[int]) -> list[tables.Namespace]:
-    """Those of these groups that the viewer may read: the right is looked up for all of them together."""
+    """Those of these groups that the viewer may read; permissions are loaded for all of them together."""
     rows = await context.rows_by_id(tables.Namespace).get_many(ids)
     visible_ids = await policy.filter_visible_groups(context, ids)
     return [row for key, row in rows.items() if row is not None and row.kind is tables.NamespaceKind.GROUP and key in visible_ids]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 NOTEABLE_COLUMNS = [getattr(tables.Note, kind.foreign_key) for kind in notes.NOTEABLES]
-"""The foreign keys that name what a note stands under; the others are null."""
+"""Foreign keys to the object that a note belongs to; exactly one is not null."""
 NOTEABLE_TYPE_NAMES = [kind.table.__name__ for kind in notes.NOTEABLES]
 
 
@@ -122,7 +122,7 @@ def _as_row(note: Any) -> tables.Note:
 
 
 def _first_id(*ids: int | None) -> int | None:
-    """Of the values of `NOTEABLE_COLUMNS`, of which one is there."""
+    """The value of NOTEABLE_COLUMNS that is not null."""
     return next((id for id in ids if id is not None), None)
 
 
@@ -142,7 +142,7 @@ def _notes_field(key: Any) -> Any:
 
 
 def _note_field(key: Any) -> Any:
-    """The field of one note under what the foreign key `key` names. NotFound also for a note under another thing."""
+    """The field of one note on the object with the foreign key `key`. NotFound also for a note on another object."""
 
     async def note(self: Any, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> Note | None:
         context = info.context
@@ -162,7 +162,7 @@ class VoteCounts(NamedTuple):
 
 
 async def _load_votes(context: Context, key: Any, noteable: Any) -> VoteCounts:
-    """The votes under a thing that the foreign key `key` names."""
+    """The votes on an object with the foreign key `key`."""
 
     async def fetch(ids: list[int]) -> dict[int, VoteCounts]:
         return {thing_id: VoteCounts(up, down) for thing_id, up, down in await context.tuples(statements.vote_counts(key, ids))}
@@ -172,7 +172,7 @@ async def _load_votes(context: Context, key: Any, noteable: Any) -> VoteCounts:
 
 @strawberry.type
 class IssueNoteFields:
-    """The part of an issue that is about its notes."""
+    """Fields of an issue about its notes."""
 
     notes: Connection[Note] = _notes_field(tables.Note.issue_id)
     note: Note | None = _note_field(tables.Note.issue_id)
@@ -188,7 +188,7 @@ class IssueNoteFields:
 
 @strawberry.type
 class MergeRequestNoteFields:
-    """The part of a merge request that is about its notes."""
+    """Fields of a merge request about its notes."""
 
     notes: Connection[Note] = _notes_field(tables.Note.merge_request_id)
     note: Note | None = _note_field(tables.Note.merge_request_id)
@@ -223,7 +223,7 @@ class MergeRequestNoteFields:
 
 @strawberry.type
 class SnippetNoteFields:
-    """The part of a snippet that is about its notes."""
+    """Fields of a snippet about its notes."""
 
     notes: Connection[Note] = _notes_field(tables.Note.snippet_id)
     note: Note | None = _note_field(tables.Note.snippet_id)
@@ -257,18 +257,21 @@ PARENT_FIELDS = [
     for name in ("id", "database_id", "iid")
     if hasattr(CreateNoteInput, field := f"{kind.noun}_{name}")
 ]
-"""The fields that name a thing to write under, by what, and of which kind it is."""
+"""Input fields that name the object to write a note on, with how they name it and its kind."""
 
 
 async def _find_parent(context: Context, input: CreateNoteInput) -> tuple[notes.Noteable, Any]:
-    """The one thing to write under, which the viewer sees. Raises Invalid where none or several are named, NotFound, Forbidden."""
+    """The object to write a note on, which the viewer may see.
+
+    Raises Invalid when none or several are given, NotFound, Forbidden.
+    """
 
     values = vars(input)
     named = [
         (name, value, kind) for field, name, kind in PARENT_FIELDS if (value := values[field]) is not None and value is not strawberry.UNSET
     ]
     if len({kind.noun for _, _, kind in named}) != 1:
-        raise Invalid(None, "Name one thing to write under.")
+        raise Invalid(None, "Give exactly one object to write the note on.")
     kind = named[0][-1]
     parent = NumberedResourceInput(project_path=input.project_path, **{name: value for name, value, _ in named})
     _, row = await find_in_project(context, kind.table, parent, action=kind.read_action)

@@ -1,4 +1,4 @@
-"""What many values come to."""
+"""Summaries of numeric values."""
 
 import strawberry
 

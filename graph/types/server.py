@@ -1,4 +1,4 @@
-"""What the service tells of itself, and of what its limits leave the viewer."""
+"""Information about the service, and the viewer's remaining limits."""
 
 import asyncio
 from datetime import datetime
@@ -56,7 +56,7 @@ class ServerInfo:
 
 @cache
 def schema_hash() -> str:
-    """The SHA-256 of the printed schema, in hex. Printing takes a tenth of a second, once."""
+    """The SHA-256 of the printed schema in hex, cached because printing takes 0.1 s."""
     from graph.schema import print_schema
 
     return sha256(print_schema().encode()).hexdigest()

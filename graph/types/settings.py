@@ -1,4 +1,4 @@
-"""The settings of the instance, and what of them everybody may know."""
+"""The instance settings, and the public part of them."""
 
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,7 @@ BranchProtection = strawberry.enum(
 
 
 def _enum_resolver(key: str, kind: Any) -> Any:
-    """The member of an enumeration that a column's number stands for."""
+    """A resolver that converts a column's number to a member of an enumeration."""
     return lambda root: kind(getattr(root, key))
 
 

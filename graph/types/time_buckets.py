@@ -1,4 +1,4 @@
-"""How time is cut for statistics."""
+"""Time buckets of statistics."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Who sees a thing without being a member."""
+"""Visibility levels of projects and snippets."""
 
 import strawberry
 

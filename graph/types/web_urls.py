@@ -1,4 +1,4 @@
-"""`webUrl`: the address of the page of a thing that belongs to a project."""
+"""`webUrl`: the URL of the page of an object in a project."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from graph.rules import web_urls
 
 
 def web_url(section: str, project_id: Any, *keys: Any, description: str) -> Any:
-    """The field of things whose page lies at `PROJECT/section/NUMBER`; the number is the first of the columns `keys` that is not null.
+    """A field for objects whose page is at `PROJECT/section/NUMBER`, where NUMBER is the first non-null column of `keys`.
 
     >>> web_url("issues", tables.Issue.project_id, tables.Issue.iid, description="…")  # https://forge.example/ada/mill/issues/3
     """

@@ -1,4 +1,4 @@
-"""E-mail addresses."""
+"""Email addresses of users."""
 
 from inspect import Parameter
 from typing import Annotated, Any
@@ -40,7 +40,7 @@ class Email(Node):
 
 @strawberry.type
 class UserEmailFields:
-    """The part of a user that is about the addresses beside the primary one."""
+    """Fields of a user about secondary email addresses."""
 
     emails: Connection[Email] | None = to_many(
         tables.Email.user_id,
@@ -104,7 +104,7 @@ async def delete_email(info: Info, input: DeleteEmailInput) -> tables.Email:
     context = info.context
     email = await find_owned(context, tables.Email, input)
     if email.is_primary:
-        raise NotAllowed(None, "The primary address stays; change it with `updateUser`.")
+        raise NotAllowed(None, "The primary address cannot be deleted. Change it with `updateUser`.")
     if await context.value(statements.remove(email.id, email.user_id)) is None:
         raise NotFound("Email")
     context.loaders.clear()

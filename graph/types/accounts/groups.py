@@ -272,7 +272,7 @@ async def delete_group(info: Info, input: DeleteGroupInput) -> tables.Namespace:
 
 
 async def _publish_deletion(context: Context, group: tables.Namespace) -> None:
-    """Tells hooks of a group that goes, and of what goes with it."""
+    """Publish hook events for the deletion of a group and of everything deleted with it."""
     group_projects = tables.all_rows(tables.Project, col(tables.Project.namespace_id) == group.id)
     await publish_each(context, payloads.ProjectDestroyed, group_projects)
     memberships = tables.all_rows(tables.GroupMember, col(tables.GroupMember.group_id) == group.id)

@@ -44,7 +44,7 @@ class SshKey(Node):
 
 @strawberry.type
 class UserSshKeyFields:
-    """The part of a user that is about the user's SSH keys."""
+    """Fields of a user about SSH keys."""
 
     ssh_keys: Connection[SshKey] | None = to_many(
         tables.SshKey.user_id,

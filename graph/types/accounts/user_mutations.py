@@ -1,4 +1,4 @@
-"""Changes of users: how they come and sign in, and what administrators do with them."""
+"""Mutations of users: sign-up, sign-in, profile and administration."""
 
 from datetime import datetime
 from typing import Any
@@ -19,7 +19,7 @@ from storage import tables
 
 @strawberry.input
 class UserProfileInput:
-    """What a user may be given, at creation and after."""
+    """Profile fields shared by the inputs that create and update a user."""
 
     messenger: str | None = optional("Messenger address.")
     professional_profile: str | None = optional("URL or name of a professional profile.")
@@ -92,12 +92,12 @@ class SignUpInput:
 
 PROFILE_COLUMNS = ("email", "password", "name", "username", *UserProfileInput.__annotations__)
 UNVALIDATED_COLUMNS = ("confirmed", "two_factor_enabled", "theme_id", "color_scheme_id")
-"""Columns that administration or a directory fills, taken as they are; null means nothing."""
+"""Columns set by administrators or a directory and stored without validation; null leaves them unchanged."""
 NON_NULL_COLUMNS = frozenset(("email", "password", "name", "username", "projects_limit", "admin", "can_create_group"))
 
 
 def _validate_columns(input: Any) -> dict[str, Any]:
-    """The columns that an input gives, checked. Null clears what may be empty, and means nothing elsewhere. Raises UserErrors."""
+    """Validate the columns of an input. Null clears nullable columns and leaves others unchanged. Raises UserErrors."""
     values = {key: getattr(input, key) for key in PROFILE_COLUMNS}
     return accounts.validate_columns(
         {
@@ -109,7 +109,7 @@ def _validate_columns(input: Any) -> dict[str, Any]:
 
 
 async def _hash_password(context: Context, values: dict[str, Any]) -> None:
-    """Puts the hash in the place of the password: before the first statement, since a hash takes long enough to hold up writers."""
+    """Replace the password by its hash. Call it before the first statement, because hashing would block other writers."""
     if "password" in values:
         values["password_hash"] = await context.services.passwords.hash(values.pop("password"))
 
@@ -136,7 +136,7 @@ async def create_user(info: Info, input: CreateUserInput) -> tables.User:
 
 
 async def _require_available(context: Context, values: dict[str, Any]) -> None:
-    """Raises Invalid for an address outside the domains of new users, Taken."""
+    """Raises Invalid for an email address outside the domains allowed for sign-up, Taken."""
     await accounts.require_allowed_domain(context, values["email"])
     await accounts.require_available(
         context, username=values["username"], address=values["email"], identity=_directory_identity(None, values)
@@ -158,7 +158,7 @@ async def update_user(info: Info, input: UpdateUserInput) -> tables.User:
     await _hash_password(context, values)
     user = await accounts.lock_user(context, user_id_of(input))
     if values.get("admin") is False and user.admin and user.id == context.viewer.id:
-        raise Invalid("admin", "cannot be taken from yourself")
+        raise Invalid("admin", "cannot be revoked from yourself")
     username, name, address = (values.pop(key, None) for key in ("username", "name", "email"))
     await accounts.require_available(
         context, username=username, address=address, identity=_directory_identity(user, values), user_id=user.id

@@ -1,4 +1,4 @@
-"""Users: who they are."""
+"""Users."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -23,12 +23,15 @@ from storage.tables import users
 UserState = strawberry.enum(tables.UserState, description="Whether a user can use the service.")
 
 TYPES_SHOWING_EMAIL = frozenset(("Note", "CommitComment", "MergeRequest", "Snippet", "GroupMember"))
-"""The types whose users carry their e-mail, as v3 shows it there. Who sees the thing sees the address of who wrote it; the same user
-met anywhere else, as in a list of users, has none, so addresses cannot be gathered from there."""
+"""Types whose nested users include the email address, as in v3.
+
+A viewer who sees such an object sees the address of its author. The same user reached otherwise, for example in a list of users, has
+none, so that addresses cannot be collected there.
+"""
 
 
 def _private_column(key: str, *, description: str) -> Any:
-    """A column that only the user and administrators know; null for all others."""
+    """A column that only the user and administrators can read; null for others."""
 
     def resolve(root: Any, info: Info) -> Any:
         return getattr(root, key) if can_read_account(info.context, root.id) else None
@@ -121,7 +124,7 @@ class User(Node, UserSshKeyFields, UserEmailFields):
         return await accounts.build_avatar_url(info.context, self)  # type: ignore[arg-type]
 
 
-# Users stand in nearly every answer.
+# Nearly every response contains users.
 
 
 def _web_url_builder(fixed: StaticSettings) -> Callable[[str], str]:

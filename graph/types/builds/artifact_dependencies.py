@@ -1,4 +1,4 @@
-"""What the runner of a build uses beside the build itself: what is around it, and what earlier builds left."""
+"""Artifacts of earlier builds, for the runner of a build."""
 
 from typing import Annotated, Any
 
@@ -18,9 +18,9 @@ from storage import tables
 
 
 def _require_runner(context: Context) -> RunnerIdentity:
-    """Raises Forbidden where it is no runner that calls."""
+    """Raises Forbidden unless a runner calls."""
     if context.runner_identity_or_none is None:
-        raise Forbidden("Runners ask for this, with the token of the build.")
+        raise Forbidden("Only runners may do this, with the token of the build.")
     return context.runner_identity_or_none
 
 

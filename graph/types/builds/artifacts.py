@@ -1,4 +1,4 @@
-"""Artifacts: the files that builds leave."""
+"""Artifacts of builds."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -45,7 +45,7 @@ class Artifact(Node):
 
 @strawberry.type
 class BuildArtifactFields:
-    """The part of a build that is about its artifact."""
+    """Fields of a build about its artifact."""
 
     @strawberry.field(description="Artifact of the build; null if there is none or its upload has not completed.")
     async def artifact(self, info: Info) -> Artifact | None:
@@ -55,7 +55,7 @@ class BuildArtifactFields:
 
 @strawberry.type
 class ProjectArtifactFields:
-    """The part of a project that is about what its builds left."""
+    """Fields of a project about artifacts of its builds."""
 
     @strawberry.field(description="Artifact of a build of the project; null if there is none.")
     async def artifact(

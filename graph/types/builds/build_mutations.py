@@ -1,4 +1,4 @@
-"""What can be done to builds, and how systems outside say what they build."""
+"""Mutations of builds, including those that external CI systems report."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -51,7 +51,7 @@ class UpdateBuildInput(ProjectResourceInput):
 
 
 async def _find_updatable_build(info: Info, input: ProjectResourceInput) -> tables.Build:
-    """The build that an input names, if the viewer may change it. An attempt that was superseded has an `id`, and no v3 id."""
+    """The build that an input names, if the viewer may change it. A superseded attempt has an `id` but no v3 id."""
     _, build = await find_in_project(info.context, tables.Build, input, action=Action.UPDATE_BUILD)
     if build.current_id is not None and not (is_set(input.id) and input.id is not None):
         raise NotFound("Build")
@@ -66,7 +66,7 @@ async def _find_updatable_build(info: Info, input: ProjectResourceInput) -> tabl
 )
 async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
     context = info.context
-    # The repository is read before the transaction begins, since on SQLite nobody else writes while it lasts.
+    # The repository is read before the transaction begins, because on SQLite a transaction blocks all other writers.
     async with context.read_only() as reader:
         target = await builds.resolve_commit_and_ref(
             reader, await _find_project(reader, input.project_path), input.sha, get_or(input.ref, None)

@@ -1,4 +1,4 @@
-"""Builds counted and measured in groups."""
+"""Build statistics."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -116,7 +116,7 @@ async def _load_table(
 
 @strawberry.type
 class ProjectBuildStatsFields:
-    """The part of a project that counts and measures its builds."""
+    """Fields of a project about statistics of its builds."""
 
     @strawberry.field(description="Statistics of the builds of the project.")
     async def build_stats(
@@ -134,7 +134,7 @@ class ProjectBuildStatsFields:
 
 @strawberry.type
 class GroupBuildStatsFields:
-    """The part of a group that counts and measures the builds of its projects."""
+    """Fields of a group about statistics of its projects' builds."""
 
     @strawberry.field(
         description="Statistics of the builds of the projects of the group, except archived projects and projects whose builds the viewer"

@@ -1,4 +1,4 @@
-"""Following builds."""
+"""Subscriptions to builds."""
 
 from collections.abc import AsyncGenerator
 from typing import Annotated
@@ -32,7 +32,7 @@ class BuildEvent(LiveEvent):
 
 @strawberry.type
 class BuildSubscriptions:
-    """The part of the subscriptions that is about builds."""
+    """Subscription fields for builds."""
 
     @strawberry.subscription(
         description="Events for changes of the status of builds, in order, if the viewer can see the build at that time."

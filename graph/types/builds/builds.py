@@ -181,7 +181,7 @@ class Build(BuildArtifactFields, BuildTraceFields, Node):
 
 @strawberry.type
 class ProjectBuildFields:
-    """The part of a project that is about its builds."""
+    """Fields of a project about its builds."""
 
     builds: Connection[Build] = to_many(
         tables.Build.project_id,
@@ -205,7 +205,7 @@ class ProjectBuildFields:
 
 @strawberry.type
 class CommitBuildFields:
-    """The part of a commit that is about its builds."""
+    """Fields of a commit about its builds."""
 
     builds: Connection[Build] = to_many(
         (tables.Build.project_id, tables.Build.sha),

@@ -1,4 +1,4 @@
-"""Commit statuses: what outside services say of a commit."""
+"""Commit statuses, which external services post."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,7 +97,7 @@ async def _resolve_statuses(root: Any, info: Info, **arguments: Any) -> Any:
 
 @strawberry.type
 class CommitStatusFields:
-    """The part of a commit that is about its statuses."""
+    """Fields of a commit about its statuses."""
 
     statuses: Connection[CommitStatus] = connection_field(
         _resolve_statuses,
@@ -130,7 +130,7 @@ class CreateCommitStatusInput:
 )
 async def create_commit_status(info: Info, input: CreateCommitStatusInput) -> tables.CommitStatus:
     context = info.context
-    # The repository is read before the transaction begins, since on SQLite nobody else writes while it lasts.
+    # The repository is read before the transaction begins, because on SQLite a transaction blocks all other writers.
     async with context.read_only() as reader:
         oid = (await commits.get_commit(reader, await _find_project(reader, input.project_path), input.sha)).oid
     values: dict[str, Any] = {}

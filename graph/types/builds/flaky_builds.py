@@ -49,7 +49,7 @@ SINCE_ARGUMENT = Annotated[datetime, strawberry.argument(description="Count runs
 
 @strawberry.type
 class ProjectFlakyBuildFields:
-    """The part of a project that is about jobs which chance decides."""
+    """Fields of a project about flaky jobs."""
 
     flaky_builds: Connection[FlakyBuild] = connection_field(
         _resolve_flaky_builds,

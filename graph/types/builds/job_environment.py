@@ -1,4 +1,4 @@
-"""What is around a build that a runner was given: what it asks to run beside, what to keep between builds, the builds before it."""
+"""The environment of a job: service images, caches, and earlier builds."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class JobCache:
 
 @strawberry.type
 class JobEnvironmentFields:
-    """The part of a job that is about what is around it."""
+    """Fields of a job about its environment."""
 
     @strawberry.field(description="The build.")
     def build(self) -> Build:

@@ -1,4 +1,4 @@
-"""Pipelines, and what is wrong with a file of builds."""
+"""Pipelines, and validation of CI files."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -99,7 +99,7 @@ class Pipeline(Node):
 
 @strawberry.type
 class ProjectPipelineFields:
-    """The part of a project that is about its pipelines."""
+    """Fields of a project about its pipelines."""
 
     pipelines: Connection[Pipeline] = to_many(
         tables.Pipeline.project_id,
@@ -112,7 +112,7 @@ class ProjectPipelineFields:
 
 @strawberry.type
 class CommitPipelineFields:
-    """The part of a commit that is about its pipelines."""
+    """Fields of a commit about its pipelines."""
 
     pipelines: Connection[Pipeline] = to_many(
         (tables.Pipeline.project_id, tables.Pipeline.sha),

@@ -1,4 +1,4 @@
-"""What the checks of a commit come to, all as one answer."""
+"""Rollups: the combined state of a commit's checks."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -69,7 +69,7 @@ class Rollup:
 
 @strawberry.type
 class CommitRollupFields:
-    """The part of a commit that says what its checks come to."""
+    """Fields of a commit about its rollup."""
 
     @strawberry.field(description="Combined result of its checks.")
     async def rollup(

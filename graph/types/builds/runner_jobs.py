@@ -1,4 +1,4 @@
-"""How a runner is given a build, and what it is told of it."""
+"""Claiming builds, and the description of a job for its runner."""
 
 from typing import Any
 
@@ -111,7 +111,7 @@ class ClaimBuildInput:
 async def claim_build(info: Info, input: ClaimBuildInput) -> tuple[tables.Build | None, Any]:
     context = info.context
     if context.runner_identity_or_none is None:
-        raise Forbidden("Runners take builds, with their own tokens.")
+        raise Forbidden("Only runners can claim builds, with their own token.")
     runner_info = runners.RunnerDetails(
         name=get_or(input.name, None),
         version=get_or(input.version, None),

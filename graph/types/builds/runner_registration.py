@@ -1,4 +1,4 @@
-"""How runners come by themselves: registration tokens, and what is done with them."""
+"""Registration tokens, and registration of runners with them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @strawberry.type
 class SettingsRunnerRegistrationFields:
-    """The part of the settings that is about runners."""
+    """Fields of the settings about runner registration."""
 
     @strawberry.field(description="Token to register shared runners.")
     async def runners_registration_token(self, info: Info) -> str:
@@ -30,7 +30,7 @@ class SettingsRunnerRegistrationFields:
 
 @strawberry.type
 class ProjectRunnerRegistrationFields:
-    """The part of a project that is about who may register runners for it."""
+    """Fields of a project about runner registration."""
 
     @strawberry.field(
         description="Token to register runners for the project; null if the viewer cannot change the settings of the project."
@@ -44,7 +44,7 @@ class ProjectRunnerRegistrationFields:
 
 @dataclass(frozen=True)
 class RegistrationTarget:
-    """What a registration token is for: the instance where `project` is None."""
+    """The scope of a registration token; `project` is None for the instance."""
 
     project: tables.Project | None
 

@@ -1,4 +1,4 @@
-"""Runners: programs that take builds and run them."""
+"""Runners: programs that claim builds and run them."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -82,7 +82,7 @@ async def _resolve_runners(root: Any, info: Info, **arguments: Any) -> Connectio
 
 @strawberry.type
 class ProjectRunnerFields:
-    """The part of a project that is about its runners."""
+    """Fields of a project about its runners."""
 
     runners: Connection[Runner] = connection_field(
         _resolve_project_runners, description="Runners of the project except shared ones, oldest first. Requires the master role."

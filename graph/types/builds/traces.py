@@ -1,4 +1,4 @@
-"""Traces: what builds print."""
+"""Traces: the output of builds."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +26,7 @@ class BuildTrace:
 
 @strawberry.type
 class BuildTraceFields:
-    """The part of a build that is about its trace."""
+    """Fields of a build about its trace."""
 
     @strawberry.field(description="Output of the build; null if it was erased or is unavailable.")
     async def trace(
@@ -43,7 +43,10 @@ class BuildTraceFields:
 
 
 async def find_writable_build(context: Context, input: ProjectResourceInput) -> tables.Build:
-    """The build that an input names, for those who may write it. Raises NotFound, Forbidden, Conflict for a runner that has it no more."""
+    """The build that an input names, for callers who may write it.
+
+    Raises NotFound, Forbidden, and Conflict for a runner to which it is no longer assigned.
+    """
     _, build = await find_in_project(context, tables.Build, input, action=Action.READ_BUILD)
     await artifacts.require_write_access(context, build)
     return build

@@ -1,4 +1,4 @@
-"""Whether a branch is good, since when, and what broke it."""
+"""The health of a branch: whether it is good, since when, and which commits may have broken it."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -81,8 +81,8 @@ FIELDS_WITHOUT_SINCE: SelectionShape = dict.fromkeys(("__typename", "state", "la
 
 
 async def load_branch_health(info: Info, branch: ProjectRef, names: list[str] | None = None) -> BranchHealthReport:
-    """The health of a branch, walked so far as it is asked for. Raises LimitExceeded."""
-    # A name would tell whether there is such a build, and how it ended.
+    """The health of a branch, walked as far as the requested fields need. Raises LimitExceeded."""
+    # A filter by name would reveal whether such a build exists and how it finished.
     includes_builds = names is None or await can(info.context, Action.READ_BUILD, branch)
     head = (branch.project_id, branch.oid)
     return await branch_health.get_head_health(
@@ -92,7 +92,7 @@ async def load_branch_health(info: Info, branch: ProjectRef, names: list[str] | 
 
 @strawberry.type
 class BranchHealthFields:
-    """The part of a branch that says whether it is good."""
+    """Fields of a branch about its health."""
 
     @strawberry.field(description="Health of the branch: its state, since when, and which commits may have broken it.")
     async def health(

@@ -1,4 +1,4 @@
-"""The commits of a branch, in the order of ancestry."""
+"""The commits of a branch, ordered by ancestry."""
 
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from graph.types.inputs import DateTimeRange
 
 @strawberry.type
 class BranchHistoryFields:
-    """The part of a branch that is about its commits."""
+    """Fields of a branch about its commits."""
 
     @strawberry.field(
         description="Commits of the branch in topological order; null if the repository cannot be read. A page after a cursor continues"

@@ -1,4 +1,4 @@
-"""Following the health of branches."""
+"""Subscriptions to branches."""
 
 from collections.abc import AsyncGenerator
 from typing import Annotated
@@ -64,7 +64,7 @@ class BranchEvent(LiveEvent):
 
 @strawberry.type
 class BranchSubscriptions:
-    """The part of the subscriptions that is about branches."""
+    """Subscription fields for branches."""
 
     @strawberry.subscription(
         description="Events for changes of the health or the head of branches of these projects, in order, if the viewer can see code and"

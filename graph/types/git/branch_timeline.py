@@ -1,4 +1,4 @@
-"""What a branch came to as time went on."""
+"""The timeline of a branch: its state over time."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ class BranchStateSegment:
 
 @strawberry.type
 class BranchTimelineFields:
-    """The part of a branch that says what it came to as time went on."""
+    """Fields of a branch about its timeline."""
 
     @strawberry.field(
         description="States of the branch over time, one segment per change, for state-timeline panels. Starts with the first recorded"

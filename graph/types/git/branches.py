@@ -96,7 +96,7 @@ async def _resolve_tags(root: Any, info: Info, **arguments: Any) -> Any:
 
 @strawberry.type
 class ProjectBranchFields:
-    """The part of a project that is about its branches and tags."""
+    """Fields of a project about its branches and tags."""
 
     branches: Connection[Branch] | None = connection_field(
         _resolve_branches, description="Branches, sorted by name; null if there is no repository."

@@ -80,7 +80,7 @@ async def _find_project(context: Context, path: str) -> tables.Project:
 
 
 def _parse_commit_reference(input: CreateCommitCommentInput) -> tuple[str, str]:
-    """The project and the commit that an input names. Raises NotFound for an id that is none of a commit."""
+    """The project and the commit that an input names. Raises NotFound for an id that is not a commit id."""
     if get_or(input.id, None) is None:
         return get_or(input.project_path, ""), get_or(input.rev, "")
     kind, key = parse_global_id(input.id or "") or ("", "")
@@ -96,7 +96,7 @@ def _parse_commit_reference(input: CreateCommitCommentInput) -> tuple[str, str]:
 async def create_commit_comment(info: Info, input: CreateCommitCommentInput) -> tables.CommitComment:
     context = info.context
     path, rev = _parse_commit_reference(input)
-    # The diff is read before the transaction begins, since on SQLite nobody else writes while it lasts.
+    # The diff is read before the transaction begins, because on SQLite a transaction blocks all other writers.
     async with session_for(context.services.database, writing=False) as session:
         project = await _find_project(replace(context, session=session, loaders={}), path)
     position = await commits.locate_comment(

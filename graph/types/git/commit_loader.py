@@ -1,4 +1,4 @@
-"""Commits as fields show them: from the index where it tells all that is asked, else from git."""
+"""Loads commits for fields: from the index if it has every requested field, otherwise from git."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -45,11 +45,11 @@ INDEXED_FIELDS: SelectionShape = dict.fromkeys(
         "viewerCan",
     )
 )
-"""The fields of a commit that need nothing of its repository."""
+"""Fields of a commit that need no repository."""
 FIELDS_WITHOUT_CHECKS: SelectionShape = {name: None for name in INDEXED_FIELDS if name not in ("status", "allowFailure", "rollup")}
-"""Those of them that need nothing of its checks."""
+"""Those of INDEXED_FIELDS that need no checks."""
 GIT_ONLY_FIELDS = frozenset(("message", "parentOids", "diff"))
-"""Those that git tells."""
+"""Fields that are read from git."""
 
 
 def _serialize_timestamp(timestamp: datetime, offset: int) -> str:
@@ -79,7 +79,7 @@ COMMIT_INDEX = IndexedBy(
     serialize=_serialize_timestamp,
     incomplete_if={**dict.fromkeys(SIGNATURE_COLUMNS, may_be_truncated), **dict.fromkeys(("authored_at", "committed_at"), may_be_clamped)},
 )
-"""How the index tells of commits beside the rows that name them, by their project and their id."""
+"""How plans join the index to rows that refer to commits, by project id and commit id."""
 
 INDEXED_PAGE_FIELDS: SelectionShape = {
     "__typename": None,
@@ -91,12 +91,12 @@ INDEXED_PAGE_FIELDS: SelectionShape = {
 
 
 async def load_commit(info: Info, project_id: int, oid: str | None) -> "Commit | None":
-    """The commit of a field, among others of its level; None without one, and where neither has it. Raises Unavailable."""
+    """The commit of a field, batched per level; None without one, or if neither index nor git has it. Raises Unavailable."""
     return commits.raise_if_error(await _commit_loader(info).get((project_id, oid))) if oid is not None else None
 
 
 async def load_commits(info: Info, keys: Sequence[tuple[int, str | None]]) -> "list[Commit | None]":
-    """`load_commit` each of these (project id, id of the commit)."""
+    """`load_commit` for each of these (project id, commit id)."""
     read = await _commit_loader(info).get_many({key for key in keys if key[1] is not None})
     return [commits.raise_if_error(read.get(key)) for key in keys]
 
@@ -108,5 +108,5 @@ def _commit_loader(info: Info) -> Loader[Any, Any]:
 
 
 def is_page_indexed(info: Info) -> bool:
-    """Whether the index tells all that is asked of the commits of a connection's page."""
+    """Whether the index has every field requested of the commits in a connection's page."""
     return selects_only(info, INDEXED_PAGE_FIELDS)

@@ -1,4 +1,4 @@
-"""Which merge requests bring a commit."""
+"""Merge requests of a commit."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +19,7 @@ async def _resolve_merge_requests(root: Any, info: Info, **arguments: Any) -> An
 
 @strawberry.type
 class CommitMergeRequestFields:
-    """The part of a commit that is about merge requests."""
+    """Fields of a commit about merge requests."""
 
     merge_requests: Connection[Annotated["MergeRequest", strawberry.lazy("graph.types.merge_requests.merge_requests")]] = connection_field(
         _resolve_merge_requests,

@@ -126,7 +126,7 @@ class Commit(Node, CommitPipelineFields, CommitStatusFields, CommitBuildFields, 
 
 @strawberry.type
 class ProjectCommitFields:
-    """The part of a project that is about its commits."""
+    """Fields of a project about its commits."""
 
     @strawberry.field(
         description="Commits reachable from a branch or tag, newest first in `git log` order; empty if the name does not exist, null if"

@@ -70,7 +70,7 @@ def _as_comparison(comparison: Any) -> commit_comparison.CommitComparison:
 
 @strawberry.type
 class ProjectComparisonFields:
-    """The part of a project that holds two of its commits against each other."""
+    """Fields of a project about comparisons of its commits."""
 
     @strawberry.field(description="Comparison of two commits. Null, with an error, if one of the revisions does not exist.")
     async def compare(

@@ -1,4 +1,4 @@
-"""How much differs between two commits."""
+"""Totals of a diff."""
 
 import strawberry
 

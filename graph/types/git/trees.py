@@ -56,7 +56,7 @@ async def _resolve_tree(root: Any, info: Info, *, ref: str | None, path: str, re
 
 @strawberry.type
 class ProjectTreeFields:
-    """The part of a project that is about its files."""
+    """Fields of a project about its files."""
 
     tree: Connection[TreeEntry] | None = connection_field(
         _resolve_tree,

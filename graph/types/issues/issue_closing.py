@@ -1,4 +1,4 @@
-"""Which issues merging closes, from both sides."""
+"""The issues that a merge request closes, and the merge requests that close an issue."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +28,7 @@ async def _resolve_merge_requests(root: Any, info: Info, **arguments: Any) -> Co
 
 @strawberry.type
 class MergeRequestClosingFields:
-    """The part of a merge request that is about the issues it closes."""
+    """Fields of a merge request about the issues it closes."""
 
     closes_issues: Connection[Annotated["Issue", strawberry.lazy("graph.types.issues.issues")]] = connection_field(
         _resolve_issues,
@@ -40,7 +40,7 @@ class MergeRequestClosingFields:
 
 @strawberry.type
 class IssueClosingFields:
-    """The part of an issue that is about the merge requests that close it."""
+    """Fields of an issue about the merge requests that close it."""
 
     merge_requests: Connection[Annotated["MergeRequest", strawberry.lazy("graph.types.merge_requests.merge_requests")]] = connection_field(
         _resolve_merge_requests,

@@ -147,7 +147,7 @@ NEWEST_FIRST = Order(tables.Issue.created_at, descending=True)
 
 @strawberry.type
 class ProjectIssueFields:
-    """The part of a project that is about its issues."""
+    """Fields of a project about its issues."""
 
     issues: Connection[Issue] = to_many(
         tables.Issue.project_id,

@@ -81,7 +81,7 @@ class LabelFilter:
 
 @strawberry.type
 class ProjectLabelFields:
-    """The part of a project that is about its labels."""
+    """Fields of a project about its labels."""
 
     labels: Connection[Label] = to_many(
         tables.Label.project_id,
@@ -103,7 +103,7 @@ class ProjectLabelFields:
         if database_id is not None:
             return await lookup.get_in_project(info.context, tables.Label, project, database_id=database_id)  # type: ignore[return-value]
         if name is None:
-            raise BadRequest("Name the label by `name` or by `databaseId`.")
+            raise BadRequest("Give either `name` or `databaseId`.")
         return await labels.get_label(info.context, project, name)  # type: ignore[return-value]
 
 
@@ -133,7 +133,7 @@ class DeleteLabelInput(LabelInput):
 
 
 async def _lock_label(context: Context, input: LabelInput) -> tables.Label:
-    """The label that an input names, held, of a project whose labels the viewer may change. Raises NotFound, Forbidden."""
+    """The label that an input names, locked, if the viewer may change labels of the project. Raises NotFound, Forbidden."""
     name = get_or(input.name, None)
     if name is None or get_or(input.id, None) is not None or get_or(input.database_id, None) is not None:
         _, label = await find_in_project(context, tables.Label, input, action=Action.ADMIN_LABEL)

@@ -128,7 +128,7 @@ class MilestoneFilter:
 
 @strawberry.type
 class ProjectMilestoneFields:
-    """The part of a project that is about its milestones."""
+    """Fields of a project about its milestones."""
 
     milestones: Connection[Milestone] = to_many(
         tables.Milestone.project_id,

@@ -1,4 +1,4 @@
-"""How long the steps of a merge request took."""
+"""Durations of the steps of a merge request."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,7 +18,7 @@ def _as_row(merge_request: Any) -> tables.MergeRequest:
 
 
 async def _load_first_times(context: Context, row: tables.MergeRequest) -> Mapping[bool, datetime]:
-    """When the first commit was written (False) and when somebody else first answered (True), as far as that has happened."""
+    """When the first commit was written (False) and when another user first responded (True), as far as known."""
 
     async def fetch(ids: list[int]) -> dict[int, dict[bool, datetime]]:
         found: dict[int, dict[bool, datetime]] = {}
@@ -30,7 +30,7 @@ async def _load_first_times(context: Context, row: tables.MergeRequest) -> Mappi
 
 
 def _seconds_between(start: datetime | None, end: datetime | None) -> float | None:
-    """A clock that was set back makes no negative time."""
+    """Seconds between two timestamps; never negative, even if a clock was set back."""
     return None if start is None or end is None else max((end - start).total_seconds(), 0.0)
 
 
@@ -69,7 +69,7 @@ class LeadTime:
 
 @strawberry.type
 class MergeRequestLeadTimeFields:
-    """The part of a merge request that says how long it took."""
+    """Fields of a merge request about its lead time."""
 
     @strawberry.field(description="Durations of its phases.")
     def lead_time(self) -> LeadTime:

@@ -32,7 +32,10 @@ class CancelMergeWhenBuildSucceedsInput(NumberedResourceInput):
 
 
 async def _find_merge_request(context: Context, input: NumberedResourceInput) -> tables.MergeRequest:
-    """Looked for aside, so that no writer waits while git works. Raises NotFound, Forbidden."""
+    """The merge request that an input names, read in a separate session so that no writer waits for git.
+
+    Raises NotFound, Forbidden.
+    """
     async with context.read_only() as reader:
         _, row = await find_in_project(reader, tables.MergeRequest, input, action=Action.READ_MERGE_REQUEST)
         return row

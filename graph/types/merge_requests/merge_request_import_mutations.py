@@ -1,4 +1,4 @@
-"""Starting the import of the merge requests that the history of a project tells of."""
+"""Starting the import of merge requests from a project's history."""
 
 import strawberry
 

@@ -1,4 +1,4 @@
-"""Imports of the merge requests that the history of a project tells of: how far they are."""
+"""Progress of imports of merge requests from a project's history."""
 
 from datetime import datetime
 from typing import Any
@@ -36,7 +36,7 @@ class MergeRequestImport:
 
 @strawberry.type
 class ProjectMergeRequestImportFields:
-    """The part of a project that is about importing merge requests."""
+    """Fields of a project about imports of merge requests."""
 
     @strawberry.field(
         description="Latest import of merge requests from the git history; null if there is none or the viewer is not allowed to start one."

@@ -1,4 +1,4 @@
-"""Opening and changing merge requests."""
+"""Creating and updating merge requests."""
 
 from enum import StrEnum
 from functools import partial
@@ -86,7 +86,7 @@ async def create_merge_request(info: Info, input: CreateMergeRequestInput) -> ta
     async with context.read_only() as reader:
         endpoints = await merge_requests.resolve_branches(reader, input.project_path, target_id, input.source_branch, input.target_branch)
     comparison = await merge_requests.compare_branches(context, endpoints)
-    # Git may have taken a while: rights are looked at again where they count.
+    # Permissions are checked again in the transaction, because git may have taken a while.
     endpoints = await merge_requests.resolve_branches(context, input.project_path, target_id, input.source_branch, input.target_branch)
     target = endpoints.target
     row = tables.MergeRequest(
@@ -106,7 +106,7 @@ async def create_merge_request(info: Info, input: CreateMergeRequestInput) -> ta
         row.assignee_id = await issues.resolve_assignee_id(context, target, get_or(input.assignee_id, None))
         row.milestone_id = await issues.resolve_milestone_id(context, target, get_or(input.milestone_id, None))
     row.iid = await issues.allocate_iid(context, target, tables.CounterKind.MERGE_REQUEST)
-    # Others who open one wait for the number, so none slips in between.
+    # Allocating the number blocks concurrent creations, so none can be inserted in between.
     await merge_requests.require_no_duplicate(context, row.source_project_id, row.source_branch, row.project_id, row.target_branch)
     await context.add(row)
     if may_triage:
@@ -129,7 +129,7 @@ async def update_merge_request(info: Info, input: UpdateMergeRequestInput) -> ta
     context = info.context
     event, comparison = get_or(input.state_event, None), None
     if event in (MergeRequestStateEvent.REOPEN, MergeRequestStateEvent.MERGE) or get_or(input.target_branch, None) is not None:
-        # Git is asked before the transaction, in which others would wait for it.
+        # Git runs before the transaction, which would block other writers.
         async with context.read_only() as reader:
             _, row = await find_in_project(reader, tables.MergeRequest, input)
             if event is not MergeRequestStateEvent.MERGE or _has_changes(input):
@@ -146,7 +146,7 @@ async def update_merge_request(info: Info, input: UpdateMergeRequestInput) -> ta
 
 
 def _has_changes(input: UpdateMergeRequestInput) -> bool:
-    """Whether the input changes anything but the state."""
+    """Whether the input changes anything except the state."""
     values = (input.title, input.description, input.target_branch, input.assignee_id, input.milestone_id, input.labels)
     return any(is_set(value) for value in values)
 
@@ -157,7 +157,7 @@ def _require_same_source(input: UpdateMergeRequestInput, row: tables.MergeReques
 
 
 async def _compare_branches(context: Context, row: tables.MergeRequest, input: UpdateMergeRequestInput) -> BranchComparison | None:
-    """The branches as they would be, where that has to be looked at. Raises Required, Invalid, Unavailable."""
+    """Compare the branches as they would be, if needed. Raises Required, Invalid, Unavailable."""
     branch = get_or(input.target_branch, row.target_branch)
     is_reopening = get_or(input.state_event, None) is MergeRequestStateEvent.REOPEN and row.state is MergeRequestState.CLOSED
     if branch == row.target_branch and not is_reopening:

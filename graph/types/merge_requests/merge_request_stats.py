@@ -1,4 +1,4 @@
-"""Merge requests counted by what became of them when."""
+"""Merge request statistics."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -34,7 +34,7 @@ class MergeRequestStatsRow:
 
 @strawberry.type
 class ProjectMergeRequestStatsFields:
-    """The part of a project that counts its merge requests by what became of them when."""
+    """Fields of a project about statistics of its merge requests."""
 
     @strawberry.field(
         description="Statistics of merge requests into the project by when they were opened, merged and closed; earliest bucket first,"

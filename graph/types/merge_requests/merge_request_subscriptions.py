@@ -1,4 +1,4 @@
-"""Following merge requests."""
+"""Subscriptions to merge requests."""
 
 from collections.abc import AsyncGenerator
 from typing import Annotated
@@ -35,7 +35,7 @@ class MergeRequestEvent(LiveEvent):
 
 @strawberry.type
 class MergeRequestSubscriptions:
-    """The part of the subscriptions that is about merge requests."""
+    """Subscription fields for merge requests."""
 
     @strawberry.subscription(
         description="Events for changes of fields of merge requests that are shown in lists, in order, if the viewer can see the merge"

@@ -80,7 +80,7 @@ class MergeRequestOrder:
 
 
 SOURCE_CONDITION_KEY = "source_condition"
-"""Where a filter keeps the condition that the viewer may see the checks of what a merge request proposes."""
+"""Key under which a filter stores the condition that the viewer may see checks of the source project."""
 
 
 @strawberry.input(description="Filters merge requests; all specified fields must match.")
@@ -130,7 +130,7 @@ class MergeRequestFilter:
         if self.head_state is not None:
             source_condition = vars(self).get(SOURCE_CONDITION_KEY)
             if source_condition is None:
-                raise RuntimeError("A filter with `head_state` is bound to its viewer first: see `bind_viewer`.")
+                raise RuntimeError("A filter with `head_state` must be bound to a viewer with `bind_viewer`.")
             found.append(statements.with_head_state([str(state) for state in self.head_state], source_condition))
         spans: list[tuple[Any, Any]] = [(row.created_at, self.created), (row.updated_at, self.updated), (row.merged_at, self.merged)]
         for moment, span in spans:
@@ -139,7 +139,7 @@ class MergeRequestFilter:
         return found
 
     def bind_viewer(self, context: Context) -> "MergeRequestFilter":
-        """The filter for this viewer: what `head_state` matches depends on whose checks the viewer may see."""
+        """Bind the filter to this viewer: the result of `head_state` depends on whose checks the viewer may see."""
         if self.head_state is None:
             return self
         bound = replace(self)
@@ -150,7 +150,7 @@ class MergeRequestFilter:
 
     @property
     def required_actions(self) -> tuple[Action, ...]:
-        """What one must be allowed to do in a project to sort its merge requests out like this."""
+        """Actions that the viewer must be allowed to perform in a project to use this filter on its merge requests."""
         return () if self.head_state is None else (Action.READ_CHECKS,)
 
 
@@ -296,7 +296,7 @@ NEWEST_FIRST = Order(tables.MergeRequest.created_at, descending=True)
 
 @strawberry.type
 class ProjectMergeRequestFields:
-    """The part of a project that is about its merge requests."""
+    """Fields of a project about its merge requests."""
 
     merge_requests: Connection[MergeRequest] = to_many(
         tables.MergeRequest.project_id,
@@ -324,7 +324,7 @@ async def _resolve_group_merge_requests(root: Any, info: Info, **arguments: Any)
 
 @strawberry.type
 class GroupMergeRequestFields:
-    """The part of a group that is about merge requests."""
+    """Fields of a group about merge requests."""
 
     merge_requests: Connection[MergeRequest] = connection_field(
         _resolve_group_merge_requests,
@@ -336,7 +336,7 @@ class GroupMergeRequestFields:
 
 @strawberry.type
 class MilestoneMergeRequestFields:
-    """The part of a milestone that is about merge requests."""
+    """Fields of a milestone about merge requests."""
 
     merge_requests: Connection[MergeRequest] = to_many(
         tables.MergeRequest.milestone_id,

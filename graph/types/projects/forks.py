@@ -1,4 +1,4 @@
-"""Where a project was forked from, and its forks."""
+"""Forks of a project, and the project it was forked from."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +29,7 @@ async def _resolve_forks(root: Any, info: Info, **arguments: Any) -> Any:
 
 @strawberry.type
 class ProjectForkFields:
-    """The part of a project that is about its forks."""
+    """Fields of a project about its forks."""
 
     forks: Connection[Annotated["Project", strawberry.lazy("graph.types.projects.projects")]] = connection_field(
         _resolve_forks, description="Forks visible to the viewer, newest first."

@@ -1,4 +1,4 @@
-"""Changes of projects."""
+"""Mutations of projects."""
 
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ class TransferProjectInput:
 
 
 def _apply_settings(project: tables.Project, input: ProjectSettingsInput) -> None:
-    """What needs no more than a value."""
+    """Apply the settings that only set a value."""
     for switch in projects.FEATURE_COLUMNS:
         value = getattr(input, switch)
         if get_or(value, None) is not None:
@@ -88,7 +88,7 @@ def _apply_settings(project: tables.Project, input: ProjectSettingsInput) -> Non
 
 
 async def _prepare_project(context: Context, input: CreateProjectInput) -> tables.Project:
-    """The row to write, when everything speaks for it. Raises what speaks against it."""
+    """Validate the input and build the row to insert. Raises the validation and permission errors."""
     namespace = await projects.get_target_namespace(context, get_or(input.group_path, None))
     name = validation.validate_project_name("name", input.name)
     path = validation.validate_project_path("path", get_or(input.path, None) or validation.suggest_path(name))
@@ -130,7 +130,7 @@ async def create_project(info: Info, input: CreateProjectInput) -> tables.Projec
 
 
 async def _add_project(context: Context, row: tables.Project, folder: Path) -> tables.Project:
-    """The project of this row, with the repository that was staged for it."""
+    """Insert the project and install its staged repository."""
     project = await context.add(row)
     await publish(context, payloads.ProjectCreated, project)
     await projects.install_repository(context, project, folder)
@@ -139,7 +139,7 @@ async def _add_project(context: Context, row: tables.Project, folder: Path) -> t
 
 
 async def _prepare_fork(context: Context, input: ForkProjectInput) -> tuple[tables.Project, tables.Project]:
-    """The source and the row to write, when everything speaks for it. Raises what speaks against it."""
+    """Validate the input; returns the source and the row to insert. Raises the validation and permission errors."""
     source = await lookup.get_project(context, input.project_path)
     await require(context, Action.FORK_PROJECT, source)
     namespace = await projects.get_target_namespace(context, get_or(input.group_path, None))
@@ -177,7 +177,7 @@ async def fork_project(info: Info, input: ForkProjectInput) -> tables.Project:
     async with context.read_only() as reader:
         source, _ = await _prepare_fork(reader, input)
     async with forks.stage_copy(context, source) as folder:
-        # All is asked again: the copy may have taken long.
+        # Everything is validated again, because the copy may have taken long.
         current_source, fork = await _prepare_fork(context, input)
         if current_source.id != source.id:
             raise NotFound("Project")
@@ -222,7 +222,7 @@ async def update_project(info: Info, input: UpdateProjectInput) -> tables.Projec
 
 
 def _owner_changes(project: tables.Project, input: UpdateProjectInput) -> dict[str, Any]:
-    """What would change that only an owner may change; a value sent as it is already changes nothing."""
+    """The owner-only fields whose values would change."""
     changes: dict[str, Any] = {}
     if is_set(input.name):
         changes["name"] = validation.validate_project_name("name", _require_value("name", input.name))

@@ -293,7 +293,7 @@ NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
 
 
 def build_project_listing(context: Context, arguments: dict[str, Any], parent: Any = None) -> KeysetListing:
-    """The projects that the viewer may see, as the arguments want them; without a filter, those not archived."""
+    """The projects that the viewer may see and that match the arguments; unarchived ones by default."""
     project_filter = arguments.get("filter") or ProjectFilter()
     listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent).where(
         *visible_project_conditions(context), *project_filter.viewer_conditions(context.viewer)

@@ -84,7 +84,7 @@ async def _resolve_snippets(root: Any, info: Info, **arguments: Any) -> Any:
 
 @strawberry.type
 class ProjectSnippetFields:
-    """The part of a project that is about its snippets."""
+    """Fields of a project about its snippets."""
 
     snippets: Connection[Snippet] = connection_field(
         _resolve_snippets, description="Snippets of the project visible to the viewer, newest first."
@@ -123,7 +123,7 @@ class DeleteSnippetInput(ProjectResourceInput):
 
 
 async def _find_snippet(context: Context, input: ProjectResourceInput) -> tables.Snippet:
-    """The snippet that an input names, which the viewer may change. Raises NotFound, Forbidden."""
+    """The snippet that an input names, if the viewer may change it. Raises NotFound, Forbidden."""
     _, snippet = await find_in_project(context, tables.Snippet, input, action=Action.READ_SNIPPET)
     await lookup.require_visible(context, Action.READ_SNIPPET, snippet)
     await require(context, Action.UPDATE_SNIPPET, snippet)

@@ -1,4 +1,4 @@
-"""Uploads: files attached to what people write."""
+"""Uploads: files attached to Markdown."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,7 +65,7 @@ def _as_row(upload: Any) -> tables.Upload:
 
 @strawberry.type
 class ProjectUploadFields:
-    """The part of a project that is about the files attached in it."""
+    """Fields of a project about its uploads."""
 
     @strawberry.field(description="Maximum size of an upload in bytes.")
     async def upload_limit(self, info: Info) -> BigInt:

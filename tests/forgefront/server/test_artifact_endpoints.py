@@ -63,7 +63,9 @@ class TestUpload:
         response = await app.put(f"/-/artifacts/{ticket}", content=b"second")
 
         assert response.status_code == 409
-        assert response.json() == {"message": "The upload URL was already used, or the build has another artifact or attempt now. Request another one."}
+        assert response.json() == {
+            "message": "The upload URL was already used, or the build has another artifact or attempt now. Request another one."
+        }
         assert files(make.services) == 1
 
     async def test_an_expired_ticket_is_forbidden(self, ask: Ask, make: DataFactory, graph: Graph) -> None:
