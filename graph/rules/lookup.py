@@ -1,4 +1,7 @@
-"""Lookups: every object inside a project is found through the project; what the viewer may not see raises NotFound."""
+"""Lookups: every object inside a project is found through the project.
+
+What the viewer may not see raises NotFound.
+"""
 
 from functools import partial
 from typing import Any, TypeVar
@@ -34,7 +37,10 @@ def parse_id(string: str) -> int | None:
 
 
 async def get_project(context: Context, path: str) -> tables.Project:
-    """The project with this full path (`namespace/name`, case-insensitive) or id in digits. Raises NotFound."""
+    """The project with this full path (`namespace/name`, case-insensitive) or id in digits.
+
+    Raises NotFound.
+    """
     key = parse_project_key(path)
     found: tables.Project | None = None
     if key is not None:
@@ -62,7 +68,10 @@ async def get_project_with(
 
 
 def parse_project_key(path: str) -> int | tuple[str, str] | None:
-    """Parse a path into an id or into (namespace path, project path) in lower case; None for any other string."""
+    """Parse a path into an id or into (namespace path, project path) in lower case.
+
+    None for any other string.
+    """
     number = parse_id(path)
     if number is not None:
         return number
@@ -128,7 +137,10 @@ async def require_visible(context: Context, action: Action, thing: Row) -> None:
 
 
 async def require_not_hidden(context: Context, action: Action, thing: Row) -> None:
-    """Like `require_visible`, when the project is known to show such objects. Raises NotFound for a hidden one."""
+    """Like `require_visible`, when the project is known to show such objects.
+
+    Raises NotFound for a hidden one.
+    """
     if not await can(context, action, thing):
         raise NotFound(type(thing).__name__)
 
@@ -142,7 +154,10 @@ async def get_user(context: Context, database_id: int) -> tables.User:
 
 
 async def get_of_user(context: Context, table: type[R], user_id: int, database_id: int, *conditions: Any) -> R:
-    """A row that belongs to the user, by its id. Raises NotFound, also for an id that belongs to another user."""
+    """A row that belongs to the user, by its id.
+
+    Raises NotFound, also for an id that belongs to another user.
+    """
     kind: Any = table
     found = await context.first(select(table).where(col(kind.id) == database_id, col(kind.user_id) == user_id, *conditions))
     if found is None:

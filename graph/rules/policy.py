@@ -1,7 +1,8 @@
-"""The permission policy: one table that maps each action to a rule. No other module compares access levels.
+"""The permission policy: one table that maps each action to a rule.
 
-The table follows the section Authentication of the interface document and, where that is silent, the roles of the service it describes.
-A project that the viewer may not see is not found; an action without the right to it in a visible project is forbidden.
+No other module compares access levels. The table follows the section Authentication of the interface document and, where that is
+silent, the roles of the service it describes. A project that the viewer may not see is not found; an action without the right to it in
+a visible project is forbidden.
 """
 
 from collections.abc import Mapping, Sequence
@@ -345,7 +346,10 @@ def visible_snippet_conditions(context: Context) -> list[Any]:
 
 
 def _is_shared(thing: Any) -> bool:
-    """Whether the object's own visibility admits non-members; objects without one are as visible as their project."""
+    """Whether the object's own visibility admits non-members.
+
+    Objects without one are as visible as their project.
+    """
     return getattr(thing, "visibility_level", tables.Visibility.INTERNAL) >= tables.Visibility.INTERNAL
 
 

@@ -64,7 +64,10 @@ async def load_project_with(
 
 
 async def _load_one_project(context: Context, statement: Any, key: int | tuple[str, str], values: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The row that the statement returns for the project with this key; primes the project and the viewer's access level."""
+    """The row that the statement returns for the project with this key.
+
+    Primes the project and the viewer's access level.
+    """
     for row in await context.tuples(statement, {**key_parameters(key), **values, "user_id": context.viewer.id}):
         prime_project(context, row[0], row[1:4], key)
         return row  # type: ignore[no-any-return]

@@ -3,7 +3,10 @@
 from graph.errors import BadRequest
 
 MAX_SEARCH_LENGTH = 1_000
-"""Characters. SQLite rejects patterns of 50,000 bytes, and the time to match a row grows with the length of the pattern."""
+"""Characters.
+
+SQLite rejects patterns of 50,000 bytes, and the time to match a row grows with the length of the pattern.
+"""
 
 
 def validate_search(string: str) -> str:

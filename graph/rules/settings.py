@@ -34,7 +34,10 @@ async def lock_settings(context: Context) -> tables.Settings:
 
 
 def is_domain_allowed(domains: Collection[str] | None, address: str) -> bool:
-    """Whether an email address belongs to one of the domains, in which `*` is a wildcard; true when no domain is given."""
+    """Whether an email address belongs to one of the domains, in which `*` is a wildcard.
+
+    True when no domain is given.
+    """
     domain = address.rpartition("@")[2].lower()
     return not domains or any(fnmatch.fnmatchcase(domain, pattern.lower()) for pattern in domains)
 
@@ -44,7 +47,10 @@ def validate_string_setting(field: str, value: str | None) -> str | None:
 
 
 def validate_url(field: str, value: str | None) -> str | None:
-    """An http or https URL; other schemes could run code in the browser of a user who follows the link. Raises Invalid."""
+    """An http or https URL; other schemes could run code in the browser of a user who follows the link.
+
+    Raises Invalid.
+    """
     address = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
     if not address:
         return None
@@ -59,7 +65,10 @@ def validate_url(field: str, value: str | None) -> str | None:
 
 
 def validate_link(field: str, value: str | None) -> str | None:
-    """A URL that `validate_url` accepts, or one relative to the page that shows it, such as `builds/1`. Raises Invalid."""
+    """A URL that `validate_url` accepts, or one relative to the page that shows it, such as `builds/1`.
+
+    Raises Invalid.
+    """
     address = validation.validate_string(field, (value or "").strip(), max_length=MAX_URL_LENGTH)
     if not address or SCHEME_PATTERN.match(address):
         return validate_url(field, value)

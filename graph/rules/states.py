@@ -1,4 +1,7 @@
-"""Every allowed state transition, as tables: (state, event) → next state. An event not listed for a state changes nothing."""
+"""Every allowed state transition, as tables: (state, event) → next state.
+
+An event not listed for a state changes nothing.
+"""
 
 from enum import StrEnum
 

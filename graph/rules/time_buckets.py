@@ -9,7 +9,10 @@ from graph.errors import BadRequest
 from storage.tables.buckets import EPOCH, Buckets, OffsetPeriod, TimeBucket
 
 MAX_YEARS_AHEAD = 10
-"""Years after the current one for which changes of offset are computed; external systems may send future timestamps."""
+"""Years after the current one for which changes of offset are computed.
+
+External systems may send future timestamps.
+"""
 MAX_ZONE_NAME_LENGTH = 100
 SCAN_STEP = timedelta(days=6)
 """No zone has changed its offset twice in less time: in 2000 Recife changed it back after a week."""

@@ -136,7 +136,10 @@ def validate_project_name(field: str, value: str) -> str:
 
 
 def suggest_path(name: str) -> str:
-    """The default path for a project name: `Überraschung No. 5!` becomes `uberraschung-no.-5`; may be empty."""
+    """The default path for a project name: `Überraschung No. 5!` becomes `uberraschung-no.-5`.
+
+    May be empty.
+    """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9_.]+", "-", plain).strip("-")
 

@@ -64,10 +64,10 @@ class NumberedResourceInput(ProjectResourceInput):
 async def find_in_project(
     context: Context, table: type[R], input: ProjectResourceInput, *, action: policy.Action | None = None
 ) -> tuple[tables.Project, R]:
-    """The project and the row that an input names. Raises NotFound if it does not exist or the viewer may not see it.
+    """The project and the row that an input names.
 
-    With `action`, requires this action in the project first; raises Forbidden. For a runner, the row is a build assigned to it; raises
-    Conflict.
+    Raises NotFound if it does not exist or the viewer may not see it. With `action`, requires this action in the project first; raises
+    Forbidden. For a runner, the row is a build assigned to it; raises Conflict.
     """
     name = ENTITIES[table].name
     if context.runner_identity_or_none is not None and table is tables.Build:
@@ -137,9 +137,10 @@ class UserResourceInput:
 
 
 async def resolve_owner_id(context: Context, user_id: int | None) -> int:
-    """The id of the owner: the viewer, or a user whom only administrators may name. Raises Forbidden, NotFound.
+    """The id of the owner: the viewer, or a user whom only administrators may name.
 
-    The user is loaded in a separate session, so that no write lock is held during the validation that follows.
+    Raises Forbidden, NotFound. The user is loaded in a separate session, so that no write lock is held during the validation that
+    follows.
     """
     requested_id = get_or(user_id, None)
     if requested_id is None:
@@ -150,7 +151,10 @@ async def resolve_owner_id(context: Context, user_id: int | None) -> int:
 
 
 async def find_owned(context: Context, table: type[R], input: UserResourceInput) -> R:
-    """The row of a user that an input names. Raises NotFound, also for another user's row; Forbidden as `resolve_owner_id` does."""
+    """The row of a user that an input names.
+
+    Raises NotFound, also for another user's row; Forbidden as `resolve_owner_id` does.
+    """
     name = ENTITIES[table].name
     if is_set(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")

@@ -142,7 +142,10 @@ def _notes_field(key: Any) -> Any:
 
 
 def _note_field(key: Any) -> Any:
-    """The field of one note on the object with the foreign key `key`. NotFound also for a note on another object."""
+    """The field of one note on the object with the foreign key `key`.
+
+    NotFound also for a note on another object.
+    """
 
     async def note(self: Any, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> Note | None:
         context = info.context

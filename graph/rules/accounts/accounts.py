@@ -27,7 +27,10 @@ EMAIL_PATTERN = re.compile(r"[^@\s]+@(?:[^@\s.]+\.)+[^@\s.]+")
 SCHEMELESS_URL_PATTERN = re.compile(r"[^:/?#]*|[^:/?#]+\.[^:/?#]*(?::\d+)?(?:[/?#].*)?|[^:/?#]*[/?#].*")
 WEB_URL_PATTERN = re.compile(r"https?://[^/?#]+.*", re.IGNORECASE)
 GHOST_USERNAME = "ghost"
-"""Username of the ghost user, who replaces deleted users as author. It is reserved, so nobody else can have it."""
+"""Username of the ghost user, who replaces deleted users as author.
+
+It is reserved, so nobody else can have it.
+"""
 
 FIELDS_BY_UNIQUE_COLUMN = {
     "users.username": "username",
@@ -92,7 +95,10 @@ NULLABLE_COLUMNS = frozenset(("bio", "extern_uid", "provider"))
 
 
 def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the validated user columns; null clears a nullable column. Raises UserErrors with every problem found."""
+    """Return the validated user columns; null clears a nullable column.
+
+    Raises UserErrors with every problem found.
+    """
     columns: dict[str, Any] = {}
     problems: list[UserError] = []
     for key, value in values.items():
@@ -153,7 +159,10 @@ def translate_unique_violations() -> Iterator[None]:
 
 
 async def create_account(context: Context, user: tables.User) -> tables.User:
-    """Insert a new user with the personal namespace, the email address and the private token. Raises Taken."""
+    """Insert a new user with the personal namespace, the email address and the private token.
+
+    Raises Taken.
+    """
     with translate_unique_violations():
         await context.add(user)
         await context.add(
@@ -245,7 +254,10 @@ def change_state(context: Context, user: tables.User, event: UserTransition) -> 
 
 
 def change_directory_block(context: Context, user: tables.User, blocked: bool) -> None:
-    """Store whether a synchronized directory blocks the user; unblocking ends only the directory's own block."""
+    """Store whether a synchronized directory blocks the user.
+
+    Unblocking ends only the directory's own block.
+    """
     if blocked and user.id == context.viewer.id:
         raise Forbidden("You cannot block yourself")
     if user.blocked_by_directory != blocked:

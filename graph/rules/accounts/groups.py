@@ -44,7 +44,10 @@ async def lock_group(context: Context, group: tables.Namespace) -> tables.Namesp
 
 
 async def list_project_ids(context: Context, group: tables.Namespace, actions: Collection[Action]) -> list[int]:
-    """Ids of the group's unarchived projects in which the viewer may perform all of these actions. One statement."""
+    """Ids of the group's unarchived projects in which the viewer may perform all of these actions.
+
+    One statement.
+    """
     return (await list_project_ids_by_group(context, [group.id], actions))[group.id]
 
 

@@ -18,7 +18,10 @@ MAX_KEY_LENGTH = 5000
 
 
 async def parse_key(key: str) -> tuple[str, str]:
-    """The public key in its stored form, and its fingerprint: the MD5 of the key's blob, as `a1:69:…`. Raises Required, Invalid."""
+    """The public key in its stored form, and its fingerprint: the MD5 of the key's blob, as `a1:69:…`.
+
+    Raises Required, Invalid.
+    """
     cleaned = validation.validate_string("key", key.strip(), max_length=MAX_KEY_LENGTH)
     if len(cleaned.splitlines()) > 1:
         raise Invalid("key", "should be a single line")

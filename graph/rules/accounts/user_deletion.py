@@ -26,7 +26,10 @@ from storage.tables import NamespaceKind, members, users
 
 
 async def delete_user(context: Context, user: tables.User) -> None:
-    """Delete a user that `accounts.lock_user` returned. Raises Conflict naming the groups that only this user owns."""
+    """Delete a user that `accounts.lock_user` returned.
+
+    Raises Conflict naming the groups that only this user owns.
+    """
     if user.id == context.viewer.id:
         raise Forbidden("You cannot delete yourself")
     await _require_other_owners(context, user)

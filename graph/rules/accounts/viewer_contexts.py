@@ -81,7 +81,10 @@ class ViewerIdentity:
 
 
 def build_viewer_context(context: Context, identity: ViewerIdentity, levels: Loader[tuple[int, int], int]) -> Context:
-    """A context for one of many viewers whose rights are checked; it shares everything that `context` has loaded so far."""
+    """A context for one of many viewers whose rights are checked.
+
+    It shares everything that `context` has loaded so far.
+    """
     loaders: dict[Hashable, Any] = {**context.loaders, PROJECT_LEVELS_LOADER: _UserLevels(identity.id, levels)}
     viewer: Any = identity
     return replace(context, viewer_or_none=viewer, loaders=loaders)

@@ -42,9 +42,10 @@ async def find_artifact(context: Context, runner_identity: RunnerIdentity, build
 
 
 async def remove_artifact(context: Context, build: tables.Build) -> tuple[tables.Build, int | None]:
-    """Delete the artifact of a build; returns the locked build and the artifact's id, or None if there was none.
+    """Delete the artifact of a build.
 
-    Requires the right to write the build's artifact. Raises Forbidden, NotFound, NotAllowed for an earlier attempt.
+    Returns the locked build and the artifact's id, or None if there was none. Requires the right to write the build's artifact. Raises
+    Forbidden, NotFound, NotAllowed for an earlier attempt.
     """
     await artifacts.require_write_access(context, build)
     locked = await builds.lock_build(context, build.id)

@@ -124,7 +124,10 @@ def _encrypt_grant(context: Context, upload_grant: UploadGrant) -> str:
 
 
 def decrypt_grant(services: Services, ticket: str) -> UploadGrant:
-    """Decrypt the grant in a ticket. Raises NotFound for a ticket that this instance did not issue, Forbidden for an expired one."""
+    """Decrypt the grant in a ticket.
+
+    Raises NotFound for a ticket that this instance did not issue, Forbidden for an expired one.
+    """
     try:
         kind, *values = orjson.loads(services.cipher.decrypt(ticket))
     except (UndecryptableToken, ValueError, TypeError):
@@ -170,7 +173,10 @@ async def attach_upload(context: Context, upload_grant: UploadGrant, key: str, s
 
 
 async def replace(context: Context, build: tables.Build, filename: str, key: str, size: int) -> tables.Artifact:
-    """Insert the row for a stored object and delete the build's current artifact. The caller has locked `build`."""
+    """Insert the row for a stored object and delete the build's current artifact.
+
+    The caller has locked `build`.
+    """
     await remove(context, build)
     return await context.add(
         tables.Artifact(

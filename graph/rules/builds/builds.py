@@ -45,11 +45,11 @@ async def lock_build(context: Context, build_id: int) -> tables.Build:
 async def change_status(
     context: Context, build: tables.Build, new_status: CheckStatus, *, at: datetime | None = None
 ) -> tables.Build | None:
-    """Change the status of a build; every change except a retry and a return to the queue goes through here.
+    """Change the status of a build.
 
-    Returns the build, locked until the transaction ends; None when the transition is not allowed, for example because the build has
-    finished meanwhile, and then nothing changes. `at` is when the status changed, by default now. A build that never ran has an end and
-    no start. Raises NotFound.
+    Every change except a retry and a return to the queue goes through here. Returns the build, locked until the transaction ends; None
+    when the transition is not allowed, for example because the build has finished meanwhile, and then nothing changes. `at` is when the
+    status changed, by default now. A build that never ran has an end and no start. Raises NotFound.
     """
     row = await lock_build(context, build.id)
     if (
@@ -132,7 +132,10 @@ async def find_merge_request(context: Context, build: tables.Build) -> tables.Me
 
 
 def duration_seconds(build: tables.Build, now: datetime) -> float | None:
-    """Seconds that the build ran or has been running; None before it starts. Never negative, even if a clock was set back."""
+    """Seconds that the build ran or has been running; None before it starts.
+
+    Never negative, even if a clock was set back.
+    """
     if build.started_at is None:
         return None
     return max(((build.finished_at or now) - build.started_at).total_seconds(), 0.0)
@@ -162,7 +165,10 @@ async def cancel_build(context: Context, build: tables.Build) -> tables.Build:
 
 
 async def retry_build(context: Context, build: tables.Build) -> tables.Build:
-    """Start the next attempt of a finished build; builds of later stages do not change. Raises Forbidden, NotFound."""
+    """Start the next attempt of a finished build; builds of later stages do not change.
+
+    Raises Forbidden, NotFound.
+    """
     row = await lock_build(context, build.id)
     if not is_retryable(row):
         raise Forbidden(NOT_RETRYABLE)
@@ -183,7 +189,10 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
 
 
 async def erase_build(context: Context, build: tables.Build) -> tables.Build:
-    """Delete the trace and the artifact of a finished build; its status does not change. Raises Forbidden, NotFound."""
+    """Delete the trace and the artifact of a finished build; its status does not change.
+
+    Raises Forbidden, NotFound.
+    """
     row = await lock_build(context, build.id)
     if not is_erasable(row):
         raise Forbidden(NOT_ERASABLE)

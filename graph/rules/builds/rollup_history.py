@@ -21,7 +21,10 @@ from storage.tables.commit_statuses import FINISHED
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
-    """An attempt of a build (`kind` 0) or a commit status (`kind` 1); all attempts of one check share `check_id`."""
+    """An attempt of a build (`kind` 0) or a commit status (`kind` 1).
+
+    All attempts of one check share `check_id`.
+    """
 
     name: str
     ref: str | None
@@ -47,7 +50,10 @@ class CheckRun:
 
 
 async def load_runs(context: Context, commit: CommitKey) -> Sequence[CheckRun]:
-    """All attempts of builds and all commit statuses of a commit; one statement for all commits of a level."""
+    """All attempts of builds and all commit statuses of a commit.
+
+    One statement for all commits of a level.
+    """
 
     async def fetch(commits: list[CommitKey]) -> Mapping[CommitKey, Sequence[CheckRun]]:
         return await load_all_runs(context, commits)
@@ -56,7 +62,10 @@ async def load_runs(context: Context, commit: CommitKey) -> Sequence[CheckRun]:
 
 
 async def load_all_runs(context: Context, commits: Collection[CommitKey], limit: int = MAX_ID) -> dict[CommitKey, list[CheckRun]]:
-    """Like `load_runs` for several commits: one statement, none without commits. Reads at most `limit` rows in total."""
+    """Like `load_runs` for several commits: one statement, none without commits.
+
+    Reads at most `limit` rows in total.
+    """
     found: dict[CommitKey, list[CheckRun]] = {}
     if commits:
         statement, values = checks.runs(commits, limit)
@@ -75,9 +84,9 @@ def state_at(runs: Sequence[CheckRun], moment: datetime) -> RollupState:
 
 
 def build_rollup_history(runs: Sequence[CheckRun]) -> list[tuple[datetime, RollupState]]:
-    """Each change of the rollup state, as (time, state from then on), in order; before the first the state is NONE.
+    """Each change of the rollup state, as (time, state from then on), in order.
 
-    Equals `state_at` at each of these times, but examines only the runs that change at that time.
+    Before the first the state is NONE. Equals `state_at` at each of these times, but examines only the runs that change at that time.
     """
     times = ((run.created_at, at, run) for run in runs for at in (run.created_at, run.started_at, run.finished_at) if at is not None)
     events = sorted(((max(made, at), run) for made, at, run in times), key=itemgetter(0))
@@ -110,7 +119,10 @@ def build_rollup_history(runs: Sequence[CheckRun]) -> list[tuple[datetime, Rollu
 
 
 def find_green_since(runs: Sequence[CheckRun], moment: datetime) -> datetime | None:
-    """The first time from `moment` on at which the state is SUCCESS: `moment` itself if it already is; None if never."""
+    """The first time from `moment` on at which the state is SUCCESS: `moment` itself if it already is.
+
+    None if never.
+    """
     if state_at(runs, moment) is RollupState.SUCCESS:
         return moment
     return next((at for at, state in build_rollup_history(runs) if at > moment and state is RollupState.SUCCESS), None)

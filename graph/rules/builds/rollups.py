@@ -140,7 +140,10 @@ def roll_up(checks: Iterable[C], ref: str | None = None) -> CheckRollup[C]:
 
 
 def _union_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
-    """The length of the union of the spans. A span that ends before it begins (a clock was set back) covers nothing."""
+    """The length of the union of the spans.
+
+    A span that ends before it begins (a clock was set back) covers nothing.
+    """
     covered, reached = timedelta(), None
     for start, end in sorted(spans):
         begin = start if reached is None else max(start, reached)

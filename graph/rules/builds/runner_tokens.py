@@ -66,7 +66,10 @@ async def authenticate(session: DatabaseSession, credential: str) -> RunnerIdent
 
 
 async def find_holder(session: DatabaseSession, build_id: int, token_digest: str) -> RunnerIdentity | None:
-    """The runner to which the build was assigned with the token of this digest; None if it has been assigned again since."""
+    """The runner to which the build was assigned with the token of this digest.
+
+    None if it has been assigned again since.
+    """
     if build_id > MAX_ID:
         return None
     for build, runner in await session.read(runners.build_and_runner(build_id)):

@@ -209,9 +209,9 @@ def accepts_queue(queue: str, runner: tables.Runner) -> bool:
 async def claim_build(
     context: Context, runner_identity: RunnerIdentity, details: RunnerDetails, seconds: float
 ) -> tuple[tables.Build, str] | None:
-    """Assign the oldest build that the runner may run, with a new token for it; wait up to `seconds` for one.
+    """Assign the oldest build that the runner may run, with a new token for it.
 
-    Raises Forbidden for the token of a build.
+    Wait up to `seconds` for one. Raises Forbidden for the token of a build.
     """
     if runner_identity.build is not None:
         raise Forbidden("The token of a build cannot claim builds. Use the runner's token.")
@@ -267,7 +267,10 @@ async def _claim_next(context: Context, runner: tables.Runner) -> tuple[tables.B
 
 
 async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int | None] | None:
-    """The queue that has the oldest build the runner may run; with the project, if the runner is not shared."""
+    """The queue that has the oldest build the runner may run.
+
+    With the project, if the runner is not shared.
+    """
 
     async def load_queues() -> Mapping[str, int]:
         async with context.read_only() as reader:

@@ -32,7 +32,10 @@ def erase_on_rollback(context: Context, key: str) -> None:
 
 
 def erase_after_commit(context: Context, keys: list[str]) -> None:
-    """Erase objects after the commit that deletes their rows. `erase_orphans` erases those for which this fails."""
+    """Erase objects after the commit that deletes their rows.
+
+    `erase_orphans` erases those for which this fails.
+    """
     services = context.services
 
     async def erase() -> None:
@@ -51,7 +54,10 @@ async def erase_objects_of_builds(context: Context, build_ids: list[int]) -> Non
 
 
 async def erase_objects_of_projects(context: Context, project_ids: list[int]) -> None:
-    """Like `erase_objects_of_builds` for all builds of these projects, up to a limit; `erase_orphans` erases the rest."""
+    """Like `erase_objects_of_builds` for all builds of these projects, up to a limit.
+
+    `erase_orphans` erases the rest.
+    """
     keys = await context.tuples(artifacts.keys_of_projects(project_ids, MAX_ERASED_OBJECTS))
     erase_after_commit(context, [key for (key,) in keys])
 

@@ -54,9 +54,10 @@ class SecretMasker:
         return self.feed(PendingTrace(), text.encode(), final=True, partial=False)[0].decode()
 
     def feed(self, pending: PendingTrace, data: bytes, *, final: bool = False, partial: bool = True) -> tuple[bytes, PendingTrace]:
-        """Process the next piece; returns the bytes to store now and what is pending, which is nothing after the final piece.
+        """Process the next piece.
 
-        With `partial`, the beginning of a secret at the end of the final piece is masked too.
+        Returns the bytes to store now and what is pending, which is nothing after the final piece. With `partial`, the beginning of a
+        secret at the end of the final piece is masked too.
         """
         text = pending.data + data
         masked = bytearray(text)

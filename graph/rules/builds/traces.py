@@ -85,7 +85,10 @@ def _append_state(build: tables.Build) -> tuple[Any, ...]:
 
 
 async def _write_part(context: Context, build: tables.Build, data: bytes, offset: int) -> _WrittenPart | None:
-    """Write the new bytes of the data as a part; None when all are stored already or the trace is full. Raises Conflict."""
+    """Write the new bytes of the data as a part; None when all are stored already or the trace is full.
+
+    Raises Conflict.
+    """
     max_bytes = context.services.max_trace_bytes
     if build.trace_size >= max_bytes:
         return None
@@ -113,7 +116,10 @@ async def _write_part(context: Context, build: tables.Build, data: bytes, offset
 
 
 async def read_tail(context: Context, build: tables.Build, last: int) -> list[str]:
-    """The last lines of a trace, newest at the end, within its last TAIL_BYTES bytes. Raises BadRequest, Unavailable."""
+    """The last lines of a trace, newest at the end, within its last TAIL_BYTES bytes.
+
+    Raises BadRequest, Unavailable.
+    """
     if not 0 <= last <= MAX_TAIL_LINES:
         raise BadRequest(f"The number of trace lines must be between 0 and {MAX_TAIL_LINES}.")
     if last == 0:

@@ -58,9 +58,10 @@ class RefPattern:
 
 @dataclass(frozen=True, slots=True)
 class JobConfig:
-    """One job of a file. `options` are JSON: what a runner needs besides the commands, as written in the file.
+    """One job of a file.
 
-    Without `only` a job runs for every branch and tag.
+    `options` are JSON: what a runner needs besides the commands, as written in the file. Without `only` a job runs for every branch and
+    tag.
     """
 
     name: str

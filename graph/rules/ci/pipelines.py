@@ -30,7 +30,10 @@ STARTING_JOBS: Mapping[ChecksState, frozenset[RunWhen]] = {
     ChecksState.SUCCESS: frozenset((RunWhen.ON_SUCCESS, RunWhen.ALWAYS)),
     ChecksState.FAILED: frozenset((RunWhen.ON_FAILURE, RunWhen.ALWAYS)),
 }
-"""Which jobs of a stage start, by the combined state of all earlier builds. When all were canceled, none starts."""
+"""Which jobs of a stage start, by the combined state of all earlier builds.
+
+When all were canceled, none starts.
+"""
 
 
 class HasPipelinePlan(Protocol):
@@ -134,7 +137,10 @@ def _next_jobs(jobs: Sequence[Mapping[str, Any]], existing_builds: Sequence[_Sta
 
 
 def _combined_state(builds: Sequence[_StageBuild]) -> ChecksState:
-    """The combined state of finished builds, by the rule of a commit's status; SUCCESS when there are none."""
+    """The combined state of finished builds, by the rule of a commit's status.
+
+    SUCCESS when there are none.
+    """
     if all(build.status is CheckStatus.SUCCESS or (build.status is CheckStatus.FAILED and build.allow_failure) for build in builds):
         return ChecksState.SUCCESS
     canceled = all(build.status is CheckStatus.CANCELED for build in builds)

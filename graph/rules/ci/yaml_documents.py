@@ -28,7 +28,10 @@ _BOOLEANS = {**dict.fromkeys(("yes", "true", "on", "y"), True), **dict.fromkeys(
 
 @dataclass(slots=True)
 class ScalarNode:
-    """A scalar. `kind` is YAML's type of a plain scalar: `str`, `null`, `bool`, `int`, …; `merge` for `<<`."""
+    """A scalar.
+
+    `kind` is YAML's type of a plain scalar: `str`, `null`, `bool`, `int`, …; `merge` for `<<`.
+    """
 
     value: str
     kind: str

@@ -53,9 +53,9 @@ async def record_builds(context: Context, changed: Iterable[tuple[int, int, str]
 async def record_merge_request(
     context: Context, row: tables.MergeRequest, before: MergeRequestSnapshot | None, *, labels_changed: bool = False
 ) -> None:
-    """Record a change of a merge request if anything that lists show of it has changed; `before` is None for a new one.
+    """Record a change of a merge request if anything that lists show of it has changed.
 
-    `labels_changed` says whether its labels have changed.
+    `before` is None for a new one. `labels_changed` says whether its labels have changed.
     """
     current = MergeRequestSnapshot.of(row)
     if current != before or labels_changed:

@@ -24,9 +24,10 @@ TEST_TIMEOUT_SECONDS = 8.0
 
 
 async def validate_url(context: Context, url: str) -> HookUrl:
-    """Validate the URL of a hook. Raises Required, and Invalid for an invalid URL or one that hooks may not call.
+    """Validate the URL of a hook.
 
-    Call it before the first statement of the operation, because a slow name server would keep the transaction open.
+    Raises Required, and Invalid for an invalid URL or one that hooks may not call. Call it before the first statement of the operation,
+    because a slow name server would keep the transaction open.
     """
     cleaned = validation.validate_string("url", url.strip())
     if not cleaned:
@@ -49,10 +50,10 @@ def validate_secret(value: str) -> str:
 
 
 async def send_test(context: Context, hook: tables.Hook) -> tables.Delivery:
-    """Send the sample event now, and record the result as a delivery. Raises NotFound when the hook has been deleted meanwhile.
+    """Send the sample event now, and record the result as a delivery.
 
-    Call it before the first statement of the operation: on SQLite an open transaction would block all writers until the receiver
-    responds.
+    Raises NotFound when the hook has been deleted meanwhile. Call it before the first statement of the operation: on SQLite an open
+    transaction would block all writers until the receiver responds.
     """
     moment = context.now()
     webhook_id = f"{new_batch_id()}-{hook.id}"

@@ -174,7 +174,10 @@ async def get_since(context: Context, health: BranchHealthReport) -> datetime | 
 
 
 async def suspect_page(context: Context, health: BranchHealthReport, window: Window, *, from_index: bool) -> ConnectionPage:
-    """A page of the suspects; `from_index` as in `commits.load_commits`. Raises BadRequest for an invalid cursor, Unavailable."""
+    """A page of the suspects; `from_index` as in `commits.load_commits`.
+
+    Raises BadRequest for an invalid cursor, Unavailable.
+    """
     oids = health.suspects
     skip = decode_cursor(window.after, _CURSOR_KIND, lambda oid: oids.index(oid) + 1) if window.after is not None else 0
     page_oids = oids[skip : skip + window.size]

@@ -47,7 +47,10 @@ async def refresh_health(services: Services) -> None:
 
 
 async def _refresh_branches(context: Context, branch_ids: Collection[int]) -> set[int]:
-    """Record changes of these branches; returns those that are done, which excludes those locked by others."""
+    """Record changes of these branches.
+
+    Returns those that are done, which excludes those locked by others.
+    """
     if not branch_ids:
         return set()
     project_ids = dict(map(tuple, await context.tuples(branches.existing_ids(branch_ids))))

@@ -43,10 +43,11 @@ class TimelineSegment:
 
 
 async def load_timeline(context: Context, branch: BranchKey, since: datetime | None, until: datetime | None) -> list[TimelineSegment]:
-    """The segments of a branch from `since` to before `until`, or to now; three statements for all branches of a level.
+    """The segments of a branch from `since` to before `until`, or to now.
 
-    Adjacent segments differ in their state. There are none before the first recorded move, and none while the branch was deleted.
-    Raises LimitExceeded when the branches moved too often or their heads have too many checks.
+    Three statements for all branches of a level. Adjacent segments differ in their state. There are none before the first recorded
+    move, and none while the branch was deleted. Raises LimitExceeded when the branches moved too often or their heads have too many
+    checks.
     """
     now = context.now()
     is_open = until is None or until > now

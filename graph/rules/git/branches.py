@@ -66,7 +66,10 @@ async def list_tags(context: Context, project: tables.Project, window: Window) -
 
 
 async def branch_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """Branches by node key (`ProjectRef.id`), where the viewer may read code; the value is an error if the repository is unreadable."""
+    """Branches by node key (`ProjectRef.id`), where the viewer may read code.
+
+    The value is an error if the repository is unreadable.
+    """
     return await _load_nodes(context, keys, Repository.branches, BranchRef)
 
 
@@ -209,7 +212,10 @@ def _conflict_error(update: RefCommand) -> UserError:
 
 
 def _page(project: tables.Project, refs: Sequence[Ref], window: Window, kind: type[ProjectRef]) -> ConnectionPage:
-    """A page of refs sorted by name; a cursor is a name, so pages stay exact while refs are created and deleted."""
+    """A page of refs sorted by name.
+
+    A cursor is a name, so pages stay exact while refs are created and deleted.
+    """
     after = decode_cursor(window.after, _CURSOR_KIND, _encode_name) if window.after is not None else None
     before = decode_cursor(window.before, _CURSOR_KIND, _encode_name) if window.before is not None else None
     remaining = [ref for ref in refs if (after is None or ref.name.encode() > after) and (before is None or ref.name.encode() < before)]

@@ -100,7 +100,10 @@ async def commit_page(context: Context, comparison: CommitComparison, window: Wi
 
 
 async def load_changes(context: Context, comparison: CommitComparison) -> list[FileDiff] | None:
-    """The diff from the merge base (or from the start, if `straight`) to the end. Raises Unavailable, LimitExceeded."""
+    """The diff from the merge base (or from the start, if `straight`) to the end.
+
+    Raises Unavailable, LimitExceeded.
+    """
     return await load_diff_between(context, comparison.project_id, await _base_oid(context, comparison), comparison.end.oid)
 
 
@@ -111,7 +114,10 @@ async def load_diff_stat(context: Context, comparison: CommitComparison) -> Diff
 
 
 async def run_git(context: Context, project_id: int, work: Callable[[Repository], T]) -> T:
-    """Like `run_in_repository`, for work in a git subprocess, which may fail or time out. Raises Unavailable."""
+    """Like `run_in_repository`, for work in a git subprocess, which may fail or time out.
+
+    Raises Unavailable.
+    """
     try:
         return await run_in_repository(context, project_id, work)
     except GitCommandError as error:

@@ -80,10 +80,10 @@ class RefUpdate:
 
 
 async def index_updates(services: Services, project_id: int, updates: Sequence[RefCommand]) -> list[RefUpdate]:
-    """Index the commits of these ref updates in separate transactions, and plan their pipelines; one `RefUpdate` each, in order.
+    """Index the commits of these ref updates in separate transactions, and plan their pipelines.
 
-    Call it outside of any writing transaction. Raises NotFound when the project is deleted meanwhile. For an unreadable repository the
-    results are empty and not `is_indexed`.
+    One `RefUpdate` each, in order. Call it outside of any writing transaction. Raises NotFound when the project is deleted meanwhile.
+    For an unreadable repository the results are empty and not `is_indexed`.
     """
     ref_updates = await _index_commits(services, project_id, updates)
     plans = await pipeline_planner.plan_updates(
@@ -223,7 +223,10 @@ async def index_imported(services: Services, project_id: int) -> None:
 
 
 async def index_all(services: Services, project_id: int) -> None:
-    """Index every commit of the branches that the index lacks, also below recorded heads. Raises as `index_imported` does."""
+    """Index every commit of the branches that the index lacks, also below recorded heads.
+
+    Raises as `index_imported` does.
+    """
     heads = await services.repositories.read(project_id, commit_walk.branch_heads)
     async with services.index_drift.semaphore:
         await _CommitIndexer(services, project_id, {}, None, _chunk_writer(services, project_id)).index_tips(set(heads.values()))
@@ -250,9 +253,10 @@ def flag_drift(services: Services, project_id: int) -> None:
 
 
 async def flag_drift_of_heads(context: Context, project_id: int, heads: Sequence[tuple[str, str]], total: int | None = None) -> None:
-    """Flag drift where the index differs from these (name, id) of branches; `total` is their number, if they were counted.
+    """Flag drift where the index differs from these (name, id) of branches.
 
-    Takes one statement per level, and none for a single branch that was recently found consistent.
+    `total` is their number, if they were counted. Takes one statement per level, and none for a single branch that was recently found
+    consistent.
     """
     drift, single = context.services.index_drift, (project_id, heads[0]) if len(heads) == 1 and total is None else None
     if single is not None and drift.is_consistent(single):

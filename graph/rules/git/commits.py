@@ -60,9 +60,9 @@ class ProjectCommit(GitCommit):
 
 
 async def run_in_repository(context: Context, project_id: int, work: Callable[[Repository], T], *, cancellable: bool = False) -> T:
-    """Run `work` on the project's repository in a thread. Raises Unavailable when the repository cannot be read.
+    """Run `work` on the project's repository in a thread.
 
-    `cancellable` work only reads, and ends with the operation.
+    Raises Unavailable when the repository cannot be read. `cancellable` work only reads, and ends with the operation.
     """
     try:
         return await context.services.repositories.read(project_id, work, cancellable=cancellable)
@@ -125,7 +125,10 @@ async def load_commits(context: Context, project_id: int, oids: Sequence[str], *
 
 
 async def commit_nodes(context: Context, ids: list[str]) -> dict[str, Any]:
-    """Commits by node key (`ProjectCommit.id`), where the viewer may read code; the value is an error if one is unreadable."""
+    """Commits by node key (`ProjectCommit.id`), where the viewer may read code.
+
+    The value is an error if one is unreadable.
+    """
     keys: dict[str, CommitKey] = {}
     for text in ids:
         number, _, oid = text.partition("-")
@@ -141,11 +144,11 @@ async def commit_nodes(context: Context, ids: list[str]) -> dict[str, Any]:
 
 
 async def history_page(context: Context, project: tables.Project, ref: str | None, window: Window) -> ConnectionPage:
-    """A page of the history of a branch or tag (or any exact name), by default the default branch; empty for an unknown name.
+    """A page of the history of a branch or tag (or any exact name), by default the default branch.
 
-    A cursor contains the start commit of the walk and a position, so further pages stay exact while the branch moves. A page costs the
-    commits up to its end, regardless of the length of the history. Raises Unavailable, BadRequest for an invalid cursor, LimitExceeded
-    for a page that is too deep.
+    Empty for an unknown name. A cursor contains the start commit of the walk and a position, so further pages stay exact while the
+    branch moves. A page costs the commits up to its end, regardless of the length of the history. Raises Unavailable, BadRequest for an
+    invalid cursor, LimitExceeded for a page that is too deep.
     """
     position = decode_cursor(window.after, CURSOR_KIND, parse_walk_cursor) if window.after is not None else None
 
@@ -179,12 +182,18 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
 
 
 async def load_diff(context: Context, commit: ProjectCommit) -> list[FileDiff] | None:
-    """The diff of the commit. Raises Unavailable, and LimitExceeded when the operation has read too many diffs."""
+    """The diff of the commit.
+
+    Raises Unavailable, and LimitExceeded when the operation has read too many diffs.
+    """
     return raise_if_error(await _diff_loader(context).get(commit.key))
 
 
 async def load_diff_between(context: Context, project_id: int, old: str | None, oid: str) -> list[FileDiff] | None:
-    """The diff between two commits; `old` None means an empty tree. Raises as `load_diff` does and shares its limit."""
+    """The diff between two commits; `old` None means an empty tree.
+
+    Raises as `load_diff` does and shares its limit.
+    """
     return raise_if_error(await _diff_loader(context).get((project_id, oid, old)))
 
 
@@ -293,7 +302,10 @@ def share_loaders(context: Context) -> None:
 
 
 def _git_loader(context: Context) -> Loader[CommitKey, ProjectCommit | OperationError]:
-    """The loader of commits from git, one thread call per project; the value is an error if a commit is unreadable."""
+    """The loader of commits from git, one thread call per project.
+
+    The value is an error if a commit is unreadable.
+    """
 
     async def fetch(keys: list[CommitKey]) -> Mapping[CommitKey, ProjectCommit | OperationError]:
         found: dict[CommitKey, ProjectCommit | OperationError] = {}

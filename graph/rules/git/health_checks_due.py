@@ -7,7 +7,10 @@ from storage.tables import health_checks_due
 
 
 async def schedule_health_checks(context: Context, project_id: int, refs: Iterable[tuple[str | None, str | None]]) -> None:
-    """Schedule checks of branches, by name or by head commit id, and wake the job after the commit. One statement."""
+    """Schedule checks of branches, by name or by head commit id, and wake the job after the commit.
+
+    One statement.
+    """
     rows = [{"project_id": project_id, "name": name, "sha": sha} for name, sha in dict.fromkeys(refs)]
     if rows:
         await context.session.execute(health_checks_due.insert_due(), rows)

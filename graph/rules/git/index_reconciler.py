@@ -84,7 +84,10 @@ async def reconcile_project(services: Services, project_id: int, *, immediately:
 
 
 async def rebuild_index(services: Services, project_id: int) -> None:
-    """Rebuild the index of a project from its repository, without relying on existing rows. Raises as `reconcile_project` does."""
+    """Rebuild the index of a project from its repository, without relying on existing rows.
+
+    Raises as `reconcile_project` does.
+    """
     async for absent in list_absent_commits(services.database, services.repositories, project_id):
         async with write_transaction(services.database) as session:
             await session.execute(commits.delete_commits(project_id, absent))

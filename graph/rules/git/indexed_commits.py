@@ -71,7 +71,10 @@ class IndexedCommit:
 
 
 async def load_indexed_commits(context: Context, keys: Collection[CommitKey], *, with_checks: bool) -> Mapping[CommitKey, IndexedCommit]:
-    """Load those of these commits that the index has, in one statement; `with_checks` primes the checks of all of them."""
+    """Load those of these commits that the index has, in one statement.
+
+    `with_checks` primes the checks of all of them.
+    """
     statement, values = checks.newest_and_summaries(keys) if with_checks else commits.summaries(keys)
     rows = await context.tuples(statement, **values)
     if with_checks:
@@ -127,7 +130,10 @@ def _fixed_offset_zone(minutes: int) -> timezone:
 
 
 async def write_missing_commits(services: Services, project_id: int, chunk: list[GitCommit]) -> None:
-    """Insert commits that the index lacks, in a separate transaction; takes no write lock if there are none. Raises NotFound."""
+    """Insert commits that the index lacks, in a separate transaction.
+
+    Takes no write lock if there are none. Raises NotFound.
+    """
     async with services.database.read_session() as session:
         new = await filter_missing(Context(services, session, None, "index"), project_id, chunk)
     if new:
@@ -146,7 +152,10 @@ async def filter_missing(context: Context, project_id: int, chunk: list[GitCommi
 
 
 async def insert_commits(session: Any, services: Services, project_id: int, chunk: list[GitCommit]) -> None:
-    """Insert commits in the session's transaction. Raises IntegrityError when the project has been deleted."""
+    """Insert commits in the session's transaction.
+
+    Raises IntegrityError when the project has been deleted.
+    """
     if chunk:
         # Sorted, so that concurrent transactions inserting the same commits never deadlock.
         rows = [_build_row(project_id, commit) for commit in sorted(chunk, key=lambda commit: commit.oid)]

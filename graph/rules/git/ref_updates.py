@@ -202,7 +202,10 @@ async def protect_default_branch(context: Context, project: tables.Project) -> N
 
 
 async def _choose_default_branch(context: Context, project: tables.Project) -> None:
-    """Choose the branch that HEAD names, or another if it does not exist; HEAD is updated after the commit."""
+    """Choose the branch that HEAD names, or another if it does not exist.
+
+    HEAD is updated after the commit.
+    """
     name = await run_in_repository(context, project.id, Repository.default_branch)
     if name is not None and (len(name) > MAX_NAME_LENGTH or not is_branch_name(name)):
         name = None

@@ -55,7 +55,10 @@ async def tree_page(
 
 
 async def get_blob(context: Context, project: tables.Project, ref: str | None, path: str) -> BlobContent:
-    """The file at the path. Raises NotFound (Commit, Blob), Unavailable, LimitExceeded when the operation has read too much."""
+    """The file at the path.
+
+    Raises NotFound (Commit, Blob), Unavailable, LimitExceeded when the operation has read too much.
+    """
     blobs: Loader[tuple[int, str | None, str], BlobContent | OperationError] = context.loader("blobs", _BlobReader(context))
     found = await blobs.get((project.id, ref, path))
     if isinstance(found, OperationError):

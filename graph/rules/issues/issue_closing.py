@@ -52,10 +52,10 @@ class CommitReferences(NamedTuple):
 
 
 def parse_closing_references(string: str, external_url: str) -> list[Mention]:
-    """The issues that a string closes, in order, without duplicates. `external_url` is the URL of this instance.
+    """The issues that a string closes, in order, without duplicates.
 
-    Each keyword and each reference is matched only where it begins, and no part of the pattern can match the same characters in two
-    ways, so the time is proportional to the length.
+    `external_url` is the URL of this instance. Each keyword and each reference is matched only where it begins, and no part of the
+    pattern can match the same characters in two ways, so the time is proportional to the length.
 
     >>> parse_closing_references("Fixes #2, issue Group/App#3", "http://forge.example")
     [Mention(project=None, iid=2, sigil='#'), Mention(project=('group', 'app'), iid=3, sigil='#')]

@@ -53,7 +53,10 @@ async def resolve_assignee_id(context: Context, project: tables.Project, user_id
 
 
 async def resolve_milestone_id(context: Context, project: tables.Project, milestone_id: int | None) -> int | None:
-    """The id of the milestone to set; None and 0 mean none. Raises Invalid for a milestone of another project."""
+    """The id of the milestone to set; None and 0 mean none.
+
+    Raises Invalid for a milestone of another project.
+    """
     if not milestone_id:
         return None
     found = await lookup.find_in_project(context, tables.Milestone, project, database_id=milestone_id)
@@ -70,10 +73,11 @@ LABEL_FOREIGN_KEYS: dict[type, Any] = {
 
 
 async def set_labels(context: Context, thing: tables.Issue | tables.MergeRequest, names: list[str]) -> bool:
-    """Set exactly these labels on a new or locked row, creating missing ones with the default color. Raises Invalid.
+    """Set exactly these labels on a new or locked row, creating missing ones with the default color.
 
-    Returns whether anything changed. Rows are always locked in this order: the issue or merge request, its new labels, its current
-    labels. Concurrent transactions that label it, or delete or rename the labels, therefore wait for each other instead of failing.
+    Raises Invalid. Returns whether anything changed. Rows are always locked in this order: the issue or merge request, its new labels,
+    its current labels. Concurrent transactions that label it, or delete or rename the labels, therefore wait for each other instead of
+    failing.
     """
     key = LABEL_FOREIGN_KEYS[type(thing)]
     titles = validation.validate_label_titles(names)

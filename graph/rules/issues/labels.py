@@ -14,7 +14,10 @@ COLOR_PATTERN = re.compile(r"#[0-9A-Fa-f]{6}")
 
 
 def validate_name(field: str, value: str) -> str:
-    """The name of a label: not empty, at most 255 characters, without `&`, `?` and `,`. Raises Required, Invalid."""
+    """The name of a label: not empty, at most 255 characters, without `&`, `?` and `,`.
+
+    Raises Required, Invalid.
+    """
     stripped = validation.validate_title(field, value)
     if not validation.LABEL_PATTERN.fullmatch(stripped):
         raise Invalid(field, "is invalid")
@@ -22,7 +25,10 @@ def validate_name(field: str, value: str) -> str:
 
 
 def validate_color(field: str, value: str) -> str:
-    """`#` and six hexadecimal digits, as in the interface document; three digits are rejected. Raises Invalid."""
+    """`#` and six hexadecimal digits, as in the interface document; three digits are rejected.
+
+    Raises Invalid.
+    """
     stripped = value.strip()
     if not COLOR_PATTERN.fullmatch(stripped):
         raise Invalid(field, "must be a valid color code")

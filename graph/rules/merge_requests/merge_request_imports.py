@@ -57,7 +57,10 @@ async def run_forever(services: Services) -> None:
 
 
 async def run_pending(services: Services) -> None:
-    """Run all imports without a lease, one after the other. Raises when the database is unavailable; the lease then expires."""
+    """Run all imports without a lease, one after the other.
+
+    Raises when the database is unavailable; the lease then expires.
+    """
     while (job := await _lease_next(services)) is not None:
         try:
             await _ImportRun(services, job).run()
@@ -133,7 +136,10 @@ class _ImportRun:
             await asyncio.sleep(0)
 
     async def _find_tip(self) -> bool:
-        """Resolve the commit whose history is read: the head of the default branch at the first batch. False if there is none."""
+        """Resolve the commit whose history is read: the head of the default branch at the first batch.
+
+        False if there is none.
+        """
         job, services = self._job, self._services
         if job.tip_oid is None:
             async with session_for(services.database, writing=False) as session:

@@ -127,7 +127,10 @@ async def _write_note(context: Context, row: tables.MergeRequest, body: str) -> 
 
 
 async def pin_head(services: Services, project_id: int, iid: int, oid: str) -> None:
-    """Create the ref that retains the head commit in the target's repository. Failures are logged; the next refresh retries."""
+    """Create the ref that retains the head commit in the target's repository.
+
+    Failures are logged; the next refresh retries.
+    """
     try:
         await services.repositories.read(project_id, lambda repository: merge_preview.write_head_ref(repository, iid, oid))
     except (NotARepository, UnknownCommit, GitCommandError, OSError) as error:
@@ -273,7 +276,10 @@ class _Refresher:
         return found
 
     async def mark_merged(self, row: tables.MergeRequest, landing_oid: str) -> bool:
-        """Mark a merge request as merged when the target contains its head in `row`; False if it has changed meanwhile."""
+        """Mark a merge request as merged when the target contains its head in `row`.
+
+        False if it has changed meanwhile.
+        """
         async with session_for(self.services.database, writing=True) as session:
             # Projects before their rows: a push locks in the same order, which prevents deadlocks.
             await session.read(projects.for_update(row.project_id))

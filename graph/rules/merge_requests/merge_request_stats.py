@@ -50,7 +50,10 @@ class MergeRequestStatsQuery:
 
 
 async def load_for_projects(context: Context, ids: list[int], query: MergeRequestStatsQuery) -> dict[int, list[MergeRequestStatistics]]:
-    """Statistics by project, earliest bucket first, in one statement. Raises LimitExceeded for too many buckets."""
+    """Statistics by project, earliest bucket first, in one statement.
+
+    Raises LimitExceeded for too many buckets.
+    """
     buckets = query.buckets
     own = col(tables.MergeRequest.project_id).in_(ids)
     bucket_keys = [buckets.keys(*span) for span in query.spans] if buckets is not None else []

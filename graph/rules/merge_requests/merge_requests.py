@@ -147,7 +147,10 @@ async def require_no_duplicate(context: Context, source_project_id: int, source_
 
 
 async def lock_merge_request(context: Context, merge_request: tables.MergeRequest) -> tables.MergeRequest:
-    """The current merge request, locked until the transaction ends. Raises NotFound when it has been deleted."""
+    """The current merge request, locked until the transaction ends.
+
+    Raises NotFound when it has been deleted.
+    """
     row = await context.first(merge_requests.for_update(merge_request.id))
     if row is None:
         raise NotFound("MergeRequest")
@@ -189,7 +192,10 @@ async def change_target(context: Context, merge_request: tables.MergeRequest, ta
 
 
 async def apply_comparison(context: Context, merge_request: tables.MergeRequest, comparison: BranchComparison | None) -> None:
-    """Store the comparison made before the transaction; if it was of other branches, the maintenance job compares again."""
+    """Store the comparison made before the transaction.
+
+    If it was of other branches, the maintenance job compares again.
+    """
     merge_request.merge_status = MergeStatus.UNCHECKED
     if merge_request.state not in OPEN:
         return
@@ -200,7 +206,10 @@ async def apply_comparison(context: Context, merge_request: tables.MergeRequest,
 
 
 async def set_labels(context: Context, project: tables.Project, merge_request: tables.MergeRequest, names: list[str]) -> bool:
-    """Like `issues.set_labels`, but viewers who may not create labels can set only existing ones. Raises Invalid."""
+    """Like `issues.set_labels`, but viewers who may not create labels can set only existing ones.
+
+    Raises Invalid.
+    """
     if not await can(context, Action.ADMIN_LABEL, project):
         titles = validation.validate_label_titles(names)
         existing = {label.title for label in await context.all(labels.named(project.id, titles))} if titles else set()
@@ -273,9 +282,9 @@ async def can_cancel(context: Context, merge_request: tables.MergeRequest) -> bo
 
 
 async def commit_page(context: Context, merge_request: tables.MergeRequest, window: Window, *, from_index: bool) -> ConnectionPage:
-    """A page of its commits, newest first; `from_index` as in `commits.load_commits`. Raises BadRequest, Unavailable.
+    """A page of its commits, newest first; `from_index` as in `commits.load_commits`.
 
-    All merge requests of a level share the statement.
+    Raises BadRequest, Unavailable. All merge requests of a level share the statement.
     """
     row = merge_request
     # Clamped to the end, so that sums stay within the integer range of the database.

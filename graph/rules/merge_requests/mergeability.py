@@ -49,7 +49,10 @@ def default_message(merge_request: tables.MergeRequest) -> str:
 
 
 async def read_head(context: Context, merge_request: tables.MergeRequest) -> str | None:
-    """The current head of the source branch; None when the branch or its project is deleted. Raises Unavailable."""
+    """The current head of the source branch; None when the branch or its project is deleted.
+
+    Raises Unavailable.
+    """
     if await context.rows_by_id(tables.Project).get(merge_request.source_project_id) is None:
         return None
     ref = BRANCHES + merge_request.source_branch
@@ -77,9 +80,10 @@ async def require_mergeable(context: Context, merge_request: tables.MergeRequest
 async def create_merge_commit(
     context: Context, merge_request: tables.MergeRequest, source: str, message: str | None
 ) -> tuple[str, str | None] | None:
-    """Write the merge commit; returns (head of the target, merge commit), or None when there is no target branch.
+    """Write the merge commit.
 
-    The merge commit is None when the target already contains the source. Raises NotMergeable, Unavailable.
+    Returns (head of the target, merge commit), or None when there is no target branch. The merge commit is None when the target already
+    contains the source. Raises NotMergeable, Unavailable.
     """
     signature = CommitSignature(context.viewer.name, context.viewer.email, context.now())
     commit_message = message if message and message.strip() else default_message(merge_request)

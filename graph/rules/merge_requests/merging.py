@@ -71,7 +71,10 @@ _running_tasks: set[asyncio.Task[Any]] = set()
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """Options of a merge. `message` is the commit message, None for the default; `sha` is the required head, if given."""
+    """Options of a merge.
+
+    `message` is the commit message, None for the default; `sha` is the required head, if given.
+    """
 
     message: str | None = None
     remove_source_branch: bool = False
@@ -177,7 +180,10 @@ async def _prepare(context: Context, step: TransactionSteps, merge_request_id: i
 
 
 async def _finish_interrupted_merge(context: Context, step: TransactionSteps, row: tables.MergeRequest) -> None:
-    """The target already contains the source: do step 3 of interrupted merges. Raises NotAllowed if it is merged then."""
+    """The target already contains the source: do step 3 of interrupted merges.
+
+    Raises NotAllowed if it is merged then.
+    """
     async with context.read_only() as reader:
         intents = [tuple(found) for found in await reader.session.read(merge_requests.intents(row.id))]
     for intent, project_id in intents:
@@ -187,7 +193,10 @@ async def _finish_interrupted_merge(context: Context, step: TransactionSteps, ro
 
 
 async def _apply(context: Context, step: TransactionSteps, prepared: PreparedMerge) -> tables.MergeRequest | None:
-    """Steps 1 to 3; returns the merged row, or None when the branches or the merge request have changed meanwhile."""
+    """Steps 1 to 3.
+
+    Returns the merged row, or None when the branches or the merge request have changed meanwhile.
+    """
     intent = await step(partial(_write_intent, prepared))
     if intent is None:
         return None
@@ -243,7 +252,10 @@ async def _write_intent(prepared: PreparedMerge, step_context: Context) -> table
 
 
 async def _move_target(context: Context, prepared: PreparedMerge) -> bool:
-    """Step 2: whether the target has moved from `old_oid` to `new_oid`. Raises Unavailable, OSError (ENOSPC)."""
+    """Step 2: whether the target has moved from `old_oid` to `new_oid`.
+
+    Raises Unavailable, OSError (ENOSPC).
+    """
     ref, deadline = BRANCHES + prepared.row.target_branch, monotonic() + SWAP_SECONDS
 
     def work(repository: Repository) -> bool:
@@ -269,7 +281,10 @@ async def _delete_intent(intent_id: int, step_context: Context) -> None:
 
 
 async def _finish_merge(context: Context, step: TransactionSteps, intent: tables.MergeIntent, project_id: int) -> tables.MergeRequest:
-    """Step 3 and the deletion of the source branch. Safe to run twice: the second run finds the row merged. Raises NotFound."""
+    """Step 3 and the deletion of the source branch.
+
+    Safe to run twice: the second run finds the row merged. Raises NotFound.
+    """
     update = RefCommand(BRANCHES + intent.target_branch, intent.old_oid, intent.new_oid)
     for pause in (*RECORD_RETRY_SECONDS, None):
         try:
@@ -376,7 +391,10 @@ async def _repair_intent(services: Services, intent: tables.MergeIntent, project
 
 
 async def _find_merger(services: Services, intent: tables.MergeIntent) -> tables.User | None:
-    """The user who merges, or the author if that user was deleted; None when the merge request was deleted as well."""
+    """The user who merges, or the author if that user was deleted.
+
+    None when the merge request was deleted as well.
+    """
     async with services.database.read_session() as session:
         found = await session.read(merge_requests.merging_user(intent.id))
         return found[0][0] if found else None

@@ -99,7 +99,10 @@ def validate_body(value: str) -> str:
 
 
 async def build_body_columns(context: Context, project_id: int, body_text: str) -> dict[str, Any]:
-    """The columns of a note that depend on its body: the body and the attachment it links to. Raises Required, Invalid."""
+    """The columns of a note that depend on its body: the body and the attachment it links to.
+
+    Raises Required, Invalid.
+    """
     cleaned = validate_body(body_text)
     return {"body": cleaned, "attachment": await uploads.find_linked_name(context, project_id, cleaned)}
 
@@ -129,7 +132,10 @@ async def apply_vote(context: Context, note: tables.Note) -> None:
 
 
 async def record_mentions(context: Context, note: tables.Note, parent: Any) -> None:
-    """Write notes on the issues and merge requests that the note mentions; only notes on issues and merge requests do this."""
+    """Write notes on the issues and merge requests that the note mentions.
+
+    Only notes on issues and merge requests do this.
+    """
     if isinstance(parent, tables.Issue | tables.MergeRequest):
         await system_notes.write_mentions(context, parent, note.body)
 

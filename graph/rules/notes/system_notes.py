@@ -23,7 +23,10 @@ ROWS_PER_STATEMENT = 500
 
 MILESTONE_CHANGED_PREFIX = "Milestone changed to "
 _MILESTONE_LINK = re.compile(r"\]\((?:https?://[^()\s]*)?(/[^/()\s]+/[^/()\s]+/milestones/[0-9]+)\)\Z")
-"""The link to a milestone's path that ends such a note. Old notes have the full URL that the instance had then."""
+"""The link to a milestone's path that ends such a note.
+
+Old notes have the full URL that the instance had then.
+"""
 
 Issuable = tables.Issue | tables.MergeRequest
 """An issue or a merge request."""
@@ -101,7 +104,10 @@ async def write_changes(context: Context, thing: Issuable, before: IssuableSnaps
 
 
 async def write_mentions(context: Context, thing: Issuable, text: str | None) -> None:
-    """Write notes on what a string of this object, its description or a note on it, mentions; a mention is noted once."""
+    """Write notes on what a string of this object, its description or a note on it, mentions.
+
+    A mention is noted once.
+    """
     await write_notes(context, await _build_mention_notes(context, thing, text))
 
 
@@ -186,7 +192,10 @@ async def write_notes(context: Context, rows: list[dict[str, Any]]) -> None:
 
 
 async def _build_mention_notes(context: Context, thing: Issuable, text: str | None) -> list[dict[str, Any]]:
-    """Notes on the objects that a string mentions and the viewer may see; others are ignored, as if they did not exist."""
+    """Notes on the objects that a string mentions and the viewer may see.
+
+    Others are ignored, as if they did not exist.
+    """
     parsed = parse_mentions(text or "")
     if not parsed:
         return []

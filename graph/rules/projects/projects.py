@@ -89,7 +89,10 @@ async def require_path_available(context: Context, namespace_id: int, path: str)
 
 
 async def move_to_group(context: Context, project: tables.Project, group: tables.Namespace) -> None:
-    """Move the project, which the caller has locked, into the group. Raises Invalid when it is already there, Taken."""
+    """Move the project, which the caller has locked, into the group.
+
+    Raises Invalid when it is already there, Taken.
+    """
     if project.namespace_id == group.id:
         raise Invalid("groupPath", "is invalid")
     if await context.exists(projects.has_path(group.id, project.path)):
@@ -193,7 +196,10 @@ def _translate_git_errors() -> Iterator[None]:
 
 
 async def install_repository(context: Context, project: tables.Project, folder: Path) -> None:
-    """Step 2, after the row: move the staged repository to the project; undone when the transaction is rolled back."""
+    """Step 2, after the row: move the staged repository to the project.
+
+    Undone when the transaction is rolled back.
+    """
     services, project_id = context.services, project.id
     context.undo.append(lambda: _undo_install(services, project_id))
     project.default_branch = await asyncio.to_thread(lambda: Repository.open(folder).default_branch())

@@ -37,7 +37,10 @@ def validate_fields(values: dict[str, Any]) -> dict[str, Any]:
 
 
 async def resolve_visibility(context: Context, requested: tables.Visibility | None) -> int:
-    """The visibility to store; None means the instance default. Raises Invalid for a level restricted to administrators."""
+    """The visibility to store; None means the instance default.
+
+    Raises Invalid for a level restricted to administrators.
+    """
     return await projects.resolve_visibility(context, requested, default="default_snippet_visibility")
 
 

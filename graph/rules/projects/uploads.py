@@ -82,7 +82,10 @@ def alt_text(upload: tables.Upload) -> str:
 
 
 def _split_extension(name: str) -> tuple[str, str]:
-    """Split the name into stem and lower-case extension; a name whose only dot is its first character has none."""
+    """Split the name into stem and lower-case extension.
+
+    A name whose only dot is its first character has none.
+    """
     path = PurePosixPath(name)
     return path.stem, path.suffix[1:].lower()
 

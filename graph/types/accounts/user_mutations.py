@@ -92,12 +92,18 @@ class SignUpInput:
 
 PROFILE_COLUMNS = ("email", "password", "name", "username", *UserProfileInput.__annotations__)
 UNVALIDATED_COLUMNS = ("confirmed", "two_factor_enabled", "theme_id", "color_scheme_id")
-"""Columns set by administrators or a directory and stored without validation; null leaves them unchanged."""
+"""Columns set by administrators or a directory and stored without validation.
+
+Null leaves them unchanged.
+"""
 NON_NULL_COLUMNS = frozenset(("email", "password", "name", "username", "projects_limit", "admin", "can_create_group"))
 
 
 def _validate_columns(input: Any) -> dict[str, Any]:
-    """Validate the columns of an input. Null clears nullable columns and leaves others unchanged. Raises UserErrors."""
+    """Validate the columns of an input. Null clears nullable columns and leaves others unchanged.
+
+    Raises UserErrors.
+    """
     values = {key: getattr(input, key) for key in PROFILE_COLUMNS}
     return accounts.validate_columns(
         {
@@ -109,7 +115,10 @@ def _validate_columns(input: Any) -> dict[str, Any]:
 
 
 async def _hash_password(context: Context, values: dict[str, Any]) -> None:
-    """Replace the password by its hash. Call it before the first statement, because hashing would block other writers."""
+    """Replace the password by its hash.
+
+    Call it before the first statement, because hashing would block other writers.
+    """
     if "password" in values:
         values["password_hash"] = await context.services.passwords.hash(values.pop("password"))
 

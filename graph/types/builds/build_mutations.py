@@ -51,7 +51,10 @@ class UpdateBuildInput(ProjectResourceInput):
 
 
 async def _find_updatable_build(info: Info, input: ProjectResourceInput) -> tables.Build:
-    """The build that an input names, if the viewer may change it. A superseded attempt has an `id` but no v3 id."""
+    """The build that an input names, if the viewer may change it.
+
+    A superseded attempt has an `id` but no v3 id.
+    """
     _, build = await find_in_project(info.context, tables.Build, input, action=Action.UPDATE_BUILD)
     if build.current_id is not None and not (is_set(input.id) and input.id is not None):
         raise NotFound("Build")

@@ -91,7 +91,10 @@ INDEXED_PAGE_FIELDS: SelectionShape = {
 
 
 async def load_commit(info: Info, project_id: int, oid: str | None) -> "Commit | None":
-    """The commit of a field, batched per level; None without one, or if neither index nor git has it. Raises Unavailable."""
+    """The commit of a field, batched per level; None without one, or if neither index nor git has it.
+
+    Raises Unavailable.
+    """
     return commits.raise_if_error(await _commit_loader(info).get((project_id, oid))) if oid is not None else None
 
 

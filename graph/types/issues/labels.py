@@ -133,7 +133,10 @@ class DeleteLabelInput(LabelInput):
 
 
 async def _lock_label(context: Context, input: LabelInput) -> tables.Label:
-    """The label that an input names, locked, if the viewer may change labels of the project. Raises NotFound, Forbidden."""
+    """The label that an input names, locked, if the viewer may change labels of the project.
+
+    Raises NotFound, Forbidden.
+    """
     name = get_or(input.name, None)
     if name is None or get_or(input.id, None) is not None or get_or(input.database_id, None) is not None:
         _, label = await find_in_project(context, tables.Label, input, action=Action.ADMIN_LABEL)

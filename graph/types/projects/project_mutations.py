@@ -139,7 +139,10 @@ async def _add_project(context: Context, row: tables.Project, folder: Path) -> t
 
 
 async def _prepare_fork(context: Context, input: ForkProjectInput) -> tuple[tables.Project, tables.Project]:
-    """Validate the input; returns the source and the row to insert. Raises the validation and permission errors."""
+    """Validate the input; returns the source and the row to insert.
+
+    Raises the validation and permission errors.
+    """
     source = await lookup.get_project(context, input.project_path)
     await require(context, Action.FORK_PROJECT, source)
     namespace = await projects.get_target_namespace(context, get_or(input.group_path, None))
