@@ -176,7 +176,7 @@ def _columns_of(rule: PolicyRule) -> set[str]:
 
 
 POLICY_COLUMNS = frozenset(("id", "visibility_level", "archived")).union(*map(_columns_of, RULES.values()))
-"""Project columns that, with the viewer's access level, decide whether the viewer sees the project and what they may do in it."""
+"""Project columns that, with the viewer's access level, decide what the viewer may see and do."""
 
 
 ACCOUNT_ACTIONS = frozenset((Action.READ_ACCOUNT,))
@@ -273,7 +273,7 @@ async def load_project_of(context: Context, subject: Any) -> tables.Project:
 
 
 async def load_project_level(context: Context, project: tables.Project) -> int:
-    """The viewer's access level in a project: the highest of all memberships, OWNER for administrators, 0 for none."""
+    """The viewer's highest access level in a project; OWNER for administrators, 0 for none."""
     if context.viewer.admin:
         return AccessLevel.OWNER
     levels = project_level_loader(context)

@@ -47,9 +47,10 @@ async def load_projects(context: Context, keys: list[int | tuple[str, str]]) -> 
 async def load_project_with(
     context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int
 ) -> tuple[tables.Project | None, R | None]:
-    """Like `load_projects` for one project, with the row of `table` in it whose column `name` (`id` or `iid`) equals `value`.
+    """Like `load_projects` for one project, with a row of `table` in it.
 
-    Takes one statement unless the project is already loaded, or the viewer is an administrator or anonymous.
+    The row is the one whose column `name` (`id` or `iid`) equals `value`. Takes one statement unless the project is already loaded, or
+    the viewer is an administrator or anonymous.
     """
     projects = context.loader(PROJECTS_LOADER, partial(load_projects, context))
     if context.viewer_or_none is None or context.viewer.admin or projects.knows(key):
@@ -100,7 +101,7 @@ def key_parameters(key: int | tuple[str, str]) -> dict[str, Any]:
 
 
 async def load_group(context: Context, key: int | str) -> tables.Namespace | None:
-    """Load a namespace by id, or by path in lower case, and prime whether the viewer may see it as a group."""
+    """Load a namespace by id or lower-case path; prime whether the viewer may see it as a group."""
     by = (members.GROUP_BY_ID, {"id": key}) if isinstance(key, int) else (members.GROUP_BY_PATH, {"path": key})
     rows = await context.tuples(by[0], user_id=context.viewer.id, **by[1])
     for group, is_visible in rows:

@@ -21,7 +21,7 @@ ISSUE_TRANSITIONS: dict[tuple[IssueState, IssueTransition], IssueState] = {
 
 
 class MergeRequestTransition(StrEnum):
-    """Merging is not a transition of this table: the accept rule performs it, because it also updates branches."""
+    """Merging is not a transition of this table; the accept rule performs it and updates branches."""
 
     CLOSE = "close"
     REOPEN = "reopen"
@@ -57,7 +57,7 @@ USER_TRANSITIONS: dict[tuple[UserState, UserTransition], UserState] = {
 
 
 class BuildTransition(StrEnum):
-    """Erasing is not a transition of this table: it deletes the trace and the artifact and does not change the status."""
+    """Erasing is not a transition of this table: it does not change the status."""
 
     RUN = "run"
     SUCCEED = "succeed"

@@ -19,9 +19,10 @@ SCAN_STEP = timedelta(days=6)
 
 
 def build_buckets(unit: TimeBucket, timezone: str, since: datetime | None, until: datetime | None, now: datetime) -> Buckets:
-    """The buckets for timestamps in this range: from 1970 without `since`, up to ten years ahead without `until`.
+    """The buckets for timestamps in this range.
 
-    Timestamps outside the range get the offset of its nearer end. Raises BadRequest for an unknown time zone.
+    The range begins in 1970 without `since`, and ends ten years ahead without `until`. Timestamps outside the range get the offset of
+    its nearer end. Raises BadRequest for an unknown time zone.
     """
     zone = _parse_zone(timezone)
     first, last = EPOCH.year, now.year + MAX_YEARS_AHEAD

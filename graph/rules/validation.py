@@ -51,7 +51,10 @@ RESERVED_PATHS = frozenset(
         "ghost",
     ]
 )
-"""Paths that no user or group may have: wire facts 8.3, the URL prefixes of this service, and the username of the ghost user."""
+"""Reserved paths that no user or group may have.
+
+They are those of wire facts 8.3, the URL prefixes of this service, and the ghost user.
+"""
 
 
 def validate_string(field: str, value: str, *, max_length: int = MAX_STRING_LENGTH) -> str:

@@ -168,7 +168,7 @@ async def find_owned(context: Context, table: type[R], input: UserResourceInput)
 
 
 def owned_nodes_loader(table: type[R]) -> Callable[[Context, list[str]], Awaitable[dict[str, Any]]]:
-    """A function that loads nodes of a table of users' private objects, as far as the viewer may read them."""
+    """A loader function for nodes of users' private objects, as far as the viewer may read them."""
 
     async def nodes(context: Context, keys: list[str]) -> dict[str, Any]:
         numbers = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}

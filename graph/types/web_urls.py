@@ -9,7 +9,9 @@ from graph.rules import web_urls
 
 
 def web_url(section: str, project_id: Any, *keys: Any, description: str) -> Any:
-    """A field for objects whose page is at `PROJECT/section/NUMBER`, where NUMBER is the first non-null column of `keys`.
+    """A field for objects whose page is at `PROJECT/section/NUMBER`.
+
+    NUMBER is the first non-null column of `keys`.
 
     >>> web_url("issues", tables.Issue.project_id, tables.Issue.iid, description="…")  # https://forge.example/ada/mill/issues/3
     """

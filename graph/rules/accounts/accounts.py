@@ -115,7 +115,7 @@ def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
 
 
 async def require_allowed_domain(context: Context, address: str) -> None:
-    """Raises Invalid for an email address outside the domains that the settings allow for sign-up, if they list any."""
+    """Raises Invalid for an email address outside the domains allowed for sign-up, if any are set."""
     allowed = (await settings.load_settings(context)).restricted_signup_domains
     if allowed and not settings.is_domain_allowed(allowed, address):
         raise Invalid("email", f"is not whitelisted. Email domains valid for registration are: {', '.join(allowed)}")

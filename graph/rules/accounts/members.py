@@ -81,9 +81,9 @@ def already_member_error() -> Conflict:
 
 
 async def get_leaving_user(context: Context, user_id: int | None, username: str | None, action: Action, parent: object) -> tables.User:
-    """The user whose membership ends: the viewer, or any user when the viewer may perform `action` on `parent`.
+    """The user whose membership ends: the viewer, or any user if the viewer may perform `action`.
 
-    Raises Forbidden before it checks whether the user exists, then NotFound, Required.
+    `action` is checked on `parent`. Raises Forbidden before it checks whether the user exists, then NotFound, Required.
     """
     viewer = context.viewer
     is_viewer = user_id == viewer.id if user_id is not None else (username or "").lower() == viewer.username.lower()

@@ -14,7 +14,7 @@ USERS_PER_STATEMENT = 500
 
 
 async def build_user_contexts(context: Context, users: Collection[tables.User], project_ids: Collection[int]) -> dict[int, Context]:
-    """A context for each of these users by id, to check what they may do in these projects and to write in their name.
+    """Contexts by user id, to check what these users may do in the projects and to write in their name.
 
     Takes one statement. Changes and after-commit callbacks still belong to the one operation.
     """

@@ -15,7 +15,7 @@ from storage.tables import pipelines
 
 
 async def load_earlier_builds(context: Context, build: tables.Build) -> list[tables.Build]:
-    """The builds in earlier stages of the same pipeline, each in its newest attempt, in the order of stages."""
+    """The builds in earlier stages of the same pipeline, in their newest attempts, ordered by stage."""
     if build.pipeline_id is None:
         return []
 

@@ -141,7 +141,7 @@ def decrypt_grant(services: Services, ticket: str) -> UploadGrant:
 
 
 async def require_valid_grant(context: Context, upload_grant: UploadGrant, build: tables.Build) -> None:
-    """Require that the holder of the grant may still write the build, and that the build is unchanged since the grant.
+    """Require that the holder of the grant may still write the build, which has not changed since.
 
     Raises Forbidden, NotAllowed, and Conflict when the grant was used.
     """

@@ -77,7 +77,10 @@ async def load_for_projects(
 async def load_for_groups(
     context: Context, ids: list[int], conditions: Iterable[Any], grouping: BuildGrouping
 ) -> dict[int, BuildStatisticsTable]:
-    """Statistics by group, over its unarchived projects whose builds the viewer may see, in a constant number of statements."""
+    """Statistics by group, over its unarchived projects whose builds the viewer may see.
+
+    The number of statements is constant.
+    """
     projects = await groups.list_project_ids_by_group(context, ids, (Action.READ_BUILD,))
     visible_ids = sorted(key for keys in projects.values() for key in keys)
     own = col(tables.Build.project_id).in_(visible_ids)

@@ -32,7 +32,7 @@ class ChecksState(StrEnum):
 
 
 async def load_newest_checks(context: Context, commits: Iterable[CommitKey]) -> dict[CommitKey, list[Check]]:
-    """The newest attempt of each build and the newest commit status per name and ref, for each commit, oldest first.
+    """The newest builds and commit statuses per name and ref of each commit, oldest first.
 
     Takes one statement; commits without checks are absent.
     """

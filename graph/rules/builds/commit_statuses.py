@@ -41,10 +41,10 @@ def validate_description(value: str | None) -> str | None:
 async def record_status(
     context: Context, project: tables.Project, sha: str, status: CheckStatus, *, name: str, ref: str | None, **columns: Any
 ) -> tables.CommitStatus:
-    """Record a commit status: update the newest row with this name and ref unless it has finished, else insert one.
+    """Record a commit status: update the newest row with this name and ref, or insert one.
 
-    `columns` are other columns to set; columns of an existing row that are not among them do not change. Locks the project, so that
-    concurrent calls never create two unfinished rows for one name and ref.
+    A finished row is not updated. `columns` are other columns to set; columns of an existing row that are not among them do not change.
+    Locks the project, so that concurrent calls never create two unfinished rows for one name and ref.
     """
     await projects.lock_project(context, project)
     row = await context.first(commit_statuses.newest_of(project.id, sha, name, ref))

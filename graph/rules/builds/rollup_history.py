@@ -1,6 +1,7 @@
-"""The history of a rollup: the state of a commit's checks over time, derived from the timestamps of all attempts.
+"""The history of a rollup: the state of a commit's checks over time.
 
-A check is pending from its creation, running from its start and finished from its end; a retry begins another attempt.
+It is derived from the timestamps of all attempts. A check is pending from its creation, running from its start and finished from its
+end; a retry begins another attempt.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Registration tokens: the instance's token registers runners for all projects, a project's token for this project.
+"""Registration tokens: the instance's is for shared runners, a project's for runners of the project.
 
 A token is derived from the instance's key, its scope and the number of resets, so that reading one writes nothing.
 """

@@ -1,4 +1,4 @@
-"""Runners: registration, the assignment of builds to them, and the recovery of builds whose runner is lost.
+"""Runners: registration, assignment of builds, and recovery of builds whose runner is lost.
 
 A runner claims the oldest build that it may run. A shared runner serves every project, any other runner the projects assigned to it;
 all tags of the build must be among the runner's tags. While a project is archived or its builds are disabled, its builds are removed
@@ -32,12 +32,18 @@ MAX_WAIT_SECONDS = 20
 MAX_TAGS = 50
 MAX_PROJECTS = 100
 MAX_CLAIM_ATTEMPTS = 20
-"""How many builds one claim tries that another claim takes first, or whose project no longer has builds."""
+"""Builds that one claim tries before it gives up.
+
+An attempt fails if another claim takes the build first, or if its project no longer has builds.
+"""
 CONTACT_INTERVAL = timedelta(minutes=1)
 MAX_STARTS = 3
 """How often a build is returned to the queue; the next time it fails."""
 TIMEOUT_GRACE = timedelta(minutes=1)
-"""How long after its timeout a running build is failed without its runner, which should have stopped it."""
+"""How long after its timeout a running build is failed without its runner.
+
+The runner should have stopped it at the timeout.
+"""
 BATCH_SIZE = 100
 LOST_MESSAGE = "The runner was lost. The build was queued again.\n"
 RETURNED_MESSAGE = "The runner returned the build. It was queued again.\n"
@@ -301,7 +307,7 @@ async def _record_contact(context: Context, runner: tables.Runner, columns: dict
 
 
 async def handle_builds_switch(context: Context, project: tables.Project, had_builds: bool) -> None:
-    """Update the queues after a project's builds were enabled or disabled, or it was archived or unarchived.
+    """Update the queues after a project's builds were switched on or off, or its archived state changed.
 
     `had_builds` is the result of `has_builds` before the change.
     """
@@ -326,7 +332,7 @@ async def handle_builds_switch(context: Context, project: tables.Project, had_bu
 async def report_status(
     context: Context, runner_identity: RunnerIdentity, build_id: int | None, status: CheckStatus | None
 ) -> tables.Build:
-    """Process a runner's report: still running (None or RUNNING), finished, or returned to the queue (PENDING).
+    """Process a runner's report: running (None or RUNNING), finished, or returned (PENDING).
 
     Repeating a final status changes nothing. Raises NotFound, Conflict for a build that is no longer assigned to it, NotAllowed.
     """
@@ -387,7 +393,7 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
 
 
 async def recover_lost_builds(services: Services) -> None:
-    """Maintenance job: return the builds of lost runners to their queues, and fail builds that run beyond their timeout."""
+    """Maintenance job: requeue builds of lost runners, and fail builds that run beyond their timeout."""
     moment = services.clock()
     async with session_for(services.database, writing=False) as session:
         lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))]

@@ -1,4 +1,4 @@
-"""Objects in the object store and the rows that reference them: an object is written before its row, deleted after it.
+"""Objects in the object store: written before the row that references them, deleted after it.
 
 The order of steps survives a crash at any point:
 

@@ -1,8 +1,8 @@
-"""Masks secrets in traces: a build's secrets are replaced by asterisks before any of its trace is stored.
+"""Masks secrets in traces, before any part of a trace is stored.
 
-A mask is as long as the secret, so offsets match what the runner sent. A trace arrives in pieces, and a secret may be split among any
-number of them: the end of a piece that may be the beginning of a secret is stored encrypted with the build until the next piece arrives
-or the build finishes.
+A build's secrets are replaced by asterisks. A mask is as long as the secret, so offsets match what the runner sent. A trace arrives in
+pieces, and a secret may be split among any number of them: the end of a piece that may be the beginning of a secret is stored encrypted
+with the build until the next piece arrives or the build finishes.
 """
 
 import base64
@@ -108,7 +108,9 @@ def _lower_escapes(quoted: str) -> str:
 
 
 def _inside_of_base64(data: bytes, before: int, alphabet: bytes | None) -> bytes:
-    """The base64 digits that depend on the data alone when `before` other bytes (modulo 3) precede it and any bytes follow.
+    """The base64 digits that depend on the data alone, with other bytes before and after it.
+
+    `before` is the number of bytes before the data, modulo 3.
 
     >>> _inside_of_base64(b"secret", 1, None) in base64.b64encode(b"a:b-secret-c")
     True
@@ -118,7 +120,10 @@ def _inside_of_base64(data: bytes, before: int, alphabet: bytes | None) -> bytes
 
 
 def create_masker(context: Context, build: tables.Build) -> SecretMasker:
-    """The masker for a build's trace: it masks the build's token and the credential of the caller, usually the runner."""
+    """The masker of the build's token and the caller's credential for a build's trace.
+
+    The caller is usually the runner.
+    """
     secrets = {context.credential} if context.credential else set()
     if build.sealed_token is not None:
         try:
@@ -142,7 +147,10 @@ def decrypt_pending(context: Context, build: tables.Build) -> PendingTrace:
 
 
 def encrypt_pending(context: Context, pending: PendingTrace) -> str | None:
-    """Pending bytes in the format of `Build.sealed_trace_end`: masked bytes, length in bytes and ciphertext, joined by colons."""
+    """Format pending bytes for `Build.sealed_trace_end`.
+
+    The format is the number of masked bytes, the length in bytes and the ciphertext, joined by colons.
+    """
     if not pending.data:
         return None
     return f"{pending.masked}:{len(pending.data)}:{context.services.cipher.encrypt(pending.data.decode())}"

@@ -40,7 +40,7 @@ log = structlog.get_logger("graph")
 
 
 async def append_trace(context: Context, build: tables.Build, text: str, offset: int) -> tables.Build:
-    """Append the part of a string, starting at byte `offset` of the trace, that the trace does not have yet.
+    """Append a string that starts at byte `offset` of the trace, skipping bytes that the trace has.
 
     The object is written before the transaction begins, based on the given state of `build`, with secrets masked. Raises Conflict for a
     gap, TooLarge, Invalid, NotAllowed for an erased build or a superseded attempt.

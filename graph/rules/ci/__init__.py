@@ -1,1 +1,1 @@
-"""Pipelines from `.gitlab-ci.yml`: parse the file, select the jobs for a ref, and create their builds stage by stage."""
+"""Pipelines from `.gitlab-ci.yml`: parse the file, select the jobs for a ref, create their builds."""

@@ -20,9 +20,10 @@ _NAME_PATTERN = re.compile(r"(?P<name>[^@]+)@(?P<path>[^/\s]+/\S+)")
 
 @dataclass(frozen=True, slots=True)
 class RefPattern:
-    """An entry of `only` or `except`: `branches`, `tags`, an exact ref name, or an expression such as `/^release-/i`.
+    """An entry of `only` or `except`: `branches`, `tags`, an exact ref name, or an expression.
 
-    An expression matches anywhere in the name. With `@namespace/project` the pattern applies only in that project, not in its forks.
+    An expression is written as `/^release-/i`. An expression matches anywhere in the name. With `@namespace/project` the pattern
+    applies only in that project, not in its forks.
     """
 
     text: str

@@ -123,7 +123,7 @@ class _StageBuild:
 
 
 def _next_jobs(jobs: Sequence[Mapping[str, Any]], existing_builds: Sequence[_StageBuild]) -> list[Mapping[str, Any]]:
-    """The jobs to start: those of the first stage that has any, provided that all earlier builds have finished."""
+    """The jobs to start: those of the first stage that has any, if all earlier builds have finished."""
     names = {build.name for build in existing_builds}
     for index, stage_jobs in group_by_stage(jobs).items():
         earlier_builds = [build for build in existing_builds if build.stage_index < index]

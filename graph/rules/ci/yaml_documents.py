@@ -70,7 +70,10 @@ class MappingEntry:
 
 @dataclass(slots=True)
 class MappingNode:
-    """A mapping with merge keys (`<<`) resolved: its own entries win over merged ones, earlier merges over later ones."""
+    """A mapping with merge keys (`<<`) resolved.
+
+    Its own entries win over merged ones, and earlier merges over later ones.
+    """
 
     entries: dict[str, MappingEntry]
     line: int

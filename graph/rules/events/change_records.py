@@ -1,7 +1,8 @@
-"""Records changes for subscriptions to builds, merge requests and branches: one row per change, in the transaction that makes it.
+"""Records changes of builds, merge requests and branches for subscriptions.
 
-`graph/live/broadcaster.py` reads the rows in order after the commit. A row records that an object has changed, not its new content: the
-broadcaster reads the content when it sends the event, for each subscriber who may see it then.
+Each change is one row, in the transaction that makes it. `graph/live/broadcaster.py` reads the rows in order after the commit. A row
+records that an object has changed, not its new content: the broadcaster reads the content when it sends the event, for each subscriber
+who may see it then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -66,7 +67,10 @@ async def record_merge_request(
 async def record_merge_requests(
     context: Context, changed: Iterable[tuple[int, int, str, MergeRequestState | None, MergeRequestState]]
 ) -> None:
-    """Record changes of merge requests, as (id, target project id, target branch, state before, state now), in one statement."""
+    """Record changes of merge requests in one statement.
+
+    Each is (id, target project id, target branch, state before, state now).
+    """
     moment = context.now()
     rows = [
         {
@@ -84,7 +88,10 @@ async def record_merge_requests(
 
 
 async def record_branches(context: Context, changed: Iterable[tuple[int, str, str | None, str]]) -> None:
-    """Record that branches, as (project id, name, health last recorded, health now), have another health or another head."""
+    """Record that branches have another health or another head.
+
+    Each is (project id, name, health last recorded, health now).
+    """
     common = {"kind": ChangeKind.BRANCH, "created_at": context.now()}
     rows = [{**common, "project_id": project_id, "ref": name, "was": was, "became": became} for project_id, name, was, became in changed]
     await _write_changes(context, rows)

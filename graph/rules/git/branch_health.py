@@ -1,4 +1,4 @@
-"""The health of a branch: whether its newest decided commit is good, since when, and which commits may have broken it.
+"""The health of a branch: whether its newest decided commit is good, since when, what broke it.
 
 Commits are ordered by ancestry along first parents, not by the order of builds or by dates, so a merged branch counts as its merge
 commit. A commit is good when its rollup is SUCCESS (graph/rules/builds/rollups.py) and bad when it is FAILED; without checks, with
@@ -87,9 +87,10 @@ class BranchHealthReport:
 
     @property
     def since(self) -> datetime | None:
-        """When the branch reached its state: when the first bad commit, or the first good one after the newest bad one, finished.
+        """When the branch reached its state, considering only commits of the walk.
 
-        Only commits of the walk are considered.
+        This is when the first bad commit finished, or the first good one after the newest bad one. Only commits of the walk are
+        considered.
         """
         if self.state is RollupState.FAILED:
             first = self.first_bad

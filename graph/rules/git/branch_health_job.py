@@ -1,4 +1,4 @@
-"""Maintenance job that recomputes the health of branches and records changes of health or head for subscribers.
+"""Maintenance job that recomputes the health of branches and records changes for subscribers.
 
 Each change that may affect a health (a check, a head) inserts a row of `health_checks_due` in its own transaction. The job takes the
 oldest rows and, holding a lock on the branch, compares each branch with its last recorded health. Two processes therefore never record

@@ -27,7 +27,7 @@ _CURSOR_KIND = "ancestor"
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Which commits of a branch: those that changed something at `path`, and those committed between `since` and `until`."""
+    """Which commits of a branch: those that changed `path` and were committed in the time range."""
 
     first_parent: bool
     path: str

@@ -1,7 +1,7 @@
-"""The timeline of a branch: its rollup state over time, derived from its past heads and the checks of each.
+"""The timeline of a branch: its rollup state over time.
 
-Heads are recorded with each move (storage/tables/branch_moves.py); states of checks follow from their timestamps
-(graph/rules/builds/rollup_history.py). Git is not used.
+It is derived from past heads and the checks of each. Heads are recorded with each move (storage/tables/branch_moves.py); states of
+checks follow from their timestamps (graph/rules/builds/rollup_history.py). Git is not used.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The index of commits and branch heads, which copies them to the database so that lists and joins need not walk repositories.
+"""The index of commits and branch heads in the database, which spares lists and joins walking git.
 
 The repository is authoritative. The order of steps survives a crash at any point:
 

@@ -226,10 +226,10 @@ class CommentPosition:
 async def locate_comment(
     context: Context, project: tables.Project, rev: str, path: str | None, line: int | None, line_type: LineType | None
 ) -> CommentPosition:
-    """The commit that `rev` names, and the line if a full id, a path and a line name one that the commit changed.
+    """The commit that `rev` names, and the line of its diff that the arguments name, if any.
 
-    A line is an added one unless `line_type` says otherwise. In every other case the comment belongs to the whole commit (rules for
-    posting a commit comment). Raises NotFound, Unavailable.
+    A line needs a full id, a path and a line that the commit changed. A line is an added one unless `line_type` says otherwise. In
+    every other case the comment belongs to the whole commit (rules for posting a commit comment). Raises NotFound, Unavailable.
     """
 
     def work(repository: Repository) -> CommentPosition | None:

@@ -1,9 +1,9 @@
-"""Reconciles the commit index with the repositories: at start, and when a read or a failed record flags drift.
+"""Reconciles the commit index with the repositories, at start and when drift is flagged.
 
-Drift has three causes: a process crashed between git's update of a ref and its record; a ref was changed outside of the service; or the
-repository was imported before the index existed. The first two are recorded as a push without a user, with all effects of a push; in
-the last case the repository is only indexed. Drift that has not persisted for a while is left alone, because another process may be
-recording the push.
+Reads and failed records flag drift. Drift has three causes: a process crashed between git's update of a ref and its record; a ref was
+changed outside of the service; or the repository was imported before the index existed. The first two are recorded as a push without a
+user, with all effects of a push; in the last case the repository is only indexed. Drift that has not persisted for a while is left
+alone, because another process may be recording the push.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,10 @@ log = structlog.get_logger("maintenance")
 
 
 async def reconcile_drifted(services: Services) -> None:
-    """The maintenance job: continue the comparison of all projects that a start begins, and reconcile flagged projects."""
+    """Maintenance job: continue the comparison of all projects, and reconcile flagged projects.
+
+    Each start of the service begins a comparison of all projects.
+    """
     drift = services.index_drift
     if drift.checked_up_to is not None:
         async with services.database.read_session() as session:

@@ -44,7 +44,7 @@ def may_be_clamped(column: Any) -> ColumnElement[bool]:
 
 
 class IndexedCommit:
-    """A commit from the index: a `ProjectCommit` (`graph/rules/git/commits.py`) without message and parents.
+    """A commit from the index: a `ProjectCommit` (graph/rules/git/commits.py) without message and parents.
 
     Both timestamps have the offset that the commit records.
     """

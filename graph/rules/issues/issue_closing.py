@@ -1,4 +1,4 @@
-"""Closing of issues by commits and merge requests: "Fixes #12, group/project#3 and #4" (wire facts 12).
+"""Closing of issues by commits and merge requests: "Fixes #12 and group/project#3" (wire facts 12).
 
 The references of a merge request are stored in `closings`, by number: the messages of its commits and its description are parsed when
 they change, so that a list of any length takes one statement. Whether the viewer may see or close an issue is checked when the
@@ -37,7 +37,7 @@ MAX_CLOSED_ISSUES = 200
 MAX_MERGE_REQUESTS = 100
 """Merge requests that are shown for an issue."""
 MENTIONS_PER_BATCH = 2_000
-"""Mentions of a push that are resolved together, because the number of parameters of a statement is limited."""
+"""Mentions of a push that are resolved together; a statement has a limited number of parameters."""
 
 CLOSING_KEYWORD = r"(?:[Cc]los(?:e[sd]?|ing)|[Ff]ix(?:e[sd]|ing)?|[Rr]esolv(?:e[sd]?|ing)) +"
 SEPARATOR_PATTERN = re.compile(r", *| and +")
@@ -95,7 +95,10 @@ def _patterns(external_url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 async def record_closings(context: Context, merge_request: tables.MergeRequest, messages: Iterable[str]) -> None:
-    """Store the references in the description and in the messages of all commits (newest first), replacing earlier ones."""
+    """Replace the stored references by those in the description and in the messages of all commits.
+
+    Messages are newest first.
+    """
     await _replace_closings(context, merge_request, {True: [merge_request.description or ""], False: messages})
 
 
@@ -105,9 +108,9 @@ async def record_description_closings(context: Context, merge_request: tables.Me
 
 
 async def load_closing_issues(context: Context, merge_request: tables.MergeRequest) -> list[tables.Issue]:
-    """The issues that merging would close, or that a merged request referred to, among those the viewer may see, by id.
+    """The issues that merging would close, or that a merged request referred to, by id.
 
-    One statement for all merge requests of a level.
+    Only those that the viewer may see. One statement for all merge requests of a level.
     """
 
     async def fetch(ids: list[int]) -> dict[int, list[tables.Issue]]:
@@ -121,9 +124,9 @@ async def load_closing_issues(context: Context, merge_request: tables.MergeReque
 
 
 async def load_closing_merge_requests(context: Context, issue: tables.Issue) -> list[tables.MergeRequest]:
-    """The open merge requests that would close the issue, and the merged ones that referred to it, newest first.
+    """The open merge requests that would close the issue, and merged ones that referred to it.
 
-    Only those that the viewer may see, among the newest MAX_MERGE_REQUESTS. One statement for all issues of a level.
+    Newest first. Only those that the viewer may see, among the newest MAX_MERGE_REQUESTS. One statement for all issues of a level.
     """
 
     async def fetch(ids: list[int]) -> dict[int, list[tables.MergeRequest]]:
@@ -183,9 +186,10 @@ async def close_after_merge(context: Context, merge_request: tables.MergeRequest
 
 
 async def close_after_push(context: Context, project: tables.Project, commits: Sequence[GitCommit]) -> None:
-    """Apply the references in messages of commits new to the default branch (newest first): close issues and note mentions.
+    """Apply the references in messages of new commits: close issues, and note mentions.
 
-    Commits without references take no statement; the number of statements does not depend on the number of commits in a batch.
+    The commits are new to the default branch, newest first. Commits without references take no statement; the number of statements does
+    not depend on the number of commits in a batch.
     """
     if context.viewer_or_none is None:
         # An update without a user has no permissions to act with.
@@ -248,7 +252,7 @@ async def _author_contexts(context: Context, items: list[CommitReferences], proj
 async def _close_issues(
     context: Context, project_id: int, requests: Sequence[tuple[NoteSource, int]]
 ) -> set[tuple[str, mentions.MentionableKind, int]]:
-    """Close those of the issues that are open and that the viewer may close, each for the first source that refers to it.
+    """Close the open issues that the viewer may close, each for the first source that refers to it.
 
     Returns what was closed, as (key of the source, kind, id).
     """

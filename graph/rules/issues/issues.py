@@ -91,7 +91,10 @@ async def set_labels(context: Context, thing: tables.Issue | tables.MergeRequest
 
 
 async def _find_or_create_labels(context: Context, project_id: int, titles: list[str]) -> list[tables.Label]:
-    """The labels with these titles, created if missing, and locked against deletion and renaming until the transaction ends."""
+    """The labels with these titles, created if missing.
+
+    They are locked against deletion and renaming until the transaction ends.
+    """
     found = await context.all(labels.for_key_share(project_id, titles))
     # Sorted, so that concurrent transactions creating the same labels do not deadlock.
     missing = sorted(set(titles) - {label.title for label in found})

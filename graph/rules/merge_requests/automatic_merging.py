@@ -1,4 +1,4 @@
-"""Automatic merge: requested now, performed by the service once every newest check of the head has succeeded.
+"""Automatic merge: performed by the service once every newest check of the head has succeeded.
 
 The merge runs in the name of the user who requested it, with the permissions at that time. If the user may no longer merge, or the
 branches can no longer be merged, the request is canceled with a note that says so; a push to the source branch cancels it silently

@@ -70,7 +70,7 @@ async def compare_branches(
     known_head: str | None = None,
     previous_target: str | None = None,
 ) -> BranchComparison:
-    """Compare the branches as they are in the repositories, fetching a fork's commits into the target repository.
+    """Compare the branches in the repositories, fetching a fork's commits into the target repository.
 
     It uses only git. `known_head` is the head known so far, to detect that somebody has merged it. `previous_target` is a commit to
     compare with instead of the target's head. Missing branches, unrelated histories, and comparisons that exceed git's time limit
@@ -130,7 +130,10 @@ def _with_proposal(found: BranchComparison, proposal: MergePreview) -> BranchCom
 
 
 def _find_landing_commit(repository: Repository, found: BranchComparison, known_head: str | None) -> str | None:
-    """The commit that merged the known head, if the target contains it and the source has no further commits."""
+    """The commit that merged the known head, if the target contains it.
+
+    None if the source has further commits.
+    """
     if known_head is None or found.target_oid is None or (found.head_oid is not None and found.base_oid != found.head_oid):
         return None
     if not merge_preview.has_commit(repository, known_head) or not is_ancestor(repository, known_head, found.target_oid):

@@ -1,8 +1,9 @@
-"""Imports of merge requests from history, as background jobs: a row stores the progress, and any process takes unleased ones.
+"""Imports of merge requests from history, as background jobs.
 
-A batch is one transaction: the merge requests of some merges, and the new progress. A crash therefore loses at most the current batch,
-the next process continues after the last committed one, and nothing is written twice. A process has a lease while it works, which each
-batch renews; after another process has taken over the lease, it writes nothing more. Deleting a project deletes its import.
+A row stores the progress, and any process takes an import without a lease. A batch is one transaction: the merge requests of some
+merges, and the new progress. A crash therefore loses at most the current batch, the next process continues after the last committed
+one, and nothing is written twice. A process has a lease while it works, which each batch renews; after another process has taken over
+the lease, it writes nothing more. Deleting a project deletes its import.
 """
 
 import asyncio

@@ -138,9 +138,10 @@ async def pin_head(services: Services, project_id: int, iid: int, oid: str) -> N
 
 
 async def mark_unchecked(context: Context, project: tables.Project, updates: Iterable[RefCommand]) -> None:
-    """Mark the open merge requests from and into moved branches, in the transaction that records the moves.
+    """Mark the open merge requests from and into moved branches as unchecked.
 
-    They are refreshed after the commit. Automatic merges of a source that moved are canceled. Takes at most five statements.
+    Call it in the transaction that records the moves. They are refreshed after the commit. Automatic merges of a source that moved are
+    canceled. Takes at most five statements.
     """
     updates = [update for update in updates if update.ref.startswith(BRANCH_PREFIX) and is_storable(update.ref)]
     names = [update.ref.removeprefix(BRANCH_PREFIX) for update in updates]
@@ -191,7 +192,10 @@ async def _refresh_moved(
 
 
 async def refresh_unchecked(services: Services) -> None:
-    """Maintenance job: refresh open merge requests that have not been refreshed since a branch of theirs moved, oldest first."""
+    """Maintenance job: refresh open merge requests of branches that moved, oldest first.
+
+    A merge request is unchecked from the move of a branch to its refresh.
+    """
     refresher = _Refresher(services, None, "maintenance")
     after = done = 0
     while rows := await refresher.read_rows(branched.unchecked(after, MAX_REFRESHED_PER_RUN)):
@@ -235,7 +239,10 @@ class _Refresher:
         _retry_times[self.services.repositories] = {**retry_times, merge_request_id: now + RETRY_AFTER}
 
     async def refresh(self, row: tables.MergeRequest, *, previous_target: str | None = None) -> bool:
-        """Compare the branches, and store the result unless a branch or the merge request has changed meanwhile. Raises Unavailable."""
+        """Compare the branches and store the result; False if a branch or the row has changed meanwhile.
+
+        Raises Unavailable.
+        """
         comparison = await compare_branches(
             self.services,
             target_project_id=row.project_id,

@@ -262,7 +262,7 @@ async def list_blockers(context: Context, merge_request: tables.MergeRequest) ->
 
 
 async def _can_read_head_checks(context: Context, merge_request: tables.MergeRequest) -> bool:
-    """Whether the viewer may see the head's checks, which belong to the source project, for example a private fork."""
+    """Whether the viewer may see the head's checks, which belong to the source project."""
     row = merge_request
     if row.source_project_id == row.project_id:
         return await can(context, Action.READ_CHECKS, row)
@@ -271,7 +271,10 @@ async def _can_read_head_checks(context: Context, merge_request: tables.MergeReq
 
 
 async def can_merge(context: Context, merge_request: tables.MergeRequest) -> bool:
-    """Whether the viewer may merge: it is open, not work in progress, and the viewer may update the target branch."""
+    """Whether the viewer may merge: it is open and ready, and the viewer may update the target branch.
+
+    A work in progress is not ready.
+    """
     return merge_request.state in OPEN and not is_work_in_progress(merge_request.title) and await can_accept(context, merge_request)
 
 
@@ -312,7 +315,10 @@ async def commit_page(context: Context, merge_request: tables.MergeRequest, wind
 
 
 async def merge_request_page_of_commit(context: Context, commit: ProjectCommit, window: Window) -> ConnectionPage:
-    """A page of the merge requests that contain a commit or were merged by it, among those that the viewer may see."""
+    """A page of the merge requests that contain a commit or were merged by it.
+
+    Only those that the viewer may see.
+    """
     listing = KeysetListing(tables.MergeRequest, Order(tables.MergeRequest.id, descending=True))
     bounds, order = listing.cursor_conditions(window), listing.order_by(window)
 

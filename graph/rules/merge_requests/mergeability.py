@@ -32,7 +32,7 @@ async def can_accept(context: Context, merge_request: tables.MergeRequest) -> bo
 
 
 async def require_acceptable(context: Context, merge_request: tables.MergeRequest) -> None:
-    """Raises Forbidden if the viewer may not merge, NotAllowed if it is merged, closed or work in progress."""
+    """Raises Forbidden if the viewer may not merge, NotAllowed if it is not open or not ready."""
     if not await can_accept(context, merge_request):
         raise Forbidden("You are not allowed to merge into this branch.")
     if merge_request.state not in OPEN:

@@ -1,4 +1,4 @@
-"""Accepts merge requests: a merge commit in the target's repository and the merged row, consistent after any crash.
+"""Accepts merge requests: writes the merge commit and the merged row, consistent after any crash.
 
 Before anything is committed, permissions and state are checked, and the objects of the merge commit are written and synced: no writer
 waits for git, and unreachable objects are harmless. Then the effects follow, in an order that survives a crash at any point:
@@ -54,7 +54,10 @@ from storage.tables import MergeRequestState, MergeStatus, merge_requests, proje
 MAX_ATTEMPTS = 5
 """How often a merge is attempted while concurrent updates move the target."""
 SWAP_SECONDS = 30.0
-"""Age after which the process that wrote an intent no longer acts on it, so that `repair` may delete it after REPAIR_SECONDS."""
+"""Age after which the writer of an intent no longer acts on it.
+
+`repair` may therefore delete it after REPAIR_SECONDS.
+"""
 REPAIR_SECONDS = 60.0
 FINISH_SECONDS = 5.0
 """How long a canceled caller waits for a merge in progress to finish."""

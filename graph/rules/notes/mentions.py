@@ -1,4 +1,4 @@
-"""Mentions of issues and merge requests in strings: `#12`, `!3`, `group/project#12`, `group/project!3`."""
+"""Mentions of issues and merge requests: `#12`, `!3`, `group/project#12`, `group/project!3`."""
 
 import re
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ MENTION_PATTERN = re.compile(
 
 
 class Mention(NamedTuple):
-    """A mention: the path keys of the project (None for the current one), the `iid`, and the sigil of the kind."""
+    """A mention: path keys of the project (None for the current one), `iid`, and sigil of the kind."""
 
     project: tuple[str, str] | None
     iid: int

@@ -224,7 +224,7 @@ def remove_files_after_commit(context: Context, project_ids: list[int]) -> None:
 
 
 async def set_default_branch(context: Context, project: tables.Project, name: str) -> None:
-    """Make a branch the default: update the row now, and after the commit the repository's HEAD, which clones read.
+    """Make a branch the default in the row and, after the commit, as HEAD, which clones read.
 
     Raises Invalid, Unavailable.
     """

@@ -36,7 +36,7 @@ IMAGE_TYPES = {
     "bmp": "image/bmp",
     "tiff": "image/tiff",
 }
-"""Media types by file extension that responses declare: images that cannot contain a script, unlike SVG."""
+"""Declared media types by file extension: images that cannot contain a script, unlike SVG."""
 
 UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._+-]")
 LINK_PATTERN = re.compile(r"/uploads/([0-9a-f]{32})/([A-Za-z0-9._+-]{1,255})")
@@ -49,7 +49,7 @@ log = structlog.get_logger("graph")
 
 
 def sanitize_filename(raw_name: str) -> str:
-    """The stored file name: without folders, of characters that need no escaping in a link. Raises Invalid.
+    """The stored file name, without folders or characters that need escaping in a link. Raises Invalid.
 
     >>> sanitize_filename("C:\\\\My pictures\\\\Überblick 1.png")
     '_berblick_1.png'

@@ -18,7 +18,7 @@ def _as_row(merge_request: Any) -> tables.MergeRequest:
 
 
 async def _load_first_times(context: Context, row: tables.MergeRequest) -> Mapping[bool, datetime]:
-    """When the first commit was written (False) and when another user first responded (True), as far as known."""
+    """When the first commit was written (False) and when another user first responded (True)."""
 
     async def fetch(ids: list[int]) -> dict[int, dict[bool, datetime]]:
         found: dict[int, dict[bool, datetime]] = {}

@@ -139,7 +139,7 @@ class MergeRequestFilter:
         return found
 
     def bind_viewer(self, context: Context) -> "MergeRequestFilter":
-        """Bind the filter to this viewer: the result of `head_state` depends on whose checks the viewer may see."""
+        """Bind the filter to this viewer: `head_state` depends on whose checks the viewer may see."""
         if self.head_state is None:
             return self
         bound = replace(self)
@@ -150,7 +150,7 @@ class MergeRequestFilter:
 
     @property
     def required_actions(self) -> tuple[Action, ...]:
-        """Actions that the viewer must be allowed to perform in a project to use this filter on its merge requests."""
+        """Actions that the viewer must be allowed to perform in a project to use this filter."""
         return () if self.head_state is None else (Action.READ_CHECKS,)
 
 
