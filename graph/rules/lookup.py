@@ -127,22 +127,22 @@ async def find_in_project(
     return await context.first(select(table).where(col(kind.project_id) == parent.id, getattr(kind, name) == value, *conditions))
 
 
-async def require_visible(context: Context, action: Action, thing: Row) -> None:
+async def require_visible(context: Context, action: Action, subject: Row) -> None:
     """Require that the viewer may see this object; `action` is the one that reads objects of its kind.
 
     Raises Forbidden when the viewer may see no such object in the project, NotFound when this one is hidden.
     """
-    await require(context, action, await load_project_of(context, thing))
-    await require_not_hidden(context, action, thing)
+    await require(context, action, await load_project_of(context, subject))
+    await require_not_hidden(context, action, subject)
 
 
-async def require_not_hidden(context: Context, action: Action, thing: Row) -> None:
+async def require_not_hidden(context: Context, action: Action, subject: Row) -> None:
     """Like `require_visible`, when the project is known to show such objects.
 
     Raises NotFound for a hidden one.
     """
-    if not await can(context, action, thing):
-        raise NotFound(type(thing).__name__)
+    if not await can(context, action, subject):
+        raise NotFound(type(subject).__name__)
 
 
 async def get_user(context: Context, database_id: int) -> tables.User:

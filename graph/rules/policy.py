@@ -305,7 +305,7 @@ async def filter_visible_groups(context: Context, ids: list[int]) -> set[int]:
     """The ids of those groups that the viewer may see, loaded in one statement."""
     if context.viewer.admin:
         return set(ids)
-    return {key for key, seen in (await group_visibility_loader(context).get_many(ids)).items() if seen}
+    return {key for key, is_visible in (await group_visibility_loader(context).get_many(ids)).items() if is_visible}
 
 
 async def filter_visible_projects(context: Context, ids: list[int]) -> set[int]:
@@ -345,12 +345,12 @@ def visible_snippet_conditions(context: Context) -> list[Any]:
     return [] if context.viewer.admin else [snippets.visible_to(context.viewer.id)]
 
 
-def _is_shared(thing: Any) -> bool:
+def _is_shared(subject: Any) -> bool:
     """Whether the object's own visibility admits non-members.
 
     Objects without one are as visible as their project.
     """
-    return getattr(thing, "visibility_level", tables.Visibility.INTERNAL) >= tables.Visibility.INTERNAL
+    return getattr(subject, "visibility_level", tables.Visibility.INTERNAL) >= tables.Visibility.INTERNAL
 
 
 def project_level_loader(context: Context) -> Loader[int, int]:
@@ -367,10 +367,10 @@ def project_level_loader(context: Context) -> Loader[int, int]:
 
 
 def group_visibility_loader(context: Context) -> Loader[int, bool]:
-    """The loader that tells by group id whether the viewer may see the group; None for hidden groups."""
+    """The loader of the visibility of groups by id: True for visible groups, None for hidden ones."""
 
     async def fetch(ids: list[int]) -> Mapping[int, bool]:
         visible = await context.tuples(members.visible_group_ids(context.viewer.id, ids))
         return dict.fromkeys((row[0] for row in visible), True)
 
-    return context.loader("seen groups", fetch)
+    return context.loader("visible groups", fetch)

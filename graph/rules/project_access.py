@@ -13,7 +13,7 @@ from storage.tables.projects import of_path_keys
 
 R = TypeVar("R", bound=Row)
 
-PROJECTS_LOADER = "entered projects"
+PROJECTS_LOADER = "projects by key"
 """Key of the loader in `Context.loaders`."""
 
 

@@ -84,7 +84,7 @@ TRANSITION_TO_STATUS: dict[CheckStatus, BuildTransition] = {
     CheckStatus.CANCELED: BuildTransition.CANCEL,
     CheckStatus.PENDING: BuildTransition.RETRY,
 }
-"""The transition that brings a build to each status."""
+"""The transition that leads to each status."""
 
 
 def is_work_in_progress(title: str) -> bool:

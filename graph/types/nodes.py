@@ -44,7 +44,7 @@ async def _load_nodes(context: Context, ids: list[strawberry.ID]) -> list[Any]:
     for name, lookup_keys in lookup_keys_by_type.items():
         entity = entities[name]
         if entity.load_nodes is not None:
-            found.update({(name, key): thing for key, thing in (await entity.load_nodes(context, lookup_keys)).items()})
+            found.update({(name, key): node for key, node in (await entity.load_nodes(context, lookup_keys)).items()})
             continue
         if entity.row is tables.Namespace:
             found.update({(name, row.id): row for row in await _load_groups(context, lookup_keys)})

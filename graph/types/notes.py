@@ -127,7 +127,7 @@ def _first_id(*ids: int | None) -> int | None:
 
 
 def _noteable_type_name(*ids: int | None) -> str:
-    return next(word for word, id in zip(NOTEABLE_TYPE_NAMES, ids, strict=True) if id is not None)
+    return next(name for name, id in zip(NOTEABLE_TYPE_NAMES, ids, strict=True) if id is not None)
 
 
 def _notes_field(key: Any) -> Any:
@@ -168,7 +168,7 @@ async def _load_votes(context: Context, key: Any, noteable: Any) -> VoteCounts:
     """The votes on an object with the foreign key `key`."""
 
     async def fetch(ids: list[int]) -> dict[int, VoteCounts]:
-        return {thing_id: VoteCounts(up, down) for thing_id, up, down in await context.tuples(statements.vote_counts(key, ids))}
+        return {parent_id: VoteCounts(up, down) for parent_id, up, down in await context.tuples(statements.vote_counts(key, ids))}
 
     return await context.loader(("votes", key.key), fetch).get(noteable.id) or VoteCounts()
 

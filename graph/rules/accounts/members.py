@@ -16,7 +16,7 @@ PROJECT_LEVELS = (AccessLevel.GUEST, AccessLevel.REPORTER, AccessLevel.DEVELOPER
 
 
 def validate_level(access_level: AccessLevel | None, value: int | None, allowed: Collection[AccessLevel]) -> AccessLevel:
-    """The access level that the input gives by name or by v3 number. Raises Required, Invalid."""
+    """The access level in the input, by name or by v3 number. Raises Required, Invalid."""
     requested = value if access_level is None else int(access_level)
     if requested is None:
         raise Required("accessLevel")

@@ -133,7 +133,7 @@ def roll_up(checks: Iterable[C], ref: str | None = None) -> CheckRollup[C]:
     newest: dict[str, C] = {}
     for check in checks:
         if ref is None or check.ref is None or check.ref == ref:
-            # Reinserted at the end, so that the order stays by age.
+            # Reinserted at the end, so that the order remains by age.
             newest.pop(check.name, None)
             newest[check.name] = check
     return CheckRollup(tuple(newest.values()))

@@ -64,9 +64,9 @@ class RunnerDetails:
     def to_columns(self) -> dict[str, str | None]:
         values = {field: getattr(self, field) for field in self.__slots__}
         return {
-            field: validation.validate_string(field, text.strip())[: validation.MAX_NAME_LENGTH]
-            for field, text in values.items()
-            if text is not None
+            field: validation.validate_string(field, value.strip())[: validation.MAX_NAME_LENGTH]
+            for field, value in values.items()
+            if value is not None
         }
 
 
@@ -283,11 +283,11 @@ async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int
             return dict(map(tuple, await reader.tuples(runners.oldest_of_queues())))
 
     queues = await context.services.runner_queue.oldest_builds(load_queues)
-    fitting = {queue: oldest for queue, oldest in queues.items() if accepts_queue(queue, runner)}
-    if not fitting:
+    acceptable = {queue: oldest for queue, oldest in queues.items() if accepts_queue(queue, runner)}
+    if not acceptable:
         return None
     if runner.shared:
-        return min(fitting, key=lambda queue: fitting[queue]), None
+        return min(acceptable, key=lambda queue: acceptable[queue]), None
     async with context.read_only() as reader:
         own_queues = [tuple(row) for row in await reader.tuples(runners.oldest_of_own_queues(runner.id))]
     found = min(((oldest, queue, project_id) for queue, project_id, oldest in own_queues if accepts_queue(queue, runner)), default=None)
@@ -301,7 +301,7 @@ def has_builds(project: tables.Project | None) -> bool:
 
 async def _record_contact(context: Context, runner: tables.Runner, columns: dict[str, str | None]) -> None:
     """Record when the runner last called, to the minute, and what it reports about itself."""
-    changed = {field: text for field, text in columns.items() if text != getattr(runner, field)}
+    changed = {field: value for field, value in columns.items() if value != getattr(runner, field)}
     if changed or runner.contacted_at is None or context.now() - runner.contacted_at >= CONTACT_INTERVAL:
         await context.session.execute(runners.record_contact(runner.id, context.now(), changed))
 

@@ -59,31 +59,31 @@ class SecretMasker:
         Returns the bytes to store now and what is pending, which is nothing after the final piece. With `partial`, the beginning of a
         secret at the end of the final piece is masked too.
         """
-        text = pending.data + data
-        masked = bytearray(text)
-        spans = [(0, pending.masked), *self._spans(text)]
+        buffer = pending.data + data
+        masked = bytearray(buffer)
+        spans = [(0, pending.masked), *self._spans(buffer)]
         for start, end in spans:
             masked[start:end] = MASK * (end - start)
-        partial_length = self._partial_match_length(text)
+        partial_length = self._partial_match_length(buffer)
         if final:
             if partial and partial_length >= MIN_PARTIAL_LENGTH:
-                masked[len(text) - partial_length :] = MASK * partial_length
+                masked[len(buffer) - partial_length :] = MASK * partial_length
             return bytes(masked), PendingTrace()
-        cut = len(text) - partial_length
+        cut = len(buffer) - partial_length
         covered = max(end for start, end in spans if start <= cut)
-        return bytes(masked[:cut]), PendingTrace(text[cut:], max(0, covered - cut))
+        return bytes(masked[:cut]), PendingTrace(buffer[cut:], max(0, covered - cut))
 
-    def _spans(self, text: bytes) -> Iterable[tuple[int, int]]:
+    def _spans(self, buffer: bytes) -> Iterable[tuple[int, int]]:
         for needle in self._needles:
-            start = text.find(needle)
+            start = buffer.find(needle)
             while start >= 0:
                 yield start, start + len(needle)
-                start = text.find(needle, start + 1)
+                start = buffer.find(needle, start + 1)
 
-    def _partial_match_length(self, text: bytes) -> int:
+    def _partial_match_length(self, buffer: bytes) -> int:
         """Length of the longest suffix of the bytes that is the beginning of a secret."""
-        for length in range(min(len(text), self._max_needle_length - 1), 0, -1):
-            end = text[-length:]
+        for length in range(min(len(buffer), self._max_needle_length - 1), 0, -1):
+            end = buffer[-length:]
             if any(needle.startswith(end) for needle in self._needles if len(needle) > length):
                 return length
         return 0
@@ -137,9 +137,9 @@ def decrypt_pending(context: Context, build: tables.Build) -> PendingTrace:
     """The end of the build's trace that is not stored yet."""
     if build.sealed_trace_end is None:
         return PendingTrace()
-    masked, size, text = build.sealed_trace_end.split(":", 2)
+    masked, size, ciphertext = build.sealed_trace_end.split(":", 2)
     try:
-        return PendingTrace(context.services.cipher.decrypt(text).encode(), int(masked))
+        return PendingTrace(context.services.cipher.decrypt(ciphertext).encode(), int(masked))
     except UndecryptableToken:
         # Asterisks of the same length keep the offsets correct.
         log.error("pending trace cannot be decrypted", build_id=build.id)

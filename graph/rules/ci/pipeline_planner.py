@@ -39,7 +39,7 @@ log = structlog.get_logger("graph")
 class PipelinePlan:
     """The pipeline to create for the commit `sha` on a branch or tag, with its serialized `jobs`.
 
-    `error` is why the file is invalid. `skipped` says that the commit's message asks not to build it.
+    `error` is why the file is invalid. `skipped` is True when the commit's message requests no pipeline (`[ci skip]`).
     """
 
     sha: str

@@ -1,6 +1,6 @@
 """Parses YAML into a bounded tree of scalars, lists and mappings with line numbers.
 
-Nothing is constructed: a scalar keeps its source string (`yes`, `1.0` and `2015` are valid names) and only reports whether YAML reads
+Nothing is constructed: a scalar retains its source string (`yes`, `1.0` and `2015` are valid names) and only reports whether YAML reads
 it as null or a boolean. The parser yields events one at a time, so that input that is too deep or too large is rejected before it is
 built. An alias counts with everything it refers to, because ten lines can expand to a billion nodes.
 """

@@ -27,7 +27,7 @@ async def validate_url(context: Context, url: str) -> HookUrl:
     """Validate the URL of a hook.
 
     Raises Required, and Invalid for an invalid URL or one that hooks may not call. Call it before the first statement of the operation,
-    because a slow name server would keep the transaction open.
+    because a slow name server would leave the transaction open.
     """
     cleaned = validation.validate_string("url", url.strip())
     if not cleaned:

@@ -92,7 +92,7 @@ async def _load_subject(context: Context, change: LoggedChange) -> tables.Build 
 
 
 def parse_sequence_number(string: str) -> int:
-    """Parse the `seq` of a change; 0 stands for the beginning. Raises BadRequest."""
+    """Parse the `seq` of a change; 0 is the beginning. Raises BadRequest."""
     number = 0 if string == "0" else lookup.parse_id(string)
     if number is None:
         raise BadRequest("`afterSeq` must be the `seq` of an event you received, or 0.")

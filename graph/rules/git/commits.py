@@ -130,17 +130,17 @@ async def commit_nodes(context: Context, ids: list[str]) -> dict[str, Any]:
     The value is an error if one is unreadable.
     """
     keys: dict[str, CommitKey] = {}
-    for text in ids:
-        number, _, oid = text.partition("-")
+    for node_id in ids:
+        number, _, oid = node_id.partition("-")
         project_id = parse_id(number)
         if project_id is not None and FULL_ID.fullmatch(oid):
-            keys[text] = project_id, oid
+            keys[node_id] = project_id, oid
     visible_ids = await policy.filter_visible_projects(context, [project_id for project_id, _ in keys.values()])
     projects = await context.rows_by_id(tables.Project).get_many(visible_ids)
     readable = {key for key, project in projects.items() if await policy.can(context, policy.Action.READ_CODE, project)}
-    readable_keys = {text: key for text, key in keys.items() if key[0] in readable}
+    readable_keys = {node_id: key for node_id, key in keys.items() if key[0] in readable}
     found = await _git_loader(context).get_many(readable_keys.values())
-    return {text: found[key] for text, key in readable_keys.items() if found[key] is not None}
+    return {node_id: found[key] for node_id, key in readable_keys.items() if found[key] is not None}
 
 
 async def history_page(context: Context, project: tables.Project, ref: str | None, window: Window) -> ConnectionPage:

@@ -165,8 +165,8 @@ async def _replace_closings(context: Context, merge_request: tables.MergeRequest
 
 def _collect_references(bodies: Iterable[str], external_url: str) -> set[Mention]:
     named: set[Mention] = set()
-    for text in bodies:
-        named.update(parse_closing_references(text, external_url))
+    for body in bodies:
+        named.update(parse_closing_references(body, external_url))
         if len(named) >= MAX_CLOSED_ISSUES:
             break
     return named

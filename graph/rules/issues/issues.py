@@ -72,20 +72,20 @@ LABEL_FOREIGN_KEYS: dict[type, Any] = {
 """Tables whose rows have labels, mapped to their foreign key in the association table."""
 
 
-async def set_labels(context: Context, thing: tables.Issue | tables.MergeRequest, names: list[str]) -> bool:
+async def set_labels(context: Context, issuable: tables.Issue | tables.MergeRequest, names: list[str]) -> bool:
     """Set exactly these labels on a new or locked row, creating missing ones with the default color.
 
     Raises Invalid. Returns whether anything changed. Rows are always locked in this order: the issue or merge request, its new labels,
     its current labels. Concurrent transactions that label it, or delete or rename the labels, therefore wait for each other instead of
     failing.
     """
-    key = LABEL_FOREIGN_KEYS[type(thing)]
+    key = LABEL_FOREIGN_KEYS[type(issuable)]
     titles = validation.validate_label_titles(names)
-    found = await _find_or_create_labels(context, thing.project_id, titles) if titles else []
+    found = await _find_or_create_labels(context, issuable.project_id, titles) if titles else []
     label_ids = [label.id for label in found]
-    before = set((await context.session.execute(labels.detach_all(key, thing.id))).scalars())
+    before = set((await context.session.execute(labels.detach_all(key, issuable.id))).scalars())
     if label_ids:
-        await context.session.execute(labels.attach(key, thing.id, label_ids))
+        await context.session.execute(labels.attach(key, issuable.id, label_ids))
     context.loaders.clear()
     return before != set(label_ids)
 
@@ -105,12 +105,12 @@ async def _find_or_create_labels(context: Context, project_id: int, titles: list
     return found
 
 
-async def count_issues_by_state(context: Context, thing: Any, statement: Callable[[list[int]], Any]) -> Mapping[IssueState, int] | None:
+async def count_issues_by_state(context: Context, row: Any, statement: Callable[[list[int]], Any]) -> Mapping[IssueState, int] | None:
     """The number of issues per state of an object in a project; None when the viewer may not see issues.
 
     `statement(ids)` selects (id of the object, state, count); it runs once for all objects of a level.
     """
-    if not await can(context, Action.READ_ISSUE, thing):
+    if not await can(context, Action.READ_ISSUE, row):
         return None
 
     async def fetch(ids: list[int]) -> dict[int, dict[IssueState, int]]:
@@ -119,7 +119,7 @@ async def count_issues_by_state(context: Context, thing: Any, statement: Callabl
             counted.setdefault(key, {})[state] = number
         return counted
 
-    return await context.loader(statement, fetch).get(thing.id) or {}
+    return await context.loader(statement, fetch).get(row.id) or {}
 
 
 def change_state(context: Context, issue: tables.Issue, event: IssueTransition) -> bool:

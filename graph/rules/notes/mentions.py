@@ -68,8 +68,8 @@ class MentionTarget(NamedTuple):
     project_id: int
 
 
-def kind_of(thing: tables.Issue | tables.MergeRequest) -> MentionableKind:
-    return ISSUE if isinstance(thing, tables.Issue) else MERGE_REQUEST
+def kind_of(issuable: tables.Issue | tables.MergeRequest) -> MentionableKind:
+    return ISSUE if isinstance(issuable, tables.Issue) else MERGE_REQUEST
 
 
 def parse_mentions(string: str) -> list[Mention]:

@@ -44,9 +44,9 @@ class IssuableSnapshot:
     target_branch: str | None
 
     @classmethod
-    def of(cls, thing: Issuable) -> "IssuableSnapshot":
-        branch = getattr(thing, "target_branch", None)
-        return cls(thing.state, thing.title, thing.description, thing.assignee_id, thing.milestone_id, branch)
+    def of(cls, issuable: Issuable) -> "IssuableSnapshot":
+        branch = getattr(issuable, "target_branch", None)
+        return cls(issuable.state, issuable.title, issuable.description, issuable.assignee_id, issuable.milestone_id, branch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class NoteSource:
     author: Context | None = None
 
     @classmethod
-    def of(cls, thing: Issuable) -> "NoteSource":
-        noun = kind_of(thing)
-        return cls(thing.project_id, f"{noun.name}:{thing.id}", noun.display_name, f"{noun.sigil}{thing.iid}")
+    def of(cls, issuable: Issuable) -> "NoteSource":
+        noun = kind_of(issuable)
+        return cls(issuable.project_id, f"{noun.name}:{issuable.id}", noun.display_name, f"{noun.sigil}{issuable.iid}")
 
     @classmethod
     def of_commit(cls, project_id: int, oid: str, author: Context | None) -> "NoteSource":
@@ -81,12 +81,12 @@ SOURCE_READ_ACTIONS = {"issue": Action.READ_ISSUE, "merge_request": Action.READ_
 """The first word of `Note.source`, mapped to the action that reads such a source in its project."""
 
 
-async def write_changes(context: Context, thing: Issuable, before: IssuableSnapshot, *, by: str | None = None) -> None:
+async def write_changes(context: Context, issuable: Issuable, before: IssuableSnapshot, *, by: str | None = None) -> None:
     """Write a note for each field that differs, and notes on what a new description mentions.
 
     `by` names what changed the state, if it was not a user: `commit FULLSHA`, `merge request !12`.
     """
-    current, bodies = IssuableSnapshot.of(thing), []
+    current, bodies = IssuableSnapshot.of(issuable), []
     if current.state != before.state:
         bodies.append(format_status(current.state, by))
     if current.title != before.title:
@@ -94,21 +94,21 @@ async def write_changes(context: Context, thing: Issuable, before: IssuableSnaps
     if current.target_branch != before.target_branch:
         bodies.append(f"Target branch changed from `{before.target_branch}` to `{current.target_branch}`")
     if current.milestone_id != before.milestone_id:
-        bodies.append(await _milestone_body(context, thing))
+        bodies.append(await _milestone_body(context, issuable))
     if current.assignee_id != before.assignee_id:
-        bodies.append(await _assignee_body(context, thing))
-    rows = [build_note(context, build_target(thing), body) for body in bodies]
+        bodies.append(await _assignee_body(context, issuable))
+    rows = [build_note(context, build_target(issuable), body) for body in bodies]
     if current.description != before.description:
-        rows += await _build_mention_notes(context, thing, current.description)
+        rows += await _build_mention_notes(context, issuable, current.description)
     await write_notes(context, rows)
 
 
-async def write_mentions(context: Context, thing: Issuable, text: str | None) -> None:
+async def write_mentions(context: Context, issuable: Issuable, text: str | None) -> None:
     """Write notes on what a string of this object, its description or a note on it, mentions.
 
     A mention is noted once.
     """
-    await write_notes(context, await _build_mention_notes(context, thing, text))
+    await write_notes(context, await _build_mention_notes(context, issuable, text))
 
 
 async def write_mentions_of_sources(
@@ -133,8 +133,8 @@ async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list
 
 def format_status(state: IssueState | MergeRequestState, closed_by: str | None = None) -> str:
     """`Status changed to closed`, with ` by commit FULLSHA` if given."""
-    word = "reopened" if state in (IssueState.OPENED, MergeRequestState.OPENED) else state
-    return f"Status changed to {word}{f' by {closed_by}' if closed_by else ''}"
+    state_name = "reopened" if state in (IssueState.OPENED, MergeRequestState.OPENED) else state
+    return f"Status changed to {state_name}{f' by {closed_by}' if closed_by else ''}"
 
 
 def build_change_source(source: NoteSource, moment: datetime) -> str:
@@ -162,8 +162,8 @@ def create_body_renderer(external_url: str) -> Callable[[str, bool], str]:
     return render
 
 
-def build_target(thing: Issuable) -> MentionTarget:
-    return MentionTarget(kind_of(thing), thing.id, thing.project_id)
+def build_target(issuable: Issuable) -> MentionTarget:
+    return MentionTarget(kind_of(issuable), issuable.id, issuable.project_id)
 
 
 def build_note(context: Context, target: MentionTarget, body: str, **source: Any) -> dict[str, Any]:
@@ -191,7 +191,7 @@ async def write_notes(context: Context, rows: list[dict[str, Any]]) -> None:
         )
 
 
-async def _build_mention_notes(context: Context, thing: Issuable, text: str | None) -> list[dict[str, Any]]:
+async def _build_mention_notes(context: Context, issuable: Issuable, text: str | None) -> list[dict[str, Any]]:
     """Notes on the objects that a string mentions and the viewer may see.
 
     Others are ignored, as if they did not exist.
@@ -199,8 +199,8 @@ async def _build_mention_notes(context: Context, thing: Issuable, text: str | No
     parsed = parse_mentions(text or "")
     if not parsed:
         return []
-    targets = await mentions.resolve_targets(context, thing.project_id, parsed)
-    return await _build_notes_of_sources(context, thing.project_id, [(NoteSource.of(thing), parsed)], targets)
+    targets = await mentions.resolve_targets(context, issuable.project_id, parsed)
+    return await _build_notes_of_sources(context, issuable.project_id, [(NoteSource.of(issuable), parsed)], targets)
 
 
 async def _build_notes_of_sources(
@@ -239,17 +239,17 @@ def _lock_order(target: MentionTarget) -> tuple[str, int]:
     return target.kind.name, target.id
 
 
-async def _milestone_body(context: Context, thing: Issuable) -> str:
-    if thing.milestone_id is None:
+async def _milestone_body(context: Context, issuable: Issuable) -> str:
+    if issuable.milestone_id is None:
         return "Milestone removed"
-    milestone: tables.Milestone = await get_existing(context, tables.Milestone, thing.milestone_id)
-    path = await full_path(context, await load_project_of(context, thing))
+    milestone: tables.Milestone = await get_existing(context, tables.Milestone, issuable.milestone_id)
+    path = await full_path(context, await load_project_of(context, issuable))
     # Without the URL of the instance, which may change; it is added when the note is rendered.
     return f"{MILESTONE_CHANGED_PREFIX}[{milestone.title}](/{path}/milestones/{milestone.iid})"
 
 
-async def _assignee_body(context: Context, thing: Issuable) -> str:
-    if thing.assignee_id is None:
+async def _assignee_body(context: Context, issuable: Issuable) -> str:
+    if issuable.assignee_id is None:
         return "Assignee removed"
-    assignee: tables.User = await get_existing(context, tables.User, thing.assignee_id)
+    assignee: tables.User = await get_existing(context, tables.User, issuable.assignee_id)
     return f"Reassigned to @{assignee.username}"
