@@ -81,7 +81,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "QUEUED": "Waiting to run.",
         "RUNNING": "Running.",
         "FINISHED": "The import finished; skipped merges are counted.",
-        "FAILED": "The import failed; `error` has the reason. Merge requests imported until then are kept.",
+        "FAILED": "The import failed; `error` has the reason. Merge requests imported until then remain.",
     },
     "IssueState": {"OPENED": "The issue is open.", "CLOSED": "The issue is closed."},
     "IssueStateEvent": {"CLOSE": "Close it.", "REOPEN": "Reopen it."},

@@ -55,7 +55,7 @@ class DeleteArtifactInput(ProjectResourceInput):
     returns=Build,
     entity_description="The build, without its artifact.",
     second_field=DELETED_ID,
-    description="Deletes the artifact of a build and keeps its trace. Requires the developer role, or the runner of the build.",
+    description="Deletes the artifact of a build, but not its trace. Requires the developer role, or the runner of the build.",
 )
 async def delete_artifact(info: Info, input: DeleteArtifactInput) -> tuple[tables.Build, strawberry.ID | None]:
     build: Any = await find_writable_build(info.context, input)

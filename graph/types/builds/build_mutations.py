@@ -132,7 +132,7 @@ async def cancel_build(info: Info, input: BuildInput) -> tables.Build:
     entity="build",
     returns=Build,
     entity_description="The build with its new, pending attempt.",
-    description="Retries a finished build. The previous attempt, its trace and its artifact are kept.",
+    description="Retries a finished build. The previous attempt, its trace and its artifact remain available.",
 )
 async def retry_build(info: Info, input: BuildInput) -> tables.Build:
     return await builds.retry_build(info.context, await _find_updatable_build(info, input))

@@ -44,7 +44,7 @@ class BuildSubscriptions:
         refs: Annotated[
             list[str | None] | None,
             strawberry.argument(
-                description="Branches and tags, at most 100; a null item stands for the default branch of each project. Default: all."
+                description="Branches and tags, at most 100; a null item means the default branch of each project. Default: all."
             ),
         ] = None,
         after_seq: Annotated[str | None, AFTER_SEQ_ARGUMENT] = None,

@@ -42,7 +42,7 @@ class BuildFilter:
     name: list[str] | None = strawberry.field(description="Job name is one of these.", default=None)
     stage: list[str] | None = strawberry.field(description="Stage is one of these.", default=None)
     ref: list[str | None] | None = strawberry.field(
-        description="Branch or tag is one of these; a null item stands for the default branch of the project.", default=None
+        description="Branch or tag is one of these; a null item means the default branch of the project.", default=None
     )
     latest_attempt_only: bool = strawberry.field(
         description="If true, exclude superseded attempts. The attempts of one build are in its `attempts`.", default=True

@@ -25,7 +25,7 @@ class JobEnvironmentFields:
         job: Any = self
         return job.build  # type: ignore[no-any-return]
 
-    @strawberry.field(description="Images of services to run beside the build, for runners that support images.")
+    @strawberry.field(description="Images of services to run alongside the build, for runners that support images.")
     def services(self) -> list[str]:
         return artifact_dependencies.select_strings(_options_of(self).get("services")) or []
 

@@ -47,7 +47,7 @@ class Job(JobEnvironmentFields):
     image: str | None = strawberry.field(description="Image the build requests, for runners that support images.")
     timeout_seconds: int = strawberry.field(description="Maximum run time in seconds; the runner stops the build after that.")
     lease_seconds: int = strawberry.field(
-        description="The build is taken from the runner if it does not report for this number of seconds."
+        description="The build is returned to its queue if the runner does not report for this number of seconds."
     )
 
     @strawberry.field(description="Commands to run, in order; each item can have several lines.")

@@ -76,7 +76,7 @@ class ResetRunnersTokenInput:
     returns=RunnersToken,
     entity_description="The new token.",
     description="Replaces the registration token of a project or of the instance. The old token becomes invalid immediately; runners"
-    " registered with it are kept. Requires the master role in the project, or an administrator.",
+    " registered with it remain. Requires the master role in the project, or an administrator.",
 )
 async def reset_runners_token(info: Info, input: ResetRunnersTokenInput) -> RegistrationTarget:
     context: Context = info.context

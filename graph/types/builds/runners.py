@@ -183,8 +183,8 @@ async def update_runner(info: Info, input: UpdateRunnerInput) -> tables.Runner:
     entity="runner",
     returns=Runner,
     entity_description="The deleted runner.",
-    description="Deletes a runner; its token becomes invalid immediately. Running builds are assigned to other runners, finished builds"
-    " are kept.",
+    description="Deletes a runner; its token becomes invalid immediately. Running builds are returned to their queues; finished"
+    " builds remain.",
 )
 async def delete_runner(info: Info, input: RunnerInput) -> tables.Runner:
     context = info.context
