@@ -117,7 +117,7 @@ def validate_tags(tags: Collection[str]) -> list[str]:
     """Sort the tags and remove duplicates. Raises Invalid."""
     found = sorted({validation.validate_string("tags", tag.strip(), max_length=validation.MAX_NAME_LENGTH) for tag in tags} - {""})
     if len(found) > MAX_TAGS or any("," in tag for tag in found):
-        raise Invalid("tags", f"must be at most {MAX_TAGS}, without commas")
+        raise Invalid("tags", f"can have at most {MAX_TAGS} entries, without commas")
     return found
 
 
