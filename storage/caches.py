@@ -1,10 +1,10 @@
 """The caches of the process: each has a name, a bound in entries and a bound in bytes (docs/caches.md lists them).
 
     PATHS = CacheBounds("paths", max_entries=2_000, max_bytes=2**21)
-    paths = LruCache(PATHS, lambda path, place: 500 + len(path))
+    paths = LruCache(PATHS, lambda path, project: 500 + len(path))
 
-What a cache holds is counted when it is put in, so that a look-up costs no more than that of a dictionary. Sizes are estimates, within a
-factor of two of what the entries take (tests/storage/test_caches.py).
+The size of an entry is estimated when it is put in, so that a lookup costs little more than that of a dictionary. Estimates are within a
+factor of two of the real sizes (tests/storage/test_caches.py).
 """
 
 import weakref
@@ -29,7 +29,7 @@ BOUNDS_BY_NAME: dict[str, "CacheBounds"] = {}
 
 @dataclass(frozen=True, eq=False)
 class CacheBounds:
-    """The bounds of one cache, or of each cache of that name: there is one for a connection, for instance."""
+    """The bounds of one cache, or of each cache with that name, for example one per connection (`per`)."""
 
     name: str
     max_entries: int
@@ -38,7 +38,7 @@ class CacheBounds:
 
     def __post_init__(self) -> None:
         if self.name in BOUNDS_BY_NAME:
-            raise ValueError(f"there are two caches with the name {self.name}")
+            raise ValueError(f"two caches have the name {self.name}")
         BOUNDS_BY_NAME[self.name] = self
 
 
@@ -46,7 +46,7 @@ _USAGE_FUNCTIONS: "dict[weakref.ref[Any], tuple[str, Callable[[Any], CacheUsage]
 
 
 def register_usage(bounds: CacheBounds, owner: O, usage: Callable[[O], CacheUsage]) -> None:
-    """Has `usage(owner)` count for the cache as long as the owner lives."""
+    """Registers `usage(owner)` as part of the cache's usage until the owner is garbage-collected."""
     _USAGE_FUNCTIONS[weakref.ref(owner, _unregister)] = (bounds.name, usage)
 
 
@@ -55,7 +55,7 @@ def _unregister(owner: "weakref.ref[Any]") -> None:
 
 
 def current_usage() -> dict[str, CacheUsage]:
-    """What the caches hold now, all of one name together."""
+    """Returns the current usage of the caches, summed by name."""
     totals = dict.fromkeys(BOUNDS_BY_NAME, CacheUsage(0, 0))
     for owner, (name, usage_of) in [*_USAGE_FUNCTIONS.items()]:
         if (alive := owner()) is not None:
@@ -74,10 +74,10 @@ class _Entry(Generic[V]):
 
 
 class LruCache(Generic[K, V]):
-    """Entries within the bounds: those that were not used for the longest time are dropped (the CLOCK algorithm: an entry that was used
-    since it was last looked at is spared once, so that a look-up hashes its key once). `size` estimates the bytes of an entry with its key.
+    """A bounded cache that evicts entries that have not been used recently. `size` estimates the bytes of an entry with its key.
 
-    An entry that alone is larger than the bound is not stored. `on_evict` is called with what is dropped.
+    It uses the CLOCK algorithm: an entry that was used since the last check is spared once, so a lookup only sets a flag and hashes its
+    key once. An entry that alone exceeds the bound is not stored. `on_evict` is called with each evicted entry.
     """
 
     __slots__ = ("__weakref__", "_entries", "_max_bytes", "_max_entries", "_on_evict", "_size", "bytes")
@@ -85,7 +85,7 @@ class LruCache(Generic[K, V]):
     def __init__(
         self, bounds: CacheBounds, size: Callable[[K, V], int], on_evict: Callable[[K, V], None] | None = None, **overrides: int
     ) -> None:
-        """`overrides`: other bounds, `max_entries` or `max_bytes`, for this one."""
+        """`overrides` replaces `max_entries` or `max_bytes` for this cache."""
         self._max_entries = overrides.get("max_entries", bounds.max_entries)
         self._max_bytes = overrides.get("max_bytes", bounds.max_bytes)
         self._size = size
@@ -135,7 +135,7 @@ class LruCache(Generic[K, V]):
                 self._on_evict(oldest, entry.value)
 
     def pop(self, key: K) -> V | None:
-        """Takes an entry out."""
+        """Removes and returns an entry; None if there is none."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None

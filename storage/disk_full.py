@@ -1,4 +1,4 @@
-"""Tells a full disk from other failures, whichever library reports it."""
+"""Recognizes errors that a full disk causes, whichever library reports them."""
 
 import errno
 import os
@@ -19,6 +19,6 @@ def is_disk_full(error: BaseException) -> bool:
     if isinstance(cause, sqlite3.OperationalError):
         return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
     if isinstance(cause, pygit2.GitError):
-        # libgit2 passes on the words of the operating system, and no number.
+        # libgit2 passes on the operating system's message without its error number.
         return any(os.strerror(number) in str(cause) for number in DISK_FULL_ERRNOS)
     return getattr(cause, "sqlstate", None) == DISK_FULL_SQLSTATE

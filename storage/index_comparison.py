@@ -1,4 +1,4 @@
-"""How the index of a project differs from its repository. It only reads, and both as they are while it does."""
+"""Compares the index of a project with its repository. Read-only; both may change during the comparison."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ BATCH_SIZE = 1_000
 
 @dataclass
 class IndexDifference:
-    """Names of branches, and of commits their numbers: `missing` are in the repository only, `unknown` in the index only."""
+    """Names of branches and numbers of commits that differ: `missing` are only in the repository, `unknown` only in the index."""
 
     missing: list[str] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
@@ -28,7 +28,7 @@ class IndexDifference:
         return bool(self.missing or self.moved or self.unknown or self.missing_commits or self.unknown_commits)
 
     def describe(self) -> list[str]:
-        """Each difference in words."""
+        """Returns one sentence per kind of difference."""
         groups = [
             (self.missing, "branch", "branches", "not in the index"),
             (self.moved, "branch", "branches", "somewhere else in the index"),
@@ -43,7 +43,7 @@ class IndexDifference:
 
 
 async def compare_index(database: Database, repositories: Repositories, project_id: int) -> IndexDifference:
-    """Raises NotARepository, GitCommandError."""
+    """Compares the branches and commits of a project's index with its repository. Raises NotARepository, GitCommandError."""
     async with database.read_session() as session:
         indexed_heads = dict(await session.read(branches.heads(project_id)))
     repository_heads = await repositories.read(project_id, commit_walk.branch_heads)
@@ -66,7 +66,7 @@ async def compare_index(database: Database, repositories: Repositories, project_
 
 
 async def list_absent_commits(database: Database, repositories: Repositories, project_id: int) -> AsyncIterator[list[str]]:
-    """The commits of the index that the repository does not have, in parts."""
+    """Yields batches of commits of the index that the repository does not have."""
     after = 0
     while True:
         async with database.read_session() as session:

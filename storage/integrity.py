@@ -1,4 +1,4 @@
-"""Whether a database is sound: its pages, its references, and the rows that other stores lean on. It only reads."""
+"""Checks the integrity of a database: its pages, its references, and the rows that refer to repositories and uploads. Read-only."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from storage.database.engine import Database, metadata
 
 @dataclass(frozen=True, slots=True)
 class StoredProject:
-    """What a project's repository must agree with."""
+    """A project's row, for comparison with its repository."""
 
     id: int
     full_path: str
@@ -20,7 +20,7 @@ class StoredProject:
 
 @dataclass(frozen=True, slots=True)
 class StoredUpload:
-    """What the file of an upload must agree with: where it lies, and its length in bytes. `address` is the end of its link."""
+    """An upload's row, for comparison with its file. `size` is in bytes; `address` is the path of its URL."""
 
     project_id: int
     secret: str
@@ -29,7 +29,7 @@ class StoredUpload:
 
 
 async def find_broken_pages(database: Database) -> list[str]:
-    """What SQLite's integrity check says is wrong, at most 20 lines. PostgreSQL checks its pages itself: always []."""
+    """Returns the errors of SQLite's integrity check, at most 20. Returns [] on PostgreSQL, which checks its pages itself."""
     if database.dialect != "sqlite":
         return []
     async with database.read_session() as session:
@@ -38,7 +38,7 @@ async def find_broken_pages(database: Database) -> list[str]:
 
 
 async def find_broken_references(database: Database) -> list[str]:
-    """The foreign keys that some rows break, with the number of those rows, as `notes.author_id: 2 rows name no row of users`."""
+    """Returns the foreign keys that rows violate, with the number of rows: `notes.author_id: 2 rows name no row of users`."""
     found = []
     async with database.read_session() as session:
         for table in metadata.sorted_tables:
@@ -50,7 +50,7 @@ async def find_broken_references(database: Database) -> list[str]:
 
 
 async def list_projects(database: Database) -> list[StoredProject]:
-    """Every project, by id."""
+    """Returns all projects, ordered by id."""
     statement = (
         select(
             col(tables.Project.id),
@@ -65,7 +65,7 @@ async def list_projects(database: Database) -> list[StoredProject]:
 
 
 async def list_uploads(database: Database) -> list[StoredUpload]:
-    """Every upload, by id."""
+    """Returns all uploads, ordered by id."""
     statement = (
         select(
             col(tables.Upload.project_id),
@@ -88,7 +88,7 @@ async def list_uploads(database: Database) -> list[StoredUpload]:
 
 
 async def any_sealed_token(database: Database) -> str | None:
-    """An encrypted token, to try the key of the instance on; None when there is none yet."""
+    """Returns an encrypted token, to test the instance's secret key with; None if there is no token."""
     async with database.read_session() as session:
         sealed: str | None = await session.scalar(select(col(tables.Token.sealed)).order_by(col(tables.Token.id).desc()).limit(1))
         return sealed
@@ -100,7 +100,7 @@ async def has_administrator(database: Database) -> bool:
 
 
 def _orphan_counts(table: Table) -> list[tuple[Select[int], str, str]]:
-    """For each foreign key of a table: the statement that counts the rows which break it, its column, the table it names."""
+    """Returns for each foreign key of a table: the statement that counts violating rows, its column, and the referenced table."""
     found = []
     for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
         target = key.column.table.alias()

@@ -1,7 +1,7 @@
-"""Passwords, tokens and the key that guards them.
+"""Password hashing, token encryption and the instance's secret key.
 
-A password is only ever compared, so an argon2id hash is kept. A token has 120 random bits, so a plain SHA-256 digest is
-enough to find it by; because `GET /user` must show it again, its value is kept too, encrypted with a key that lives
+A password is only ever compared, so an argon2id hash is stored. A token has 120 random bits, so a plain SHA-256 digest
+suffices to look it up; because `GET /user` must return it again, its value is stored too, encrypted with a key that is
 outside the database.
 """
 
@@ -32,18 +32,18 @@ T = TypeVar("T")
 
 
 class UndecryptableToken(Exception):
-    """A stored token was encrypted with another key, or its text is damaged."""
+    """A stored token was encrypted with another key, or its ciphertext is damaged."""
 
 
 class InvalidKey(ValueError):
-    """The key of the instance is not 32 bytes in base64."""
+    """The instance's secret key is not 32 bytes in base64."""
 
 
 class Passwords:
     """Hashes and verifies passwords with argon2id (RFC 9106, its low-memory parameters unless others are given).
 
-    One hash takes about 90 ms and 64 MiB, so at most `max_concurrent` run together, in threads of their own; the rest wait
-    their turn without holding the event loop.
+    One hash takes about 90 ms and 64 MiB, so at most `max_concurrent` run at once, in their own threads; the others are
+    queued without blocking the event loop.
     """
 
     def __init__(self, hasher: PasswordHasher | None = None, *, max_concurrent: int = 2) -> None:
@@ -52,19 +52,19 @@ class Passwords:
         self._dummy = self._make_dummy_hash()
 
     async def hash(self, password: str) -> str:
-        """The hash to store: `$argon2id$v=19$m=65536,t=3,p=4$SALT$HASH`, 97 characters with the default parameters."""
+        """Returns the hash to store: `$argon2id$v=19$m=65536,t=3,p=4$SALT$HASH`, 97 characters with the default parameters."""
         return await self._run_in_thread(lambda: self._hasher.hash(_encode(password)))
 
     async def verify(self, hash: str | None, password: str) -> bool:
-        """Whether `password` is the one that was hashed.
+        """Returns whether `password` is the one that was hashed.
 
-        Without a hash (no such user, or a user without a password), and with one that is not argon2's, the answer is
-        False after the same work, so that the time taken does not tell whether an account exists.
+        Without a hash (no such user, or a user without a password), and with one that is not argon2's, it returns False
+        after the same work, so that the response time does not reveal whether an account exists.
         """
         return await self._run_in_thread(lambda: self._matches(hash, password))
 
     def close(self) -> None:
-        """Ends the threads after the work that has begun; what still waits is cancelled."""
+        """Stops the threads when their current work is done; queued work is cancelled."""
         self._threads.shutdown(cancel_futures=True)
 
     def _matches(self, hash: str | None, password: str) -> bool:
@@ -73,12 +73,12 @@ class Passwords:
         except VerifyMismatchError:
             return False
         except (InvalidHashError, VerificationError):
-            if hash is None:  # not a damaged hash, then: argon2 itself could not run, for want of memory
+            if hash is None:  # the dummy hash is valid, so argon2 itself could not run, for lack of memory
                 raise
             return self._matches(None, password)
 
     def _make_dummy_hash(self) -> str:
-        """Random bytes written as a hash with our parameters: it costs nothing to make and no password matches it."""
+        """Formats random bytes as a hash with our parameters: no hashing is needed, and no password matches it."""
         salt, digest = (base64.b64encode(os.urandom(size)).decode().rstrip("=") for size in (self._hasher.salt_len, self._hasher.hash_len))
         cost = f"m={self._hasher.memory_cost},t={self._hasher.time_cost},p={self._hasher.parallelism}"
         return f"$argon2id$v=19${cost}${salt}${digest}"
@@ -88,12 +88,12 @@ class Passwords:
 
 
 def new_token() -> str:
-    """A fresh token: 20 url-safe characters, 120 random bits."""
+    """Generates a token: 20 URL-safe characters, 120 random bits."""
     return secrets.token_urlsafe(15)
 
 
 def digest_token(token: str) -> str:
-    """The SHA-256 of a token as 64 hex digits. This is stored and looked up, so that no query compares the token itself."""
+    """Returns the SHA-256 of a token as 64 hex digits. The digest is stored and looked up, so no query compares the token itself."""
     return hashlib.sha256(_encode(token)).hexdigest()
 
 
@@ -101,45 +101,46 @@ class TokenCipher:
     """Encrypts the values of tokens for storage (Fernet: AES-128-CBC with HMAC-SHA256)."""
 
     def __init__(self, key: bytes) -> None:
-        """`key` as `load_key` gives it; InvalidKey when it is anything else."""
+        """`key` is what `load_key` returns. Raises InvalidKey for anything else."""
         self._key = _validate_key(key, "the key")
         self._derivation_key = base64.urlsafe_b64decode(self._key)
 
     @cached_property
     def _fernet(self) -> "Fernet":
-        # Where a token is read or made: the library takes 6 MB, which a server that does neither need not have.
+        # Imported on first use: the library takes 6 MB, which a server that neither reads nor creates tokens does not need.
         from cryptography.fernet import Fernet
 
         return Fernet(self._key)
 
     def encrypt(self, token: str) -> str:
-        """The token as ASCII text, different at every call."""
+        """Returns the ciphertext of a token, an ASCII string that differs at every call."""
         return self._fernet.encrypt(_encode(token)).decode("ascii")
 
     def derive(self, name: str) -> str:
-        """A token that follows from the key and the name alone: 20 url-safe characters, the first 120 bits of an HMAC-SHA256."""
+        """Derives a token from the key and a name: 20 URL-safe characters, the first 120 bits of an HMAC-SHA256."""
         mac = hmac.digest(self._derivation_key, b"derived token: " + _encode(name), "sha256")
         return base64.urlsafe_b64encode(mac[:15]).decode("ascii")
 
     def decrypt(self, ciphertext: str) -> str:
-        """The token that `encrypt` was given; Undecipherable when the text was not made with this key."""
+        """Decrypts a ciphertext of `encrypt`. Raises UndecryptableToken if it was not encrypted with this key."""
         from cryptography.fernet import InvalidToken
 
         try:
             return self._fernet.decrypt(ciphertext).decode("utf-8", "surrogatepass")
-        except (InvalidToken, ValueError):  # ValueError: text that is not even ASCII
-            raise UndecryptableToken("a stored token cannot be read with this key; was the key file replaced?") from None
+        except (InvalidToken, ValueError):  # ValueError: a string that is not ASCII
+            raise UndecryptableToken("a stored token cannot be decrypted with this key; was the key file replaced?") from None
 
 
 def load_key(data: Path, configured_key: str | None) -> bytes:
-    """The key of the instance, as the 44 url-safe base64 characters that `TokenCipher` takes.
+    """Returns the instance's secret key, as the 44 URL-safe base64 characters that `TokenCipher` takes.
 
-    `configured_key` (from the configuration) wins; either base64 alphabet is fine, so `openssl rand -base64 32` makes one.
-    Otherwise `data/secret.key` is read, and made (mode 0600) when it is absent: servers that start together end up with
-    the same key. An unreadable key file raises InvalidKey and is never replaced, since every stored token depends on it.
+    `configured_key` (from the configuration) takes precedence; both base64 alphabets are accepted, so
+    `openssl rand -base64 32` generates one. Otherwise `data/secret.key` is read, and created (mode 0600) if it is absent:
+    servers that start at the same time end up with the same key. An invalid key file raises InvalidKey and is never
+    replaced, since every stored token depends on it.
     """
     if configured_key is not None:
-        return _validate_key(configured_key.encode("utf-8", "surrogatepass"), "the given secret key")
+        return _validate_key(configured_key.encode("utf-8", "surrogatepass"), "the configured secret key")
     path = data / KEY_FILE
     if not path.exists():
         write_once(path, base64.urlsafe_b64encode(os.urandom(KEY_BYTES)) + b"\n")
@@ -147,8 +148,8 @@ def load_key(data: Path, configured_key: str | None) -> bytes:
 
 
 def write_once(path: Path, content: bytes) -> None:
-    """Writes a file (mode 0600) whole under a temporary name and links it into place: the first of several makers wins. Raises OSError."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp gives mode 0600
+    """Creates a file (mode 0600) atomically: it is written under a temporary name and linked. The first writer wins. Raises OSError."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp sets mode 0600
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -165,7 +166,7 @@ def write_once(path: Path, content: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a new directory entry survive a power cut."""
+    """Syncs a folder, so that a new entry of it survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -174,7 +175,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _validate_key(key: bytes, source: str) -> bytes:
-    """`key` in url-safe base64 when it stands for exactly 32 bytes, else InvalidKey, whose text never shows the key."""
+    """Returns `key` in URL-safe base64. Raises InvalidKey, without the key in its message, unless it decodes to exactly 32 bytes."""
     try:
         raw = base64.b64decode(key.strip().translate(bytes.maketrans(b"-_", b"+/")), validate=True)
     except binascii.Error:
@@ -185,5 +186,5 @@ def _validate_key(key: bytes, source: str) -> bytes:
 
 
 def _encode(string: str) -> bytes:
-    """The text in UTF-8; lone surrogates pass, so that hostile input is merely a wrong password or an unknown token."""
+    """Encodes a string as UTF-8; lone surrogates pass, so that malformed input is only a wrong password or an unknown token."""
     return string.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Statements that are compiled once and run many times: what differs between runs are the values of their named parameters alone."""
+"""Statements that are compiled once and run many times; only the values of their named parameters differ between runs."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,8 +14,10 @@ from storage.database.text_budget import find_text_columns
 
 
 class CompiledStatement:
-    """The text of a statement for one dialect. The parameters in `variable_names` get their values at each run, all others have those of
-    the statement."""
+    """The SQL string of a statement for one dialect, and the binder of its parameters.
+
+    The parameters in `variable_names` get their values at each run; all others have the values of the statement.
+    """
 
     __slots__ = ("bind", "size", "sql", "text_columns")
 
@@ -24,14 +26,14 @@ class CompiledStatement:
     def __init__(self, statement: Any, dialect: Dialect, variable_names: frozenset[str]) -> None:
         compiled: Any = statement.compile(dialect=dialect_for_values(dialect), compile_kwargs={"render_postcompile": True})
         state = compiled._post_compile_expanded_state
-        # Of its state, since a list that is one parameter is not processed as its values are.
+        # The state has the processors of expanded lists: a list that is one parameter is processed differently than its values.
         processors = {**compiled._bind_processors, **(state.processors if state is not None else {})}
         values = compiled.construct_params(escape_names=False)
         self.sql: str = compiled.string
         self.text_columns = find_text_columns(entry.type for entry in compiled._result_columns)
         constant_values = {name: value for name, value in values.items() if name not in variable_names}
         self.size = 2_000 + len(self.sql) + 250 * len(values)
-        """An estimate of its bytes."""
+        """Estimated memory in bytes."""
         self.bind = compile_binder([BoundParameter(name, processors.get(name)) for name in compiled.positiontup or ()], constant_values)
 
 
@@ -41,12 +43,12 @@ def named_parameter(name: str, kind: Any) -> Any:
 
 
 def literal_number(number: int) -> Any:
-    """A number that stands in the text. A bound LIMIT has PostgreSQL plan the statement again at every call."""
+    """A number that is rendered into the SQL string. With a LIMIT parameter, PostgreSQL would plan the statement again at every call."""
     return literal_column(str(int(number)))
 
 
 class SqlDialect:
-    """What the two databases spell differently in such statements. A list is one parameter, so that one text serves all lengths."""
+    """SQL of compiled statements that differs between the databases. A list is one parameter, so one SQL string serves all lengths."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -60,12 +62,11 @@ class SqlDialect:
         return column == func.any(named_parameter(name, ARRAY(column.type)))
 
     def has_python_order(self, columns: Iterable[Any]) -> bool:
-        """Whether Python sorts the values of these columns, as the driver gives them, as the database does."""
+        """Whether Python sorts the driver's values of these columns in the same order as the database."""
         return self.is_sqlite and not any(column.nullable or getattr(column.type, "collation", None) for column in columns)
 
     def hide_from_planner(self, value: Any) -> Any:
-        """A parameter as the bound of a range. PostgreSQL plans at every call for a value that it sees there, and once for one that it does
-        not."""
+        """Wraps a parameter that bounds a range in a subquery, so that PostgreSQL plans once, not at every call for each value."""
         return value if self.is_sqlite else select(value).scalar_subquery()
 
     def key_table(self, names: list[str], kinds: list[Any]) -> Any:
@@ -79,35 +80,37 @@ class SqlDialect:
         return select(*each.c[*names], (each.c.ordinality - literal_column("1")).label("position")).subquery("keys")
 
     def bind_keys(self, names: list[str], keys: list[Any]) -> dict[str, Any]:
-        """The values of such lists, by their names."""
+        """Returns the parameters of `key_table` for these keys, by name."""
         if self.is_sqlite:
             return {name: self.bind_list(keys) for name in names}
         return {name: [key[number] for key in keys] for number, name in enumerate(names)}
 
     def bind_list(self, values: list[Any]) -> Any:
-        """The value of such a list."""
+        """Returns the parameter of `in_list` for these values."""
         if not self.is_sqlite:
             return values
         return orjson.dumps(values).decode()
 
     def list_decoder(self, statement: Any) -> Callable[[list[Any]], list[Any]]:
-        """What makes lists of the values that `aggregate_list` gives."""
+        """Returns the function that converts the values of `aggregate_list` to lists."""
         if not self.is_sqlite:
             return _replace_nulls
         return _decode_sorted_json if _sorts_by_value(statement) else _decode_json
 
     def utc_timestamp_string(self, column: Any) -> Any:
-        """The instant in UTC as a text, which both drivers give for a fraction of what a datetime costs: `2016-01-19 08:40:25.934`."""
+        """A timestamp in UTC as a string, which costs both drivers a fraction of a datetime: `2016-01-19 08:40:25.934`."""
         return column if self.is_sqlite else cast(func.timezone(literal_column("'UTC'"), column), String)
 
     def aggregate_list(self, statement: Any, outer: Any) -> Any:
-        """The values of a statement that selects (key, value) with a condition on `outer`, in its order, as one value of a row of `outer`:
-        a list, or null for none; on SQLite the list as JSON."""
+        """Aggregates the values of a statement that selects (key, value) with a condition on `outer` to one value per row of `outer`.
+
+        The value is a list in the statement's order, or null if it is empty; on SQLite it is the list as JSON.
+        """
         _, value = statement.selected_columns
         values_only = statement.with_only_columns(value.label("value"), maintain_column_froms=True).correlate(outer)
         if self.is_sqlite:
             if _sorts_by_value(statement):
-                # Sorting a few is cheaper outside.
+                # Sorting a short list is cheaper in Python (`list_decoder`).
                 return (
                     values_only.with_only_columns(func.json_group_array(value, type_=Text), maintain_column_froms=True)
                     .order_by(None)
@@ -121,7 +124,7 @@ class SqlDialect:
 
 
 def _sorts_by_value(statement: Any) -> bool:
-    """Whether a statement that selects (key, value) sorts by the value, as texts are sorted everywhere on SQLite: by code points."""
+    """Whether a statement that selects (key, value) sorts by a string value with the default collation: on SQLite, by code points."""
     _, value = statement.selected_columns
     kind = getattr(value.type, "impl", value.type)
     return isinstance(kind, String) and kind.collation is None and bool(statement._order_by_clauses[0].compare(value))
@@ -145,7 +148,7 @@ def _decode_sorted_json(values: list[str]) -> list[list[Any]]:
 
 
 def substitute_table(page: Any, table: Any, statement: Any) -> Any:
-    """The statement with the columns of `page`, which it selects from, wherever it has those of `table`."""
+    """Returns the statement with the columns of `table` replaced by those of `page`."""
     preserved = {id(part) for each in statement.get_final_froms() for part in _joined_tables(each)}
 
     def replace(element: Any, **_: Any) -> Any:
@@ -161,6 +164,6 @@ def _joined_tables(rows: Any) -> list[Any]:
 
 
 def column_names_in(expressions: Iterable[Any], table: Any) -> list[str]:
-    """The names of the columns of the table in these."""
+    """Returns the sorted names of the table's columns that occur in the expressions."""
     parts: Iterable[Any] = (part for each in expressions for part in iterate(each))
     return sorted({part.key for part in parts if getattr(part, "table", None) is table})

@@ -1,4 +1,4 @@
-"""A few connections that many share: who comes first gets the first that is free."""
+"""A pool of connections with a fair queue of waiters."""
 
 import asyncio
 from collections import deque
@@ -7,10 +7,10 @@ from typing import Generic, Protocol, TypeVar
 
 
 class PooledConnection(Protocol):
-    """One that is taken, used by one at a time, and given back."""
+    """A connection that one caller at a time acquires, uses and releases."""
 
     def reset(self) -> bool:
-        """Ends what was begun with it. False: it is broken, or was still at work and is thrown away, and cannot be used again."""
+        """Ends the transaction. Returns False if the connection is broken or still busy, so that the pool must discard it."""
         ...
 
     async def close(self) -> None: ...
@@ -20,8 +20,10 @@ C = TypeVar("C", bound=PooledConnection)
 
 
 class ConnectionPool(Generic[C]):
-    """At most `size` connections, opened when they are first needed and given in the order in which they are asked for. Raises TimeoutError
-    when none gets free in time."""
+    """At most `size` connections, opened on demand and handed out in the order of the requests.
+
+    `acquire` raises TimeoutError if no connection becomes free within `wait_seconds`.
+    """
 
     def __init__(self, connect: Callable[[], Awaitable[C]], size: int, wait_seconds: float) -> None:
         self._connect = connect
@@ -32,7 +34,7 @@ class ConnectionPool(Generic[C]):
         self._timer: asyncio.TimerHandle | None = None
 
     def try_acquire(self) -> C | None:
-        """One that rests and that nobody waits for, taken; None: `acquire` is to be awaited."""
+        """Acquires an idle connection that nobody waits for; None if `acquire` has to be awaited."""
         if self._free_slots and (connection := self._pop_idle()) is not None:
             self._free_slots -= 1
             return connection
@@ -47,14 +49,14 @@ class ConnectionPool(Generic[C]):
             raise
 
     def _pop_idle(self) -> C | None:
-        """The one that rested last; what broke while it rested is dropped."""
+        """Pops the most recently used idle connection; broken ones are discarded."""
         while self._idle:
             if (connection := self._idle.pop()).reset():
                 return connection
         return None
 
     async def acquire_slot(self) -> None:
-        """Takes a place without a connection. Who does so has one of his own."""
+        """Acquires a slot without a connection, for a caller that has its own connection."""
         if self._free_slots:
             self._free_slots -= 1
             return
@@ -67,12 +69,12 @@ class ConnectionPool(Generic[C]):
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                # It was given a place too late.
+                # It received a slot after the cancellation.
                 self.release_slot()
             raise
 
     def _expire_waiters(self) -> None:
-        """One timer for all who wait: they are told in the order in which they came."""
+        """Fails the waiters whose deadline has passed. One timer serves all waiters, since they are queued in the order of deadlines."""
         loop = asyncio.get_running_loop()
         self._timer = None
         while self._waiters:
@@ -81,11 +83,11 @@ class ConnectionPool(Generic[C]):
                 if deadline > loop.time():
                     self._timer = loop.call_at(deadline, self._expire_waiters)
                     return
-                waiter.set_exception(TimeoutError("no connection got free in time"))
+                waiter.set_exception(TimeoutError("no database connection became free in time"))
             self._waiters.popleft()
 
     def release_slot(self) -> None:
-        """Gives the place to who waits longest: there is a free one only where nobody waits."""
+        """Passes the slot to the first waiter. A slot is free only if nobody waits."""
         while self._waiters:
             waiter, _ = self._waiters.popleft()
             if not waiter.done():
@@ -101,7 +103,7 @@ class ConnectionPool(Generic[C]):
             self.release_slot()
 
     def pop_oldest_idle(self) -> C | None:
-        """One that rests, which is kept no longer: it is the caller's."""
+        """Removes and returns the least recently used idle connection; it belongs to the caller."""
         return self._idle.pop(0) if self._idle else None
 
     async def close(self) -> None:

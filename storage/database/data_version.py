@@ -1,7 +1,7 @@
-"""A check whether an SQLite file was changed, by any connection of any process, that costs a few microseconds.
+"""Detects whether any connection of any process has changed an SQLite file, in a few microseconds.
 
-`PRAGMA data_version` (sqlite.org/pragma.html) differs from what the same connection said before when another connection has committed
-since. So this connection is never written to.
+The value of `PRAGMA data_version` (sqlite.org/pragma.html) changes for a connection when another connection has committed. So this
+connection never writes.
 """
 
 import sqlite3
@@ -10,19 +10,19 @@ from typing import Any
 
 
 class DataVersion:
-    """A connection for nothing else. It is opened when it is first asked, so that a process may be forked before."""
+    """A connection that only reads the data version. It is opened at the first call, so that a process can fork before."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._opened: sqlite3.Connection | None = None
 
     def current(self) -> int | None:
-        """The version of the data; None where the file is locked for the moment, so that nothing can be said."""
+        """Returns the version of the data; None if the file is locked, so that the version is unknown."""
         rows = self.fetch("PRAGMA data_version", ())
         return rows[0][0] if rows else None
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> list[Any] | None:
-        """The rows of a small statement, as they are now; None where the file is locked for the moment. Raises sqlite3.Error."""
+        """Returns the current rows of a small statement; None if the file is locked. Raises sqlite3.Error."""
         try:
             # All rows, since an open cursor would keep its snapshot.
             return self._connection.execute(sql, parameters).fetchall()

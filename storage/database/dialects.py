@@ -1,7 +1,7 @@
-"""Expressions that SQLite and PostgreSQL spell differently, and that come to the very same on both.
+"""SQL expressions that differ between SQLite and PostgreSQL and have equal results on both.
 
-SQLite keeps an instant as `2016-03-27 01:00:00.000000`. Its own functions round the fraction, so the whole seconds and the fraction are
-read apart.
+SQLite stores a timestamp as `2016-03-27 01:00:00.000000`. Its functions round the fraction, so the whole seconds and the fraction are
+extracted separately.
 """
 
 from datetime import datetime
@@ -45,32 +45,32 @@ class _ByCodePoint(FunctionElement[str]):
 
 
 def timestamp_literal(moment: datetime) -> Any:
-    """An instant as a parameter of a statement."""
+    """A timestamp as a parameter of a statement."""
     return literal(moment, Timestamp)
 
 
 def epoch_seconds(moment: Any) -> Any:
-    """Whole seconds from 1970 to an instant, rounded down."""
+    """Whole seconds from 1970 to a timestamp, rounded down."""
     return _Seconds(moment)
 
 
 def microseconds_between(start: Any, end: Any) -> Any:
-    """Microseconds from one instant to another; less than none when that one is earlier."""
+    """Microseconds from one timestamp to another; negative if `end` is earlier."""
     return _Microseconds(start, end)
 
 
 def month(clock: Any) -> Any:
-    """The number of the month, counted from the year 0, in which a clock stands that shows so many seconds since 1970."""
+    """The month of a local time, as a number counted from the year 0; `clock` is the local time in seconds since 1970."""
     return _Month(clock)
 
 
 def millionths(number: Any) -> Any:
-    """A number that is not negative in millionths, rounded."""
+    """A non-negative number in millionths, rounded."""
     return _Millionths(number)
 
 
 def by_code_point(string: Any) -> Any:
-    """A text that is compared by its code points, whatever the language of the database."""
+    """A string that is compared by code points, whatever the collation of the database."""
     return _ByCodePoint(string)
 
 
@@ -129,14 +129,14 @@ def _(element: Any, compiler: Any, **settings: Any) -> str:
 
 @compiles(_ByCodePoint, "sqlite")
 def _(element: Any, compiler: Any, **settings: Any) -> str:
-    (text,) = _compile_clauses(element, compiler, settings)
-    return f"({text} COLLATE BINARY)"
+    (string,) = _compile_clauses(element, compiler, settings)
+    return f"({string} COLLATE BINARY)"
 
 
 @compiles(_ByCodePoint, "postgresql")
 def _(element: Any, compiler: Any, **settings: Any) -> str:
-    (text,) = _compile_clauses(element, compiler, settings)
-    return f'({text} COLLATE "C")'
+    (string,) = _compile_clauses(element, compiler, settings)
+    return f'({string} COLLATE "C")'
 
 
 def _sqlite_epoch(moment: str) -> str:
@@ -144,7 +144,7 @@ def _sqlite_epoch(moment: str) -> str:
 
 
 def _replace_infinity(moment: str) -> str:
-    """The driver of PostgreSQL keeps Python's first and last instants as infinite ones."""
+    """Replaces infinite timestamps: asyncpg stores `datetime.min` and `datetime.max` as PostgreSQL's infinities."""
     last, first = "9999-12-31 23:59:59.999999+00", "0001-01-01 00:00:00+00"
     cases = f"WHEN 'infinity' THEN TIMESTAMPTZ '{last}' WHEN '-infinity' THEN TIMESTAMPTZ '{first}'"
     return f"(CASE {moment} {cases} ELSE {moment} END)"

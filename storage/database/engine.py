@@ -1,7 +1,7 @@
-"""The engine, its sessions, and everything that differs between SQLite and PostgreSQL, but for expressions (storage/database/dialects.py).
+"""The engine, its sessions, and all differences between SQLite and PostgreSQL except SQL expressions (storage/database/dialects.py).
 
-SQLite runs in WAL mode with foreign keys on. Its writing transactions begin IMMEDIATE behind a fair queue of this process, so that
-writers wait for each other instead of failing with "database is locked"; writers of other processes wait by SQLite's own busy time-out.
+SQLite runs in WAL mode with foreign keys on. Its write transactions BEGIN IMMEDIATE after acquiring a fair lock of this process, so that
+writers wait for each other instead of failing with "database is locked". Writers of other processes wait by SQLite's busy timeout.
 """
 
 import sqlite3
@@ -48,11 +48,11 @@ metadata: MetaData = SQLModel.metadata
 metadata.naming_convention = NAMING_CONVENTION
 
 ORM_STATEMENTS = CacheBounds("orm statements", max_entries=300, max_bytes=18 * 2**20)
-"""Those that SQLAlchemy keeps compiled, half as many again as it is told to."""
+"""SQLAlchemy's compiled statements; its cache grows to one and a half times the configured size before it is pruned."""
 ORM_STATEMENT_BYTES = 60_000
 
 WAIT_SECONDS = 5.0
-"""How long a writer waits for its turn on SQLite before it gives up with `DatabaseBusy`."""
+"""How long a writer waits for the write lock on SQLite before it raises `DatabaseBusy`."""
 CONNECT_SECONDS = 3.0
 STATEMENT_SECONDS = 15.0
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY")
@@ -60,11 +60,11 @@ POSTGRESQL_CONNECT_ARGUMENTS: dict[str, Any] = {
     "timeout": CONNECT_SECONDS,
     "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off", "datestyle": "ISO"},
 }
-"""What every connection is opened with."""
+"""Arguments with which every connection is opened."""
 
 
 class Timestamp(TypeDecorator[datetime]):
-    """An instant, kept in UTC with microseconds. Takes and gives aware datetimes only."""
+    """A timestamp, stored in UTC with microseconds. Accepts and returns aware datetimes only."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -87,7 +87,7 @@ def _to_utc(value: datetime | None) -> datetime | None:
     if value is None or value.tzinfo is UTC:
         return value
     if value.tzinfo is None:
-        raise ValueError("a timestamp needs its offset")
+        raise ValueError("a timestamp must have a UTC offset")
     return value.astimezone(UTC)
 
 
@@ -101,12 +101,12 @@ def _parse_timestamp(string: str | None) -> datetime | None:
 
 
 def _set_utc(moment: datetime | None) -> datetime | None:
-    """The driver of PostgreSQL gives aware instants, but for the first and the last one."""
+    """Makes a datetime of asyncpg aware: all are, except `datetime.min` and `datetime.max`."""
     return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def enum_type(enumeration: type[Any]) -> Any:
-    """The column type of an enumeration: kept as its word (the value, lower case), checked in Python, free to grow without a migration."""
+    """The column type of an enumeration: its values in a VARCHAR, validated in Python, so that new members need no migration."""
     return EnumType(
         enumeration,
         native_enum=False,
@@ -121,15 +121,15 @@ def now() -> datetime:
 
 
 def is_unique_violation(error: IntegrityError) -> bool:
-    """Whether a unique constraint was hit, rather than a foreign key, a check or a missing value."""
+    """Whether a unique constraint was violated, rather than a foreign key, a check or a NOT NULL constraint."""
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", "")
     return code in ("23505", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
 
 
 def violated_unique_column(error: IntegrityError) -> str | None:
-    """The column, as `users.email`, whose unique constraint was hit; None for any other failure.
+    """Returns the column, such as `users.email`, whose unique constraint was violated; None for any other error.
 
-    SQLite names the column in its text; PostgreSQL names the constraint, which `NAMING_CONVENTION` spells, and the table.
+    SQLite names the column in its message. PostgreSQL names the table and the constraint, whose name follows `NAMING_CONVENTION`.
     """
     if not is_unique_violation(error):
         return None
@@ -141,12 +141,12 @@ def violated_unique_column(error: IntegrityError) -> str | None:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether the database itself could not answer (gone, restarting, busy, over its time limit), so that a later try may succeed."""
+    """Whether the database itself could not answer (unreachable, restarting, busy, over its time limit), so that a retry may succeed."""
     if isinstance(error, DatabaseBusy | NoConnectionFree | ConnectionError | TimeoutError):
         return True
     if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error.orig, OSError)):
         return True
-    # What a reader raises is the driver's error itself.
+    # Readers raise the driver's errors themselves.
     cause = error.orig if isinstance(error, DBAPIError) else error
     state = str(getattr(cause, "sqlstate", None) or "")
     if state[:2] in ("08", "53", "57") or state in ("40001", "40P01"):
@@ -157,7 +157,7 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 class Database:
-    """One database: `sqlite+aiosqlite:///path` or `postgresql+asyncpg://…` (the plain names `sqlite`, `postgresql` mean these drivers)."""
+    """One database: `sqlite+aiosqlite:///path` or `postgresql+asyncpg://…` (the schemes `sqlite` and `postgresql` select these drivers)."""
 
     def __init__(self, url: str, *, pool_size: int = 10) -> None:
         self.url = driver_url(url)
@@ -166,11 +166,11 @@ class Database:
             "json_serializer": lambda value: orjson.dumps(value).decode(),
             "json_deserializer": orjson.loads,
             "pool_size": pool_size,
-            # As many again are the readers'.
+            # The reader pool has the same number of connections.
             "max_overflow": 0,
             "pool_timeout": WAIT_SECONDS,
             "query_cache_size": ORM_STATEMENTS.max_entries * 2 // 3,
-            # The text of an error gets into logs; what people wrote must not.
+            # Error messages are logged; what users have written must not be.
             "hide_parameters": True,
         }
         if self.dialect == "sqlite":
@@ -197,23 +197,26 @@ class Database:
             event.listen(self.engine.sync_engine, "checkout", _reject_closed)
 
     def read_session(self, budget: TextBudget | None = None) -> ReadSession:
-        """A session for statements that change nothing, to be entered; what it did is rolled back at the end.
+        """Returns a session for statements that change nothing, a context manager; its transaction is rolled back at the end.
 
         `budget` limits how much text it reads.
         """
         return ReadSession(self, budget)
 
     def write_session(self, budget: TextBudget | None = None) -> WriteSession:
-        """A session whose transaction may write, to be entered. On SQLite what writes or locks first waits for its turn."""
+        """Returns a session whose transaction may write, a context manager. On SQLite it waits for the write lock before it writes."""
         return WriteSession(self, budget)
 
     async def write(self, statements: Sequence[Statement]) -> list[int]:
-        """Runs INSERTs that give an id each as one transaction, past SQLAlchemy; gives the ids. Raises IntegrityError, DatabaseBusy."""
+        """Runs INSERTs that each return an id as one transaction, without SQLAlchemy. Returns the ids.
+
+        Raises IntegrityError, DatabaseBusy.
+        """
         for sql, parameters in statements:
             self.record_statement(sql, parameters)
         ids = await self.writer.write(statements)
-        if any(self.account_tables.changes_rows(text) for text, _ in statements):
-            # New ones change nothing of those that are remembered; this is for others beside.
+        if any(self.account_tables.changes_rows(sql) for sql, _ in statements):
+            # The writer bypasses the engine's events, on which `account_tables` relies otherwise.
             self.account_tables.invalidate()
         return ids
 
@@ -230,7 +233,7 @@ class Database:
         return CacheUsage(entries, entries * ORM_STATEMENT_BYTES)
 
     async def close(self) -> None:
-        """Closes all connections. What asks for one afterwards gets a ConnectionError: nobody would close it."""
+        """Closes all connections. Opening one afterwards raises ConnectionError, because nothing would close it."""
         self._is_closed = True
         await self.reader_pool.close()
         if self.data_version is not None:
@@ -240,7 +243,7 @@ class Database:
         await self.engine.dispose()
 
     def record_statement(self, sql: str, parameters: Sequence[Any]) -> None:
-        """Lets whoever counts or times the engine's statements hear of one that goes to the driver itself."""
+        """Calls the engine's `before_cursor_execute` listeners, which count and time statements, for one that bypasses the engine."""
         for listener in self.engine.sync_engine.dispatch.before_cursor_execute:
             listener(None, None, sql, parameters, None, False)
 
@@ -261,7 +264,7 @@ class Database:
         return PostgresReader(connection, meter)
 
     async def connect_unpooled(self, **server_settings: str) -> Any:
-        """A connection of asyncpg's that belongs to no pool; PostgreSQL only. Raises ConnectionError and what asyncpg raises."""
+        """Opens an asyncpg connection outside the pools; PostgreSQL only. Raises ConnectionError and asyncpg's errors."""
         self._refuse_when_closed()
         arguments, settings = self.engine.dialect.create_connect_args(self.url)
         settings = {name: value for name, value in settings.items() if not name.startswith("prepared_statement_")}
@@ -270,7 +273,7 @@ class Database:
 
     @property
     def driver_errors(self) -> tuple[type[Exception], ...]:
-        """What asyncpg raises, but for failures to reach the server."""
+        """asyncpg's exceptions, except failures to reach the server."""
         import asyncpg
 
         return (asyncpg.PostgresError, asyncpg.InterfaceError)
@@ -297,7 +300,7 @@ class Database:
             except OperationalError as error:
                 self._release_write_lock(connection.info)
                 if isinstance(error.orig, sqlite3.OperationalError) and "locked" in str(error.orig):
-                    raise DatabaseBusy("another process kept the database for too long") from error
+                    raise DatabaseBusy("another process held the database lock for too long") from error
                 raise
 
         @event.listens_for(engine, "checkin")
@@ -310,7 +313,7 @@ class Database:
 
 
 def driver_url(url: str) -> URL:
-    """The URL with the asynchronous driver of its database. Raises ValueError for a database that is neither SQLite nor PostgreSQL."""
+    """Returns the URL with the asynchronous driver of its database. Raises ValueError unless it is SQLite or PostgreSQL."""
     parsed = make_url(url)
     drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
     backend = parsed.drivername.partition("+")[0]
@@ -320,13 +323,13 @@ def driver_url(url: str) -> URL:
 
 
 def _reject_closed(connection: Any, entry: ConnectionPoolEntry, fairy: Any) -> None:
-    """The pool opens another one for a connection that broke while it rested; asyncpg has heard of that, so nobody need ask the server."""
+    """Makes the pool replace a connection that was closed while it was idle; asyncpg knows that without a round trip to the server."""
     if connection.driver_connection.is_closed():
         raise DisconnectionError
 
 
 async def _connect_to_postgresql(*args: Any, **settings: Any) -> Any:
-    """asyncpg's connect, but every failure to reach the server is a ConnectionError, also the FileNotFoundError for its socket's file."""
+    """Calls asyncpg's connect, and raises ConnectionError for every failure to reach the server, including a missing socket file."""
     import asyncpg
 
     try:

@@ -1,5 +1,4 @@
-"""The INSERT of a row, compiled once a table and run on the driver's own connection, beside the ORM, whose unit of work costs ten times
-as much as the statement."""
+"""Caches one compiled INSERT per table, which runs on the driver's connection, because the ORM's unit of work costs ten times as much."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,10 @@ from storage.database.row_codegen import BoundParameter, ParameterBinder, compil
 
 @dataclass(frozen=True, slots=True)
 class CompiledInsert:
-    """The text for the driver, which gives the id, and what makes the parameters of a row's attributes, which are `names`. A null of those
-    of `default_names` is left to the ORM, which puts the column's default in its place."""
+    """An INSERT that returns the id, and the binder of its parameters.
+
+    `names` are the attributes that it needs. A row with None in one of `default_names` is left to the ORM, which fills in the default.
+    """
 
     sql: str
     names: frozenset[str]
@@ -22,7 +23,7 @@ class CompiledInsert:
     bind: ParameterBinder
 
     def values(self, row: Any) -> list[Any] | None:
-        """The parameters; None where the ORM is to write the row."""
+        """Returns the parameters; None if the ORM has to insert the row."""
         columns = row.__dict__
         if not self.names <= columns.keys():
             return None
@@ -33,16 +34,16 @@ class CompiledInsert:
 
 
 class InsertCache:
-    """The compiled statements of one database."""
+    """The compiled INSERTs of one database."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._inserts: dict[tuple[type, int], CompiledInsert] = {}
 
     def bind(self, row: Any, skip_condition: Select[Any] | None = None) -> tuple[str, list[Any]] | None:
-        """The text that writes the row and gives its id, and its parameters; None: leave it to the ORM.
+        """Returns the SQL string that inserts the row and returns its id, and the parameters; None if the ORM has to insert it.
 
-        Where `skip_condition`, a constant without parameters that selects one truth, is true, nothing is written and no id given.
+        If `skip_condition`, a constant statement without parameters, selects true, nothing is inserted and no id is returned.
         """
         key = (type(row), id(skip_condition))
         compiled = self._inserts.get(key)

@@ -1,7 +1,8 @@
-"""Notices that rows of some tables may have changed, so that what remembers them forgets at once.
+"""Counts the changes of some tables, so that caches of their rows are invalidated immediately.
 
-Every statement of the engine is looked at, whoever wrote it: one that names such a table and is no plain selection changes it. What it
-changed is seen by others from some moment between the event before the commit and the return of the connection on, so both count.
+Every statement of the engine is checked: a statement that names such a table and is not a plain SELECT counts as a change. Other
+connections see the change from some moment between the commit event and the return of the connection to the pool, so the version is
+incremented at both.
 """
 
 import re
@@ -16,15 +17,16 @@ from sqlalchemy.util import await_only
 from storage.caches import CacheBounds, LruCache
 
 CHANGING_STATEMENTS = CacheBounds("changing statements", max_entries=2_000, max_bytes=2**20)
-"""Statements other than SELECT of which is known whether they change such rows."""
-UNCOMMITTED = "changed"
-COMMITTED = "kept"
+"""For statements other than SELECT: whether they change the tables."""
+UNCOMMITTED = "uncommitted"
+COMMITTED = "committed"
 
 
 class TableVersion:
-    """`version` rises with each change that was kept: in this process at once, in others when their notices say so (`invalidate`).
+    """Version number of some tables: `version` is incremented at each committed change.
 
-    `channel` is that of PostgreSQL on which the others hear of it.
+    A change of this process counts immediately, a change of another process when its notification arrives (`invalidate`). `channel` is the
+    PostgreSQL channel of these notifications.
     """
 
     def __init__(self, engine: Engine, tables: Iterable[str], channel: str) -> None:
@@ -33,7 +35,7 @@ class TableVersion:
         self._names = re.compile(rf"\b(?:{'|'.join(tables)})\b", re.IGNORECASE)
         self._change_cache: LruCache[str, bool] = LruCache(CHANGING_STATEMENTS, lambda string, _: 200 + len(string))
         self._open_changes = 0
-        self._key = f"touched {channel}"
+        self._key = f"changed {channel}"
         self._notifies = engine.dialect.name == "postgresql"
         event.listen(engine, "after_cursor_execute", self._on_execute)
         event.listen(engine, "begin", self._on_begin)
@@ -43,15 +45,15 @@ class TableVersion:
 
     @property
     def is_stable(self) -> bool:
-        """Whether what is read now is what the version says: no change is on its way."""
+        """Whether rows that are read now belong to the current version: no transaction of this process has an unfinished change."""
         return self._open_changes == 0
 
     def invalidate(self) -> None:
-        """Something was changed elsewhere."""
+        """Increments the version after a change by another process."""
         self.version += 1
 
     def changes_rows(self, sql: str) -> bool:
-        """Whether a statement changes such rows."""
+        """Returns whether a statement may change rows of the tables."""
         if sql.startswith("SELECT"):
             return False
         found = self._change_cache.get(sql)
@@ -61,7 +63,7 @@ class TableVersion:
         return found
 
     def record_execution(self, info: dict[Any, Any] | None, sql: str) -> None:
-        """A statement was run on a connection, whose `record_info` is given."""
+        """Records that a statement was run on the connection with this `record_info`."""
         if self.changes_rows(sql) and info is not None and self._key not in info:
             info[self._key] = UNCOMMITTED
             self._open_changes += 1
@@ -77,12 +79,12 @@ class TableVersion:
         self.version += 1
         if self._notifies:
             driver: Any = connection.connection.driver_connection
-            # Within the transaction, so it is heard when the change can be seen.
+            # Within the transaction, so PostgreSQL delivers it when the change becomes visible.
             await_only(driver.execute(f"NOTIFY {self.channel}"))
 
     def _on_rollback(self, connection: Connection) -> None:
         if connection.invalidated:
-            # It broke, and was given back to the pool by that.
+            # The connection broke; the pool has handled its check-in.
             return
         info = connection.connection.record_info
         if info is not None and info.get(self._key) == UNCOMMITTED:

@@ -1,8 +1,8 @@
-"""SQL compilers that bind a list of values as one parameter, so that a statement's string does not depend on the length of the list.
+"""SQL compilers that bind a list of values as one parameter, so that a statement's SQL string does not depend on the list's length.
 
 PostgreSQL takes an array: `x = ANY ($1::INTEGER[])`. SQLite takes JSON: `x IN (SELECT json_each.value FROM json_each(?))`. Pairs of values
-(`tuple_(a, b).in_(pairs)`) are JSON on both. A list of one value stays `x IN (?)`, which both planners take for `x = ?`: then an index
-also gives the order of the rows.
+(`tuple_(a, b).in_(pairs)`) are JSON on both. A list of one value stays `x IN (?)`, which both query planners treat as `x = ?`: an index
+can then also provide the order of the rows.
 """
 
 import copy
@@ -21,10 +21,10 @@ Processor = Callable[[Any], Any]
 
 
 class _JsonLists(SQLCompiler):
-    """Renders lists that are expanded when the statement is run, as JSON."""
+    """Renders expanding parameters as JSON."""
 
     def _json_elements(self, parameter: Any, placeholder: str) -> str:
-        """The SELECT of a list's values, or of the parts of its tuples."""
+        """Returns the SELECT of a list's values, or of the parts of its tuples."""
         raise NotImplementedError
 
     def _literal_execute_expanding_parameter(self, name: str, parameter: Any, values: Any, *, taken_names: set[str]) -> Any:
@@ -61,7 +61,7 @@ class PostgresListCompiler(_JsonLists, PGCompiler_asyncpg):
     """The server prepares one string for all lengths."""
 
     arrays_of_one = True
-    """Whether a list of one value is an array too, because the string is to serve other lists."""
+    """Whether a list of one value is an array too, because the SQL string is reused for other lists."""
 
     def visit_in_op_binary(self, binary: Any, operator: Any, **settings: Any) -> str:
         return self._array(binary, "= ANY", **settings) or self._generate_generic_binary(binary, OPERATORS[operator], **settings)
@@ -70,7 +70,7 @@ class PostgresListCompiler(_JsonLists, PGCompiler_asyncpg):
         return self._array(binary, "<> ALL", **settings) or super().visit_not_in_op_binary(binary, operator, **settings)  # type: ignore[no-untyped-call]
 
     def _array(self, binary: Any, comparison: str, **settings: Any) -> str | None:
-        """None where the right side is not a list of values, or is one of tuples."""
+        """Renders a comparison with an array; None if the right side is not a list of values, or is a list of tuples."""
         values = binary.right
         if not isinstance(values, BindParameter) or not values.expanding or values.type._is_tuple_type:
             return None
@@ -99,7 +99,7 @@ class PostgresListCompiler(_JsonLists, PGCompiler_asyncpg):
     def _json_elements(self, parameter: Any, placeholder: str) -> str:
         kinds = [kind.compile(dialect=self.dialect) for kind in parameter.type.types]
         parts = ", ".join(f"CAST(element ->> {number} AS {kind})" for number, kind in enumerate(kinds))
-        # As text, because connections differ in how they take JSON.
+        # As TEXT, because the JSON codecs of connections differ.
         elements = f"jsonb_array_elements(CAST(CAST({placeholder} AS TEXT) AS JSONB))"
         return f"SELECT {parts} FROM {elements} AS element"  # noqa: S608 - names of parameters and types
 
@@ -117,7 +117,7 @@ def array_processor(processor: Processor | None) -> Processor:
 
 
 def json_processor(processor: Processor | Sequence[Processor | None] | None) -> Processor:
-    """Makes JSON of a list; of tuples where there is a processor for each of their parts."""
+    """Returns the function that serializes a list as JSON; a sequence of processors means a list of tuples."""
     if processor is None:
         return lambda values: orjson.dumps([*values]).decode()
     if callable(processor):
@@ -132,12 +132,12 @@ _FOR_VALUES: WeakKeyDictionary[Dialect, Dialect] = WeakKeyDictionary()
 
 
 def use_list_parameters(dialect: Dialect) -> None:
-    """Has the dialect bind lists so, whatever statement it compiles."""
+    """Makes the dialect bind lists in this way in all statements that it compiles."""
     dialect.statement_compiler = SqliteListCompiler if dialect.name == "sqlite" else PostgresListCompiler
 
 
 def dialect_for_values(dialect: Dialect) -> Dialect:
-    """The dialect for statements that are compiled with their values, and keep them."""
+    """Returns the dialect for statements that are compiled together with their constant values."""
     if dialect.name == "sqlite":
         return dialect
     found = _FOR_VALUES.get(dialect)

@@ -1,7 +1,7 @@
-"""Bells between the server processes of one database: LISTEN and NOTIFY of PostgreSQL, on a connection that belongs to no pool.
+"""Notifications between the server processes of one database: PostgreSQL's LISTEN and NOTIFY, on a connection outside the pools.
 
-A notice carries nothing. It may be lost while the connection is away, and on SQLite, where there is one server process, there are none:
-who listens looks by itself now and then as well.
+A notification has no payload. It may be lost while the connection is down, and SQLite, which has one server process, has none: listeners
+also poll.
 """
 
 import asyncio
@@ -15,8 +15,10 @@ RETRY_SECONDS = 1.0
 
 
 class Notifications:
-    """One channel, and `other_channels` that are only listened to. What is given for a channel is called for each of its notices,
-    also for those that this process sent."""
+    """Sends on one channel, and listens on it and on `other_channels`.
+
+    The callback of a channel is called for each of its notifications, including those of this process.
+    """
 
     def __init__(
         self,
@@ -32,14 +34,14 @@ class Notifications:
         self._disconnected = asyncio.Event()
 
     async def run(self) -> None:
-        """Listens for ever, and connects anew when the connection is lost. Returns at once where there are no notices."""
+        """Listens until it is cancelled, and reconnects when the connection is lost. Returns immediately on SQLite."""
         while self._database.dialect == "postgresql":
             with contextlib.suppress(OSError, TimeoutError, *self._database.driver_errors):
                 await self._listen_once()
             await asyncio.sleep(RETRY_SECONDS)
 
     async def notify(self) -> None:
-        """Rings in every process that listens. Does nothing while the connection is away: the others look by themselves soon."""
+        """Notifies every listening process. Does nothing while the connection is down: the others poll soon."""
         connection = self._connection
         if connection is None:
             return
@@ -54,7 +56,7 @@ class Notifications:
             for channel in self._callbacks:
                 await connection.add_listener(channel, lambda *arguments: self._callbacks[arguments[2]]())
             self._connection = connection
-            # What was told before it listened.
+            # Notifications may have been missed before LISTEN.
             for callback in self._callbacks.values():
                 callback()
             await self._disconnected.wait()

@@ -1,4 +1,4 @@
-"""The pool of PostgreSQL's connections that write, for transactions of the ORM's and for single statements past it (`PostgresWriter`)."""
+"""The pool of writing connections to PostgreSQL, for ORM transactions and for single statements that bypass the ORM (`PostgresWriter`)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from storage.database.prepared_statements import PreparedConnection
 
 
 class IdleConnection(PreparedConnection):
-    """A connection that is kept from the pool while it rests; the pool opens another one for it once it is broken."""
+    """A connection that stays checked out of the pool while it is idle. A broken one is returned, and the pool replaces it."""
 
     def __init__(self, pooled: Any) -> None:
         super().__init__(pooled.driver_connection)
@@ -36,7 +36,7 @@ class FairPool(AsyncAdaptedQueuePool):
     caller that gets a slot of the pool while the pool is empty receives one of them.
     """
 
-    # What SQLAlchemy tells of its pools goes by the name of the class, and would stand in every log at its end.
+    # SQLAlchemy names a pool's logger after its class; under the default name its messages at shutdown would appear in every log.
     _sqla_logger_namespace = "sqlalchemy.pool.FairPool"
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -47,7 +47,7 @@ class FairPool(AsyncAdaptedQueuePool):
 
     async def _connect_with_slot(self) -> IdleConnection:
         def connect() -> Any:
-            # `_do_get` is the first that hears of it, before anything can wait.
+            # `_do_get` reads it before anything is awaited.
             self._has_slot = True
             return self.connect()
 
@@ -71,7 +71,7 @@ class FairPool(AsyncAdaptedQueuePool):
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
         super()._do_return_conn(record)
         if record in self._idle_entries:
-            # Its place is the line's own business.
+            # `idle_connections` releases the slot itself.
             self._idle_entries.discard(record)
         else:
             self.idle_connections.release_slot()

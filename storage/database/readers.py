@@ -1,5 +1,7 @@
-"""Connections of a driver that only read, one session at a time: on SQLite at once or in threads of their own, on PostgreSQL past
-SQLAlchemy."""
+"""Readers: read-only driver connections that bypass SQLAlchemy, each used by one session at a time.
+
+On SQLite a statement runs in the event loop, or in the thread of its connection if it is slow.
+"""
 
 import _sqlite3
 import asyncio
@@ -28,13 +30,16 @@ _TextLimit = tuple[TextColumns, TextBudget] | None
 CLOSED_MESSAGE = "this session is closed"
 
 PROGRESS_STEPS, MAX_PROGRESS_CALLS = 1_000, 6
-"""A statement on SQLite is stopped at so manieth look, one after so many steps of its machine: about half a millisecond of work."""
+"""SQLite calls the progress handler every PROGRESS_STEPS virtual machine steps.
+
+A statement that runs in the event loop is interrupted after MAX_PROGRESS_CALLS calls, which is about half a millisecond of work.
+"""
 SLOW_STATEMENTS = CacheBounds("slow statements", max_entries=2_000, max_bytes=2 * 2**20)
-"""Those that take longer than a turn of the event loop may."""
+"""SQL strings of statements that were interrupted in the event loop."""
 MAX_PREPARED = 64
-"""Statements that a connection to SQLite keeps prepared; each takes some 20 to 40 KiB."""
+"""Prepared statements of a connection to SQLite; each takes some 20 to 40 KiB."""
 SQLITE_MEMORY = CacheBounds("sqlite", max_entries=MAX_PREPARED, max_bytes=8 * 2**20, per="connection")
-"""Prepared statements and pages of the file, of which SQLite itself keeps 2 MiB for a connection."""
+"""Prepared statements and the page cache, of which SQLite itself limits the latter to 2 MiB per connection."""
 
 
 class SlowStatementCache(LruCache[str, bool]):
@@ -43,7 +48,7 @@ class SlowStatementCache(LruCache[str, bool]):
 
 
 class Reader(PooledConnection, Protocol):
-    """A connection of a driver, of one session at a time. `is_concurrent`: it may be asked while a statement runs."""
+    """A driver connection, used by one session at a time. `is_concurrent`: `fetch` may be called while a statement runs."""
 
     is_concurrent: bool
 
@@ -55,11 +60,11 @@ class Reader(PooledConnection, Protocol):
 
 
 class SqliteReader:
-    """All statements of one session see one snapshot.
+    """Reads from SQLite. All statements of one session see one snapshot.
 
-    Most take less time than going to a thread and back does, so a statement is run at once as far as that is short; what takes longer is
-    begun anew in the thread of the connection, and all later ones of its text, which `slow` holds. What is asked while the thread works, or
-    before it has begun, it does in the same turn.
+    Most statements take less time than switching to a thread and back, so a statement first runs in the event loop. One that takes too long
+    is interrupted and run again in the connection's thread, as are all later statements with the same SQL string (`slow_statements`).
+    Statements that arrive before the thread has finished are queued for it.
     """
 
     is_concurrent = True
@@ -104,7 +109,7 @@ class SqliteReader:
         return await future
 
     def _fetch_inline(self, sql: str, parameters: Values, limit: _TextLimit) -> list[Values] | None:
-        """None when it takes too long, or another process keeps the file for the moment."""
+        """Returns the rows; None if the statement takes too long, or another process has locked the file."""
         connection = self._connection
         self._progress_calls = 0
         connection.set_progress_handler(self._count_progress, PROGRESS_STEPS)
@@ -126,7 +131,7 @@ class SqliteReader:
     def _deliver_results(self, results: list["_FetchResult"]) -> None:
         self._is_running = False
         if self._requests:
-            # It came when the thread had just looked for more.
+            # A request arrived after the thread had emptied its queue.
             self._is_running = True
             self._wakeups.put(asyncio.get_running_loop())
         for future, rows, error in results:
@@ -147,7 +152,7 @@ class SqliteReader:
             self._wakeups.put(None)
             return False
         if self._connection.in_transaction:
-            # Not in the thread: there is nothing to undo, so this only lets the snapshot go.
+            # Not in the thread: there is nothing to undo, so this only releases the snapshot.
             self._connection.rollback()
         return True
 
@@ -157,10 +162,10 @@ class SqliteReader:
 
 
 class _SqliteLibrary:
-    """The library, which counts what it has allocated for all connections."""
+    """The SQLite library, which counts the memory that it has allocated for all connections."""
 
     def __init__(self) -> None:
-        # Whether it is linked into this module or loaded by it, its functions are found there.
+        # The functions are found through this module, whether the library is linked into it or loaded by it.
         library = ctypes.CDLL(_sqlite3.__file__)
         self._memory_used = library.sqlite3_memory_used
         self._memory_used.restype = ctypes.c_int64
@@ -171,7 +176,7 @@ class _SqliteLibrary:
 
 @cache
 def register_sqlite_memory() -> _SqliteLibrary | None:
-    """Has SQLite's memory counted; None where the library does not say."""
+    """Registers SQLite's memory as a cache's usage. Returns None if the library does not report it."""
     try:
         library = _SqliteLibrary()
     except (OSError, AttributeError):
@@ -191,7 +196,7 @@ def _run_thread(
     wakeups: "SimpleQueue[asyncio.AbstractEventLoop | None]",
     deliver: Callable[[list[_FetchResult]], None],
 ) -> None:
-    """The thread of a connection: a turn for each loop that it is given, until it is given none."""
+    """Runs the thread of a connection: for each wake-up it runs all queued requests; None ends it."""
     while (loop := wakeups.get()) is not None:
         results: list[_FetchResult] = []
         while requests:
@@ -207,7 +212,7 @@ def _run_thread(
         try:
             loop.call_soon_threadsafe(deliver, results)
         except RuntimeError:
-            # The loop is closed, and nobody waits.
+            # The loop is closed, so nobody waits for the results.
             break
     connection.close()
 
@@ -283,7 +288,7 @@ class TextMeter:
 
 
 class PostgresReader(PreparedConnection):
-    """Each statement is a transaction of its own, which shows what READ COMMITTED shows within a longer one."""
+    """Reads from PostgreSQL. Each statement is its own transaction and sees what READ COMMITTED shows within a longer one."""
 
     is_concurrent = False
 

@@ -1,6 +1,6 @@
-"""Generated code: functions that make rows of what a driver gives, and the driver's parameters of what a caller gives.
+"""Generates code that builds rows from a driver's values, and a driver's parameters from a caller's values.
 
-The texts are made of numbers and attribute names of ours alone; everything else stands beside them as values.
+The source contains only numbers and attribute names of this product; all other values are passed in its scope.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,10 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One thing that a statement selects: a table, with its attributes, or where there is none a value. It begins at `start_index`; the
-    value at `identity_index` is null where an outer join found no row."""
+    """One entity that a statement selects: a table with its attributes, or a single value if `table` is None.
+
+    Its first value is at `start_index`. The value at `identity_index` is null if an outer join found no row.
+    """
 
     table: type | None
     keys: tuple[str, ...]
@@ -28,12 +30,12 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class RowFactory:
-    """What the driver's rows hold."""
+    """Functions that convert the driver's rows of a statement."""
 
     plain_rows: Callable[[Sequence[Values]], Rows]
-    """Rows of tables as instances that belong to no session."""
+    """Builds rows of tables as instances that belong to no session."""
     session_rows: Callable[[Sequence[Values], RowBuilder], Rows]
-    """`build` makes the row of a table out of its columns."""
+    """Builds rows of tables with the given builder."""
     text_columns: TextColumns | None = None
     """The driver's columns that contain text without a maximum length."""
 
@@ -41,7 +43,7 @@ class RowFactory:
 def compile_row_factory(
     entities: Sequence[Entity], processors: Mapping[int, Processor], text_columns: TextColumns | None = None
 ) -> RowFactory:
-    """The processors are by the places of the values that they turn into Python's."""
+    """Compiles the row factory of a statement. `processors` are the converters of the driver's values, by index."""
     if all(part.table is None for part in entities) and not processors:
         return RowFactory(_to_tuples, lambda found, build: _to_tuples(found), text_columns)
     scope: dict[str, Any] = {"new": object.__new__, **{f"p{place}": processor for place, processor in processors.items()}}
@@ -81,14 +83,14 @@ def _compile_function(name: str, parameters: Sequence[str], body: Sequence[str],
 
 
 def run_source(source: str, scope: dict[str, Any]) -> dict[str, Any]:
-    """The names that a text defines, which is made of numbers and names of ours. Whoever takes a function out of them leaves no circle."""
+    """Executes generated source and returns its scope. Callers pop the function from the scope, so that no reference cycle remains."""
     exec(compile(source, "<row_codegen>", "exec"), scope)  # noqa: S102 - see above
     return scope
 
 
 @dataclass(frozen=True, slots=True)
 class BoundParameter:
-    """One of the driver's: the value of this name, or its `item`th, of which the `column`th part."""
+    """One parameter of the driver: the caller's value `name`, or its item `item`, or that item's part `column`."""
 
     name: str
     processor: Processor | None = None
@@ -97,11 +99,11 @@ class BoundParameter:
 
 
 ParameterBinder = Callable[[Mapping[str, Any]], list[Any]]
-"""Makes the parameters for the driver, in the order of the text, of the values by name."""
+"""Returns the driver's parameters, in the order of the SQL string, from the values by name."""
 
 
 def compile_binder(parameters: Sequence[BoundParameter], constants: Mapping[str, Any]) -> ParameterBinder:
-    """Makes the driver's parameters of the values by their names. Those of `constants` are the same each time."""
+    """Compiles a binder for these parameters. The values in `constants` are the same at each call."""
     scope: dict[str, Any] = {}
     expressions = []
     for number, each in enumerate(parameters):

@@ -1,4 +1,4 @@
-"""Sessions: what an operation asks a database through, beside the ORM where that is cheaper. `write_session.py` has the one of a change."""
+"""Database sessions of operations. They bypass the ORM where that is cheaper. The session of a mutation is in `write_session.py`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class _ExpiredError(Exception):
-    """A row that the session has must be read anew, which is the ORM's own business."""
+    """A row in the session's identity map has expired and must be refreshed, which only the ORM does."""
 
 
 class DatabaseSession(AsyncSession):
-    """A session whose statements take turns, since one connection answers one statement at a time and resolvers run side by side."""
+    """A session that runs one statement at a time, because resolvers run concurrently on one connection."""
 
     budget: TextBudget | None = None
-    """How much text it may still read; None if it is not limited."""
+    """Limits how much text the session reads; None if it is not limited."""
 
     def __init__(self, database: "Database", **settings: Any) -> None:
         super().__init__(**settings)
@@ -35,7 +35,7 @@ class DatabaseSession(AsyncSession):
         self._connection_info: dict[Any, Any] | None = None
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        """The rows of a statement that selects; `values` are those of its named parameters. Rows of tables are the session's own."""
+        """Returns the rows of a SELECT; `values` are those of its named parameters. Rows of tables belong to the session."""
         bound = self._database.statement_cache.bind(statement, values)
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
@@ -47,14 +47,13 @@ class DatabaseSession(AsyncSession):
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
 
     async def read_without_flush(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        """As `read`, for what does not hang on rows that wait to be written: they go on waiting, where they can."""
+        """As `read`, for statements that do not depend on deferred rows; those stay deferred if possible."""
         return await self.read(statement, values)
 
     async def run_if(self, condition: Select[Any], action: Callable[[], Awaitable[None]]) -> None:
-        """Awaits `then` within the transaction, where the answer to a question is yes.
+        """Awaits `action` within the transaction if `condition`, a constant statement without parameters, selects true.
 
-        That is now, or at the commit, where a row is left for it: both are one statement then. A question is a constant without
-        parameters that selects one truth.
+        That happens immediately, or at the commit if a row is deferred until then: the check and the INSERT are then one statement.
         """
         ((answer,),) = await self.read_without_flush(condition)
         if answer:
@@ -62,11 +61,11 @@ class DatabaseSession(AsyncSession):
             await action()
 
     def add_deferred(self, row: Any) -> None:
-        """Writes a new row at the end of the transaction, or before the next statement in it; its id is known then."""
+        """Adds a row that is inserted at the commit, or before the next statement of the transaction; its id is known then."""
         self.add(row)
 
     async def fetch(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None = None) -> Sequence[Sequence[Any]]:
-        """Runs a statement in the driver's own dialect and returns rows of the driver's values.
+        """Runs an SQL string of the driver's dialect and returns rows of the driver's values.
 
         Raises TextLimitExceeded if the text of these columns exceeds the budget of the session.
         """
@@ -92,7 +91,7 @@ class DatabaseSession(AsyncSession):
         return rows
 
     def _attach_row(self, table: type, columns: dict[str, Any]) -> Any:
-        """The session's row of this identity: the one that it has, or else one made of the columns. Raises _ExpiredError."""
+        """Returns the session's row with this identity, created from the columns if there is none. Raises _ExpiredError."""
         mapper: Mapper[Any] = inspect(table)
         key = mapper.identity_key_from_primary_key(
             tuple(columns[mapper.get_property_by_column(column).key] for column in mapper.primary_key)
@@ -130,9 +129,9 @@ class DatabaseSession(AsyncSession):
 
 
 class ReadSession(DatabaseSession):
-    """A session for statements that change nothing. What `read` gives are plain rows, which belong to no session and cannot be changed.
+    """A session for statements that change nothing. `read` returns plain rows, which belong to no session and cannot be changed.
 
-    The ORM's own session, which costs more than a small statement, is made where a statement needs it (`__getattr__`).
+    The ORM session, which costs more than a small statement, is created when a statement needs it (`__getattr__`).
     """
 
     def __init__(self, database: "Database", budget: TextBudget | None = None) -> None:
@@ -179,7 +178,7 @@ class ReadSession(DatabaseSession):
                 else:
                     self._reader = reader
             if self._reader is None:
-                # A loader that the end of its operation overtook.
+                # A loader runs after the end of its operation.
                 raise InvalidRequestError(CLOSED_MESSAGE)
             return self._reader
 

@@ -1,8 +1,8 @@
-"""Reads rows on the driver's own connection, beside the ORM, whose bookkeeping costs more than a small statement itself.
+"""Caches compiled SELECTs, which sessions run on the driver's connection, because the ORM costs more than a small statement itself.
 
-A statement is compiled once for its structure and kept; a call then binds its values and asks the driver. A reading session makes plain
-rows of the answer: instances of the table's class that belong to no session, so they can be read and passed on like others, and any
-change of one raises. A writing session makes rows of its own.
+A statement is compiled once for its structure; a call then binds its values and calls the driver. A read session builds plain rows from
+the result: instances of the table's class that belong to no session, which can be read and passed on like others; changing one raises.
+A write session builds rows that belong to it.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,33 +18,37 @@ from storage.database.row_codegen import BoundParameter, Entity, ParameterBinder
 from storage.database.text_budget import find_text_columns
 
 MAX_STRINGS = 32
-"""Strings of one statement, which differ in which of its lists have one value."""
+"""Maximum of SQL strings of one statement; they differ in which of its lists have exactly one value."""
 
 S = TypeVar("S")
 BoundStatement = tuple[str, list[Any], RowFactory]
 
 STATEMENTS = CacheBounds("statements", max_entries=2_000, max_bytes=8 * 2**20)
-"""There are few structures, but the number of sort and filter arguments that callers combine is theirs."""
+"""The product has few statement structures, but callers combine sort and filter arguments freely."""
 CONSTANT_STATEMENTS = CacheBounds("constant statements", max_entries=500, max_bytes=8 * 2**20)
 
 CONSTANTS_BY_ID: dict[int, Any] = {}
-"""Statements by their identity, each kept for ever."""
+"""Constant statements by `id()`; they are never removed, so an id is never reused."""
 
 
 def mark_constant(statement: S) -> S:
-    """Says of a statement that this very object is run again and again, with values for its named parameters: then its structure need not
-    be looked at each time, which costs more than the rest of a call."""
+    """Declares that this statement object is run many times, with values for its named parameters.
+
+    Its cache key is then not computed at each call, which costs more than the rest of a call.
+    """
     CONSTANTS_BY_ID[id(statement)] = statement
     return statement
 
 
 @dataclass(slots=True)
 class _CompiledSelect:
-    """A compiled statement, without SQLAlchemy's own compilation, which takes ten times as much memory.
+    """A compiled SELECT, without SQLAlchemy's `Compiled` object, which takes ten times as much memory.
 
-    `list_names` are the names of the lists that have strings of their own where they have one value; `compile` makes such a string.
-    `literal_names` stand in the string itself. `constant_values` has the values of a constant that no call gives. `sources` says where a
-    call's values are in the key of its statement, or which they are where the key has none.
+    `list_names`: list parameters; a list of one value needs another SQL string than a longer one (see `bind`).
+    `literal_names`: parameters that are rendered into the SQL string.
+    `constant_values`: values of a constant statement's parameters that calls do not pass.
+    `sources`: for each parameter, the name that callers use, its position in the statement's cache key, and its value if it has no
+    position there.
     """
 
     row_factory: RowFactory
@@ -56,12 +60,15 @@ class _CompiledSelect:
     strings: dict[Any, tuple[str, ParameterBinder]] = field(default_factory=dict)
 
     def bind_single(self, values: Mapping[str, Any]) -> BoundStatement | None:
-        """As `bind`, where there is one string alone."""
+        """As `bind`; None if the statement has more than one SQL string."""
         single_string = self.single_string
         return None if single_string is None else (single_string[0], single_string[1](values), self.row_factory)
 
     def bind(self, values: Mapping[str, Any], compile: Callable[[], Any]) -> BoundStatement:
-        """`values` has one for each name but the fixed ones."""
+        """Returns the SQL string, its parameters and the row factory.
+
+        `values` has a value for each parameter that is not in `constant_values`. `compile` compiles the statement for a new string.
+        """
         bound_string = self.single_string
         if bound_string is None:
             values = {**self.constant_values, **values}
@@ -77,7 +84,7 @@ class _CompiledSelect:
         return bound_string[0], bound_string[1](values), self.row_factory
 
     def values(self, named_values: Mapping[str, Any] | None, key: Any) -> dict[str, Any]:
-        """The values of a statement of this structure, whose key is given, and of its named parameters."""
+        """Returns the values of all parameters, from the named parameters and from the cache key of the statement."""
         values_by_name: dict[str, Any] = {}
         for name, parameter, position, value in self.sources:
             if named_values is not None and parameter in named_values:
@@ -88,9 +95,9 @@ class _CompiledSelect:
 
 
 def _expand_lists(compiled: Any, values: Mapping[str, Any], lists: list[str]) -> tuple[str, ParameterBinder]:
-    """The string for lists of which those have one value that have one here. A list without any is as one of many."""
+    """Renders the SQL string for lists of these lengths: exactly one value, or another number. An empty list is rendered as a long one."""
     expanded_lists = {name: [None, None] if not values[name] else values[name] for name in lists}
-    # It takes the lists out of what it is given.
+    # `construct_expanded_state` removes the lists from its argument.
     expanded = compiled.construct_expanded_state({**values, **expanded_lists}, escape_names=False)
     processors = {**compiled._bind_processors, **expanded.processors}
     items: dict[str, BoundParameter] = {}
@@ -106,7 +113,7 @@ def _expand_lists(compiled: Any, values: Mapping[str, Any], lists: list[str]) ->
 
 
 def string_size(string: str) -> int:
-    """Estimates the bytes of a statement's string and what binds its parameters."""
+    """Estimates the memory of a statement's SQL string and parameter binder, in bytes."""
     return 4_000 + len(string)
 
 
@@ -118,7 +125,7 @@ def _estimate_size(key: Any, select: _CompiledSelect | Literal[False]) -> int:
 
 
 class StatementCache:
-    """The compiled statements of one database, whose dialect binds lists as `storage/database/list_parameters.py` says."""
+    """The compiled SELECTs of one database. Its dialect binds lists as described in `storage/database/list_parameters.py`."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -126,9 +133,9 @@ class StatementCache:
         self._constants: LruCache[int, _CompiledSelect] = LruCache(CONSTANT_STATEMENTS, _estimate_size)
 
     def bind(self, statement: Any, named_values: Mapping[str, Any] | None) -> BoundStatement | None:
-        """The string for the driver, its parameters, and what its rows will hold; None: leave it to the ORM.
+        """Returns the SQL string for the driver, its parameters and the row factory; None if the ORM has to run the statement.
 
-        `named_values` holds the values of the statement's named parameters, if it has any.
+        `named_values` are the values of the statement's named parameters, if it has any.
         """
         select = self._constants.get(id(statement))
         if select is not None:
@@ -136,7 +143,7 @@ class StatementCache:
                 self._constants, id(statement), select, named_values or {}, statement, None
             )
         if not isinstance(statement, Select):
-            # A deletion that gives back what it removed, and the like.
+            # For example DELETE … RETURNING.
             return None
         if statement._for_update_arg is not None or statement._execution_options or statement._with_options:
             return None
@@ -168,7 +175,7 @@ class StatementCache:
         return bound
 
     def _compile(self, statement: Select[Any], key: Any) -> _CompiledSelect | None:
-        """`key` None: for a constant."""
+        """`key` is the statement's cache key; None for a constant statement."""
         compiled: Any = statement.compile(dialect=self._dialect, cache_key=key)
         row_factory = self._row_factory(statement, compiled)
         if row_factory is None:
@@ -209,7 +216,7 @@ class StatementCache:
                 position += 1
                 continue
             end = position + len(mapper.columns)
-            # A name that stands twice is selected under another; the column is still told.
+            # SQLAlchemy labels a duplicate name, but the entry still refers to the column.
             columns: list[Any] = [
                 next((each for each in entry.objects if isinstance(each, Column)), None) for entry in entries[position:end]
             ]
@@ -224,7 +231,7 @@ class StatementCache:
 
 
 class _EnumMembers(dict[Any, Any]):
-    """The members of an enumeration by how they are kept: what is looked up need not be called."""
+    """The members of an enumeration by their stored values, because a dictionary lookup is cheaper than a call."""
 
     def __init__(self, convert: Processor, stored: list[str]) -> None:
         super().__init__((each, convert(each)) for each in (None, *stored))
@@ -241,9 +248,9 @@ def detached_row(table: type, columns: dict[str, Any]) -> Any:
 
 
 def result_processor(kind: Any, dialect: Dialect) -> Any:
-    """What makes a column's value of what the driver gives; None where it is that."""
+    """Returns the function that converts the driver's value of a column; None if the value is used as it is."""
     if isinstance(kind, Float) and not kind.asdecimal:
-        # Both drivers give floats, and asyncpg's dialect would ask which kind of number came.
+        # Both drivers return floats, and the processor of asyncpg's dialect would check the type of each value.
         return None
     processor = kind.dialect_impl(dialect).result_processor(dialect, None)
     if processor is not None and isinstance(kind, Enum):

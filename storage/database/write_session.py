@@ -1,8 +1,8 @@
-"""The session of a change. It begins its transaction where it must, and takes no part in the ORM where it need not.
+"""The session of a mutation. It begins its transaction as late as possible, and uses the ORM only where it has to.
 
-Most changes look a few things up and then write a row. Until something is written or locked a session reads beside the ORM, as one that
-only reads does (on PostgreSQL nothing else was seen at READ COMMITTED; on SQLite no other writer has to wait meanwhile); and a row that
-nobody needs before the end is written by the commit itself, which is one statement then.
+Most mutations look up a few rows and then write one. Until something is written or locked, the session reads without the ORM, as a read
+session does (on PostgreSQL, READ COMMITTED would show the same; on SQLite, no other writer has to wait meanwhile). A row that is not
+needed before the end is inserted by the commit itself, which is then one statement.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from storage.database.engine import Database
 
 SELECT_PREFIXES = ("SELECT", "WITH")
-"""How texts begin that change nothing; a reader refuses one that does all the same."""
+"""Statements that begin so are run by a reader; its connection is read-only, so it rejects one that writes."""
 
 
 class WriteSession(DatabaseSession):
-    """A session whose transaction may write. What `commit` did not keep is rolled back at the end.
+    """A session whose transaction may write. Uncommitted changes are rolled back at the end.
 
-    The ORM's own session is made where a statement needs it (`__getattr__`), with all rows that were read by then: from there on everything
-    is the ORM's, within one transaction.
+    The ORM session is created when a statement needs it (`__getattr__`), with all rows that were read until then: from there on the ORM
+    does everything, within one transaction.
     """
 
     def __init__(self, database: "Database", budget: TextBudget | None = None) -> None:
@@ -87,7 +87,7 @@ class WriteSession(DatabaseSession):
         return await self._fetch_with_reader(sql, parameters, columns)
 
     async def _fetch_with_reader(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None) -> Sequence[Sequence[Any]]:
-        """What a reader gives, before there is a transaction."""
+        """Runs a statement on a reader, before the transaction begins."""
         self._active_reads += 1
         try:
             reader = self._reader
@@ -107,7 +107,7 @@ class WriteSession(DatabaseSession):
     async def _acquire_reader(self) -> Reader:
         async with self._statement_lock:
             if self._has_ended:
-                # A loader that the end of its operation overtook.
+                # A loader runs after the end of its operation.
                 raise InvalidRequestError(CLOSED_MESSAGE)
             if self._reader is None:
                 self._reader = await self._database.reader_pool.acquire()
@@ -119,7 +119,7 @@ class WriteSession(DatabaseSession):
             self._reader = None
 
     def _own_row(self, table: type, columns: dict[str, Any]) -> Any:
-        """The session's row of this identity, which the ORM's own gets once there is one."""
+        """Returns the session's row with this identity; the ORM session takes it over when it is created."""
         if self._has_begun:
             return self._attach_row(table, columns)
         new, kind, names = _row_identity(table)
@@ -136,7 +136,7 @@ class WriteSession(DatabaseSession):
             await super().flush(objects)
 
     def _has_pending(self) -> bool:
-        """Whether something waits to be written, of what the ORM's own session does not know yet."""
+        """Whether rows are deferred or changed that the ORM session does not have yet."""
         return bool(self._deferred) or self._has_changes()
 
     def _has_changes(self) -> bool:
@@ -156,7 +156,7 @@ class WriteSession(DatabaseSession):
             await super().commit()
 
     async def _write_directly(self) -> bool:
-        """Writes the rows that were left, past the ORM. False: it is the ORM that can."""
+        """Inserts the deferred rows without the ORM. Returns False if the ORM has to do it."""
         max_statements, skip_condition = self._database.writer.max_statements, self._condition[0] if self._condition is not None else None
         if max_statements is not None and len(self._deferred) > max_statements:
             return False
@@ -170,7 +170,7 @@ class WriteSession(DatabaseSession):
             rows, self._deferred = self._deferred, []
             ids = await self._database.write(statements)
             if not ids:
-                # The answer was yes.
+                # The condition is true, so nothing was inserted; the action has to run first.
                 self._deferred = rows
                 return False
             for row, id in zip(rows, ids, strict=True):
@@ -199,7 +199,7 @@ class WriteSession(DatabaseSession):
 
 @cache
 def _row_identity(table: type) -> tuple[Callable[[], Any], type, list[str]]:
-    """What makes an empty row of a table, and the class and the attributes that `Mapper.identity_key_from_primary_key` makes a key of."""
+    """Returns the constructor of an empty row, and the class and attributes of `Mapper.identity_key_from_primary_key`'s keys."""
     mapper: Mapper[Any] = inspect(table)
     names = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
     return mapper.class_manager.new_instance, mapper._identity_class, names

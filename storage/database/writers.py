@@ -1,7 +1,7 @@
-"""Connections of a driver that write whole transactions by themselves, past SQLAlchemy: on SQLite at once, on PostgreSQL one statement.
+"""Writers: driver connections that run whole transactions of INSERTs and bypass SQLAlchemy; on PostgreSQL a single statement.
 
-`write` takes INSERTs that give an id each, or none where a condition of theirs does not hold. It gives the ids, or raises IntegrityError
-as SQLAlchemy spells it, Busy, and whatever else the driver raises; nothing was kept then.
+`write` takes INSERTs that each return an id, or no row if their condition is false. It returns the ids. It raises SQLAlchemy's
+IntegrityError, DatabaseBusy, and any other error of the driver; nothing is committed then.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from storage.database.postgres_pool import IdleConnection
 Statement = tuple[str, Sequence[Any]]
 
 MAX_INLINE_STATEMENTS, MAX_INLINE_CHARACTERS = 8, 32_000
-"""What a transaction on SQLite has at most that is run in the loop: statements, and characters in all of them."""
+"""Larger transactions on SQLite run in the thread: the maximum of statements, and of characters in their parameters."""
 CHECKPOINT_EVERY = 256
-"""After so many such transactions the log is carried over, which waits for the disk. A note is about eight pages of it."""
+"""Transactions between checkpoints of the write-ahead log, which wait for the disk. A note takes about eight pages of the log."""
 
 
 class DatabaseBusy(Exception):
-    """The database could not take this transaction in time; nothing was changed, and the same call may go through later."""
+    """The database could not run this transaction in time; nothing was changed, and a retry may succeed."""
 
 
 class WriteLock:
-    """The writers of one SQLite database in this process, first come, first served. `acquire` raises Busy."""
+    """A fair lock for the writers of one SQLite database in this process. `acquire` raises DatabaseBusy."""
 
     def __init__(self, wait_seconds: float) -> None:
         self._lock = asyncio.Lock()
@@ -40,14 +40,14 @@ class WriteLock:
 
     async def acquire(self) -> None:
         if self.is_free:
-            # Nobody waits, so this does not either.
+            # Without waiters the lock is acquired without a timeout, which costs more than the lock.
             await self._lock.acquire()
             return
         try:
             async with asyncio.timeout(self._wait_seconds):
                 await self._lock.acquire()
         except TimeoutError as error:
-            raise DatabaseBusy("another writer kept the database for too long") from error
+            raise DatabaseBusy("another writer held the database lock for too long") from error
 
     @property
     def is_free(self) -> bool:
@@ -58,7 +58,7 @@ class WriteLock:
 
 
 class Writer(Protocol):
-    """`max_statements` is how many statements a transaction may have; None: any number."""
+    """Runs transactions of INSERTs. `max_statements` is the maximum of statements in one transaction; None: unlimited."""
 
     max_statements: int | None
 
@@ -68,9 +68,9 @@ class Writer(Protocol):
 
 
 class PostgresWriter:
-    """One statement is a transaction without any word about it, so it takes one message there and back instead of three.
+    """Runs each statement as an implicit transaction, which takes one round trip instead of three.
 
-    The connections are those that the pool keeps for this (`storage/database/postgres_pool.py`).
+    The connections are the idle connections of the pool (`storage/database/postgres_pool.py`).
     """
 
     max_statements: int | None = 1
@@ -100,13 +100,13 @@ class PostgresWriter:
         return IntegrityError(sql, None, original, hide_parameters=True)
 
     async def close(self) -> None:
-        """Gives the pool its connections back, which the engine closes."""
+        """Returns the connections to the pool, which the engine closes."""
         await self.connections.close()
 
 
 @dataclass(eq=False, slots=True)
 class _WriteRequest:
-    """What one `write` asks, and what came of it: the ids, or why it alone was not kept. Who asked may have been called off by then."""
+    """One call of `write` and its result: the ids, or the error of this request alone. The caller may have been cancelled meanwhile."""
 
     statements: Sequence[Statement]
     future: asyncio.Future[list[int]]
@@ -114,7 +114,7 @@ class _WriteRequest:
     error: Exception | None = None
 
     def resolve(self, error: Exception | None = None) -> None:
-        """Answers, once the transaction has ended; with an error where it was not kept."""
+        """Sets the result after the end of the transaction; `error` is set if the transaction was not committed."""
         if self.future.done():
             return
         if error or self.error:
@@ -124,14 +124,14 @@ class _WriteRequest:
 
 
 class SqliteWriter:
-    """Begins, writes and commits in one turn. `lock` has the writers of this process wait for each other.
+    """Runs each transaction as one piece of work. `lock` serializes the writers of this process.
 
-    A short transaction takes less time than going to a thread and back does, and waits for no disk, since only what carries the log over
-    to the database does (https://sqlite.org/wal.html). So it is run in the loop, and what is asked in the same turn of the loop is kept by
-    one commit: each is written whole or not at all, whatever becomes of the others, and is answered when all are kept.
+    A short transaction takes less time than switching to a thread and back, and does not wait for the disk, because only a checkpoint of
+    the write-ahead log does (https://sqlite.org/wal.html). It therefore runs in the event loop. Requests of the same loop iteration share
+    one commit: each is written completely or not at all, independently of the others, and is answered after the commit.
 
-    The thread has those that write much or wait for another process, and it carries the log over: most of it beside other writers, and
-    then the rest before a transaction of its own, which begins the log anew.
+    The thread runs transactions that are long or have to wait for another process. It also runs the checkpoints: first the larger part
+    beside other writers, then the rest before its next transaction, which restarts the log from its beginning.
     """
 
     max_statements: int | None = None
@@ -159,13 +159,13 @@ class SqliteWriter:
         return await request.future
 
     def _write_batch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Writes what was asked by now, where nobody else writes; else it waits."""
+        """Writes all pending requests inline if the lock is free; otherwise schedules them."""
         requests, self._requests = self._requests, []
         if not self._write_lock.is_free or not self._write_inline(requests):
             self._schedule(loop, requests, is_short=True)
 
     def _write_inline(self, requests: list[_WriteRequest]) -> bool:
-        """Writes and answers. False: another process keeps the database, or the log is to be begun anew; that is for the thread."""
+        """Writes and answers the requests. Returns False if the thread has to: another process writes, or the log is to be restarted."""
         if self._has_checkpointed:
             return False
         failure: Exception | None = None
@@ -183,7 +183,7 @@ class SqliteWriter:
         return True
 
     def _schedule(self, loop: asyncio.AbstractEventLoop, requests: list[_WriteRequest], *, is_short: bool) -> None:
-        # A task of its own, since a thread cannot be cancelled: the next writer waits until it is done, whoever was called off.
+        # A separate task, because a thread cannot be cancelled: the lock is held until the thread is done, even if the caller is cancelled.
         task = loop.create_task(self._write_locked(requests, is_short=is_short))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -217,7 +217,7 @@ class SqliteWriter:
 
 _Job = tuple[asyncio.AbstractEventLoop, list[_WriteRequest], "asyncio.Future[Exception | None]", bool] | Literal["checkpoint"]
 CHECKPOINT: Literal["checkpoint"] = "checkpoint"
-"""The turn that carries over what there is of the log."""
+"""The job that runs a checkpoint of the log."""
 
 
 def _connect(path: str, pragmas: Sequence[str]) -> sqlite3.Connection:
@@ -257,7 +257,7 @@ def _run_thread(
         try:
             loop.call_soon_threadsafe(_set_result, done, failure)
         except RuntimeError:
-            # The loop is closed, and nobody waits.
+            # The loop is closed, so nobody waits for the result.
             continue
     connection.close()
     checkpoint_connection.close()
@@ -269,7 +269,7 @@ def _set_result(done: "asyncio.Future[Exception | None]", error: Exception | Non
 
 
 def _checkpoint(connection: sqlite3.Connection) -> None:
-    """As far as no reader still needs the log, and the disk takes it: it is tried again."""
+    """Copies the log to the database as far as readers permit. Errors are ignored, because the next checkpoint tries again."""
     with suppress(sqlite3.OperationalError):
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -283,12 +283,12 @@ def _with_busy_timeout(connection: sqlite3.Connection, wait_milliseconds: int, r
 
 
 def _write_transaction(connection: sqlite3.Connection, requests: list[_WriteRequest]) -> None:
-    """One commit for all. Raises DatabaseBusy before it has begun, and what speaks against all of them after it has rolled back."""
+    """Writes all requests in one transaction. Raises DatabaseBusy if it cannot begin; after other errors it has rolled back."""
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
-            raise DatabaseBusy("another process kept the database for too long") from error
+            raise DatabaseBusy("another process held the database lock for too long") from error
         raise
     try:
         for each in requests:
@@ -302,8 +302,8 @@ def _write_transaction(connection: sqlite3.Connection, requests: list[_WriteRequ
 
 
 def _write_request(connection: sqlite3.Connection, request: _WriteRequest) -> None:
-    """Raises what has ended the transaction; whatever else goes wrong has undone no more than what was asked here."""
-    # One statement alone undoes itself when it fails.
+    """Writes one request. Raises errors that have ended the transaction; any other error undoes only this request."""
+    # A single statement that fails is rolled back by SQLite.
     uses_savepoint = len(request.statements) > 1
     sql = ""
     try:

@@ -1,4 +1,4 @@
-"""Who wrote a history."""
+"""Lists the authors of a history."""
 
 from storage.git.repository import Repository
 from storage.git.subprocesses import git_command
@@ -8,9 +8,10 @@ TIMEOUT_SECONDS = 600.0
 
 
 def list_authors(repository: Repository) -> list[tuple[str, str, int]]:
-    """(name, e-mail, number of commits) of every author whom a branch, a tag or HEAD reaches, in the order of their first commits.
+    """Returns (name, e-mail, number of commits) of every author of commits reachable from a branch, a tag or HEAD.
 
-    Names and addresses are as the commits have them, in any spelling and possibly empty. Raises GitCommandError.
+    They are in the order of their first commits. Names and addresses are those of the commits, in any format and possibly empty.
+    Raises GitCommandError.
     """
     starts = sorted({ref.oid for ref in (*repository.branches(), *repository.tags())})
     if repository.handle.head_is_detached:

@@ -1,4 +1,4 @@
-"""Cancellation of work in threads: what nobody waits for any more ends at the next object that it reads."""
+"""Cancellation of work in threads: work that nobody waits for ends at the next object that it reads."""
 
 import threading
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ _LOCAL = threading.local()
 
 
 class WorkCancelled(Exception):
-    """The work was called off, so nobody sees this."""
+    """The work was cancelled; its caller no longer receives the exception."""
 
 
 class Cancellation:
@@ -28,7 +28,7 @@ class Cancellation:
 
     @contextmanager
     def activate(self) -> Iterator[None]:
-        """The block is the work, in its thread."""
+        """Makes this the cancellation of the current thread for the block that does the work."""
         _LOCAL.cancellation = self
         try:
             self.check()
@@ -38,7 +38,7 @@ class Cancellation:
 
 
 def check_cancelled() -> None:
-    """Raises WorkCancelled where the work of this thread was called off."""
+    """Raises WorkCancelled if the work of this thread was cancelled."""
     cancellation: Cancellation | None = getattr(_LOCAL, "cancellation", None)
     if cancellation is not None:
         cancellation.check()

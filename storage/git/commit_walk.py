@@ -1,7 +1,7 @@
-"""What a repository holds and somebody does not know yet: its branch heads, and the commits between them and what is known.
+"""Reads the branch heads of a repository, and the commits that are reachable from them but not indexed yet.
 
-Walking and reading are the git program's work, two processes that hand on to each other; of a history of any length no more than a
-chunk is held. What cannot be read raises DamagedRepository or GitCommandError.
+Two git processes, connected by a pipe, walk and read the commits; only one chunk is in memory, whatever the length of the history. Objects
+that cannot be read raise DamagedRepository or GitCommandError.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ from storage.git.repository import DamagedRepository, Repository
 from storage.git.subprocesses import git_command
 
 MAX_CHUNK_COMMITS = 1_000
-"""Commits that are given at once, at most."""
+"""Maximum of commits in one chunk."""
 MAX_CHUNK_BYTES = 8 * 1024 * 1024
-"""A chunk ends also with the commit that reaches this size."""
+"""A chunk also ends with the commit that reaches this size."""
 MAX_COMMIT_BYTES = 1024 * 1024
-"""Bytes of a commit that are read; what follows is passed over."""
+"""Bytes of a commit that are read; the rest is skipped."""
 MAX_BRANCH_NAME_LENGTH = 255
 COUNT_SECONDS = 10.0
 
@@ -29,18 +29,18 @@ _BLOCK_BYTES = 64 * 1024
 
 
 def branch_heads(repository: Repository) -> dict[str, str]:
-    """The commits of the branches, by name without `refs/heads/`.
+    """Returns the head commits of the branches, by name without `refs/heads/`.
 
-    Left out are names that are no UTF-8 or longer than MAX_BRANCH_NAME_LENGTH characters: imports bring them, and no list takes them.
+    Names that are not UTF-8 or longer than MAX_BRANCH_NAME_LENGTH characters, which imports may have, are left out: the index cannot
+    store them.
     """
     return {ref.name: ref.oid for ref in repository.branches() if len(ref.name) <= MAX_BRANCH_NAME_LENGTH and "\ufffd" not in ref.name}
 
 
 def walk_new_commits(repository: Repository, tips: Collection[str], known: Collection[str]) -> Generator[list[GitCommit], None, None]:
-    """The commits that `tips` hold and `known` do not, in chunks, newest first as git log shows them.
+    """Yields the commits reachable from `tips` but not from `known`, in chunks, newest first in the order of git log.
 
-    Known ids that are not in the repository (any more) count for nothing. The iterator may be continued in another thread; closing it
-    ends the processes.
+    Known ids that are not in the repository are ignored. The iterator may be continued in another thread; closing it ends the processes.
     """
     with contextlib.ExitStack() as stack:
         stderr = stack.enter_context(tempfile.TemporaryFile())
@@ -62,7 +62,7 @@ def walk_new_commits(repository: Repository, tips: Collection[str], known: Colle
             if len(chunk) == MAX_CHUNK_COMMITS or size >= MAX_CHUNK_BYTES:
                 yield chunk
                 chunk, size = [], 0
-        # The walk's end looks like the end of the history to the reader; only the exit code tells that it broke off.
+        # To the reader a failed walk looks like the end of the history; only the exit code shows the failure.
         if walk.wait() or read.wait():
             stderr.seek(0)
             raise git_command.failure_of(stderr.read(_BLOCK_BYTES))
@@ -71,7 +71,7 @@ def walk_new_commits(repository: Repository, tips: Collection[str], known: Colle
 
 
 def walk_ids(repository: Repository, tips: Collection[str]) -> Generator[list[str], None, None]:
-    """The full ids of all that `tips` hold, in chunks. As `walk_new_commits`, of which it reads no commit."""
+    """Yields the full ids of all commits reachable from `tips`, in chunks. As `walk_new_commits`, but it reads no commits."""
     with contextlib.ExitStack() as stack:
         stderr = stack.enter_context(tempfile.TemporaryFile())
         walk = stack.enter_context(_start_process(repository, stderr, "rev-list", "--stdin"))
@@ -94,12 +94,12 @@ def walk_ids(repository: Repository, tips: Collection[str]) -> Generator[list[st
 
 
 def absent_ids(repository: Repository, oids: Collection[str]) -> list[str]:
-    """Those of these ids that the repository has no object of."""
+    """Returns the ids that the repository has no object for."""
     return [oid for oid in oids if not _FULL_ID.fullmatch(oid) or oid not in repository.handle]
 
 
 def count_new_commits(repository: Repository, tips: Collection[str], known: Collection[str]) -> int | None:
-    """How many commits `walk_new_commits` would give; None when git cannot tell within COUNT_SECONDS."""
+    """Counts the commits that `walk_new_commits` would yield; None if git fails or takes longer than COUNT_SECONDS."""
     try:
         output = git_command.run(
             repository.path, "rev-list", "--count", "--ignore-missing", "--stdin", stdin=_rev_list_input(tips, known), seconds=COUNT_SECONDS
@@ -110,21 +110,21 @@ def count_new_commits(repository: Repository, tips: Collection[str], known: Coll
 
 
 def _rev_list_input(tips: Collection[str], known: Collection[str]) -> bytes:
-    """What `rev-list --stdin` reads: nothing but ids gets there. Raises ValueError."""
+    """Returns the input of `rev-list --stdin`, which contains only ids. Raises ValueError."""
     for oid in (*tips, *known):
         if not _FULL_ID.fullmatch(oid):
-            raise ValueError(f"{oid!r} is no object id")
+            raise ValueError(f"{oid!r} is not an object id")
     return "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in known)]).encode()
 
 
 def _read_commit(repository: Repository, head: bytes, stream: IO[bytes]) -> tuple[int, GitCommit]:
-    """Bytes read, and the commit that follows the line `head` in the answer of cat-file."""
+    """Reads the commit after the line `head` of cat-file's output. Returns the number of bytes read and the commit."""
     oid, kind, *rest = head.decode("ascii", "replace").split()
     if kind != "commit":
         raise DamagedRepository(f"{repository.path}: {oid} is {kind}")
     size, parents = int(rest[0]), tuple(rest[1:])
     raw = stream.read(min(size, MAX_COMMIT_BYTES))
-    bytes_left = size - len(raw) + 1  # a line end follows
+    bytes_left = size - len(raw) + 1  # a line feed follows
     while bytes_left > 0 and (skipped := stream.read(min(bytes_left, _BLOCK_BYTES))):
         bytes_left -= len(skipped)
     if bytes_left > 0:
@@ -144,7 +144,7 @@ def _start_process(
         stderr=stderr,
     )
     if stdin is not None:
-        # Else the walk would not hear that the reader is gone.
+        # Otherwise the walk would not receive SIGPIPE when the reader ends.
         stdin.close()
     try:
         yield process

@@ -1,4 +1,4 @@
-"""Writing a commit without a work tree."""
+"""Writes a commit without a work tree."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ from storage.git.repository import Repository
 
 
 def write_commit(repository: Repository, parent: str | None, files: Mapping[str, bytes], message: str, author: CommitSignature) -> str:
-    """Writes a commit whose tree is the parent's with these files added or replaced; gives its id. No ref moves.
+    """Writes a commit whose tree is the parent's with these files added or replaced, and returns its id. No ref moves.
 
-    Raises UnknownCommit for the parent, ValueError for a path that no tree can hold.
+    Raises UnknownCommit for the parent, ValueError for an invalid path.
     """
     index = Index()
     parent_lines = []
@@ -27,7 +27,7 @@ def write_commit(repository: Repository, parent: str | None, files: Mapping[str,
             index.add(IndexEntry(path, repository.handle.create_blob(content), FileMode.BLOB))
         tree = index.write_tree(repository.handle)
     except GitError as error:
-        raise ValueError(f"no path of a tree: {error}") from error
-    text = message.replace("\0", "").strip("\n") + "\n"
-    commit_lines = (f"tree {tree}", *parent_lines, f"author {author.format()}", f"committer {author.format()}", "", text)
+        raise ValueError(f"invalid path in a tree: {error}") from error
+    body = message.replace("\0", "").strip("\n") + "\n"
+    commit_lines = (f"tree {tree}", *parent_lines, f"author {author.format()}", f"committer {author.format()}", "", body)
     return str(repository.handle.odb.write(ObjectType.COMMIT, "\n".join(commit_lines).encode("utf-8", "replace")))

@@ -1,7 +1,7 @@
-"""A commit read from its raw object, as tolerantly as git itself reads it.
+"""Parses raw commit objects, as tolerantly as git does.
 
-Names, messages and dates are what somebody pushed: invalid UTF-8, unknown encodings, absurd dates and missing fields are
-data here, never errors.
+Names, messages and dates are untrusted: invalid UTF-8, unknown encodings, absurd dates and missing fields are valid
+input, never errors.
 """
 
 import codecs
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
 MAX_MESSAGE_CHARACTERS = 1_000_000
-"""Characters of a message that are kept; the rest is dropped, so that a page of commits stays small."""
+"""Characters of a message that are read; the rest is dropped, so that a page of commits stays small."""
 
 _TREE_LINE = len("tree ") + 40 + 1
 _PARENT_LINE = len("parent ") + 40 + 1
@@ -20,7 +20,7 @@ _LEGACY_CHARSET = re.compile(r"iso8859-\d+|cp\d+|koi8-[rut]|mac-\w+|euc_\w+|shif
 
 @dataclass(frozen=True, slots=True)
 class GitCommit:
-    """One commit. `oid` and `parents` are 40 lower-case hex digits; both times carry the offset that the commit records."""
+    """One commit. `oid` and `parents` are 40 lower-case hex digits; both times have the UTC offset that the commit records."""
 
     oid: str
     parents: tuple[str, ...]
@@ -47,9 +47,9 @@ class GitCommit:
 
 
 def parse_time_and_parents(raw: bytes) -> tuple[int, tuple[str, ...]]:
-    """The commit time (seconds since 1970; 0 when unreadable, as in git) and the recorded parents of a raw commit.
+    """Returns the commit date (seconds since 1970; 0 if invalid, as in git) and the recorded parents of a raw commit.
 
-    Only `parent` lines straight after the `tree` line count, which is how git reads them.
+    Only `parent` lines immediately after the `tree` line count, as in git.
     """
     offset = _TREE_LINE
     parents = []
@@ -64,7 +64,7 @@ def parse_time_and_parents(raw: bytes) -> tuple[int, tuple[str, ...]]:
 
 
 def parse_commit(oid: str, raw: bytes, parents: tuple[str, ...]) -> GitCommit:
-    """The commit in `raw`; its parents are given, because a shallow repository cuts some off."""
+    """Parses a raw commit; the caller passes the parents, because a shallow repository has not all recorded ones."""
     head, _, body = raw.partition(b"\n\n")
     fields: dict[bytes, bytes] = {}
     for line in head.split(b"\n"):
@@ -73,7 +73,7 @@ def parse_commit(oid: str, raw: bytes, parents: tuple[str, ...]) -> GitCommit:
     charset = _find_codec(fields.get(b"encoding", b""))
     author_name, author_email, authored_at = _parse_signature(fields.get(b"author", b""), charset)
     committer_name, committer_email, committed_at = _parse_signature(fields.get(b"committer", b""), charset)
-    # git ends a message at the first NUL, and PostgreSQL stores none.
+    # git ends a message at the first NUL, and PostgreSQL cannot store NULs.
     message = body.partition(b"\0")[0].lstrip(b"\n")
     return GitCommit(
         oid=oid,
@@ -89,9 +89,9 @@ def parse_commit(oid: str, raw: bytes, parents: tuple[str, ...]) -> GitCommit:
 
 
 def _find_codec(label: bytes) -> str:
-    """A codec for the commit's `encoding` header: UTF-8 unless it names a legacy text encoding.
+    """Returns the codec for the commit's `encoding` header: UTF-8 unless it names a legacy charset.
 
-    A list of what is allowed, because Python's registry also holds codecs that are no charsets (`idna`, `unicode_escape`).
+    An allow-list, because Python's registry also has codecs that are not charsets (`idna`, `unicode_escape`).
     """
     try:
         name = codecs.lookup(label.strip().decode("ascii")).name
@@ -101,7 +101,7 @@ def _find_codec(label: bytes) -> str:
 
 
 def _parse_signature(line: bytes, charset: str) -> tuple[str, str, datetime]:
-    """`b"A U Thor <a@example.org> 1700000000 +0130"` gives name, e-mail and time; whatever is missing is empty or 1970."""
+    """Parses `b"A U Thor <a@example.org> 1700000000 +0130"` to name, e-mail and time; missing parts are empty or 1970."""
     name, _, rest = line.partition(b"<")
     email = rest.partition(b">")[0]
     return _decode(name, charset), _decode(email, charset), _parse_time(line)
@@ -127,4 +127,4 @@ def _parse_time(line: bytes) -> datetime:
     try:
         return datetime.fromtimestamp(_parse_seconds(line), zone)
     except (OverflowError, ValueError, OSError):
-        return datetime.fromtimestamp(0, UTC)  # git, too, shows a date that it cannot hold as 1970
+        return datetime.fromtimestamp(0, UTC)  # git, too, shows a date out of its range as 1970

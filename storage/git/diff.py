@@ -1,4 +1,4 @@
-"""What a commit changed, file by file, and where a comment on a line of it belongs."""
+"""Diffs of commits, file by file, and the lines of a diff that can be commented on."""
 
 import marshal
 import re
@@ -16,26 +16,26 @@ from storage.git.repository import DamagedRepository, Repository
 from storage.git.subprocesses import git_command
 
 MAX_DIFF_BYTES = 5_000_000
-"""Bytes of UTF-8 that the entries of one diff may hold in all, paths and fields counted."""
+"""Maximum of bytes of UTF-8 of all entries of one diff, including paths and fields."""
 
 MAX_FILE_BYTES = 5_000_000
-"""A file larger than this, in bytes, before or after, is not read."""
+"""A file that is larger before or after the change, in bytes, is not read."""
 
 MAX_READ_BYTES = 64_000_000
 """Bytes of file contents that are read for one diff."""
 
 MAX_DIFF_SECONDS = 8.0
-"""After this time the remaining files of a diff are listed without their text."""
+"""After this time the remaining files of a diff are listed without their patches."""
 
 CUT_MARK = "\\ Diff cut: "
-"""Starts the line that stands where text is left out. Like git's `\\ No newline at end of file`, it belongs to no file."""
+"""Prefix of the line that replaces omitted parts. Like git's `\\ No newline at end of file`, it is not a line of a file."""
 
 DIFF_TOO_LARGE = f"{CUT_MARK}the changes are larger than 5 MB in all\n"
 FILE_TOO_LARGE = f"{CUT_MARK}the file is larger than 5 MB\n"
 DIFF_TOO_SLOW = f"{CUT_MARK}comparing the files takes too long\n"
 
-_ENTRY_BYTES = 250  # bytes of an entry's field names, modes, flags and mark
-_MAX_INLINE_PAIR_BYTES = 256 * 1024  # a pair of files this large (both sides together) is compared outside the interpreter
+_ENTRY_BYTES = 250  # bytes of an entry's field names, modes, flags and cut mark
+_MAX_INLINE_PAIR_BYTES = 256 * 1024  # a larger pair of files (sum of both sides) is compared by the git program
 _MAX_PAIR_OUTPUT_BYTES = 3 * MAX_FILE_BYTES
 _MAX_RENAME_PAIRS = 40_000
 _MAX_RENAME_BYTES = 8_000_000
@@ -54,10 +54,10 @@ _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "
 class FileDiff:
     """One changed file (api-v3.md, Diff entry; wire-facts 7).
 
-    `diff` begins with its `--- ` line, or is `Binary files a/… and b/… differ`, or is empty (a pure rename, a change of
+    `diff` begins with the `--- ` line, or is `Binary files a/… and b/… differ`, or is empty (a pure rename, a change of
     mode, an empty file). Modes are octal ("100644"); "0" is `a_mode` of an added and `b_mode` of a deleted file. `too_large`:
-    the text was cut or left out, and its last line, which starts with CUT_MARK, says why; `additions` and `deletions` then count
-    what was compared (0 when nothing was).
+    the patch was truncated or omitted, and its last line, which starts with CUT_MARK, gives the reason; `additions` and
+    `deletions` then count the compared part (0 if nothing was compared).
     """
 
     diff: str
@@ -74,20 +74,20 @@ class FileDiff:
 
 
 def diff_of_commit(repository: Repository, oid: str) -> list[FileDiff]:
-    """The changes of the commit `oid` (a full id) against its first parent, or the empty tree for a root commit.
+    """Returns the diff of the commit `oid` (a full id) and its first parent, or the empty tree for a root commit.
 
-    Renames are found (50 % alike, as in git; only identical files among very many or large ones). Everything is bounded: see the
-    MAX_ constants of this module. Raises UnknownCommit, DamagedRepository.
+    Renames are detected (50 % similarity, as in git; only exact renames among very many or large files). Size and time are limited by
+    the MAX_ constants of this module. Raises UnknownCommit, DamagedRepository.
     """
     _, parents = repository.time_and_parents(oid)
     return diff_between(repository, parents[0] if parents else None, oid)
 
 
 def diff_between(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:
-    """What changed from the commit `old` (a full id; None: the empty tree) to the commit `oid`, bounded as `diff_of_commit`.
+    """Returns the diff from the commit `old` (a full id; None: the empty tree) to the commit `oid`, limited as `diff_of_commit`.
 
-    libgit2 holds the interpreter's lock while it compares trees and files, so what is not small is compared in a process of its own,
-    and every other thread keeps its pace.
+    libgit2 holds the GIL while it compares trees and files, so a diff that is not small is computed in a separate process, where it does
+    not block other threads.
     """
     if is_small(repository, old, oid):
         return read_diff(repository, old, oid)
@@ -95,7 +95,7 @@ def diff_between(repository: Repository, old: str | None, oid: str) -> list[File
 
 
 def read_diff(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:
-    """As `diff_between`, in this process whatever the size."""
+    """As `diff_between`, but always in this process."""
     try:
         tree = _tree(repository, oid)
         if old is not None:
@@ -109,7 +109,7 @@ def read_diff(repository: Repository, old: str | None, oid: str) -> list[FileDif
 
 
 def is_small(repository: Repository, old: str | None, oid: str) -> bool:
-    """Whether at most _FEW_FILES with _FEW_BYTES, both sides together, differ. Looks at no more entries than it takes to say so."""
+    """Whether at most _MAX_INLINE_FILES files with _MAX_INLINE_BYTES (sum of both sides) differ. Stops as soon as a limit is exceeded."""
     handle = repository.handle
     header = handle.odb.read_header
     try:
@@ -117,7 +117,7 @@ def is_small(repository: Repository, old: str | None, oid: str) -> bool:
         files, bytes_left = 0, _MAX_INLINE_BYTES
         while pending:
             pair = pending.pop()
-            # Before either is read: to unpack and split a large one holds the interpreter for seconds.
+            # Checked before reading: unpacking and parsing a large tree holds the GIL for seconds.
             if any(each is not None and header(each)[1] > _MAX_INLINE_TREE_BYTES for each in pair):
                 return False
             sides = [dict(_tree_entries(handle[each].read_raw())) if each is not None else {} for each in pair]
@@ -136,13 +136,13 @@ def is_small(repository: Repository, old: str | None, oid: str) -> bool:
 
 
 def _tree_entries(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
-    """(name, (mode, id)) of each entry of a tree object."""
+    """Yields (name, (mode, id)) of each entry of a tree object."""
     for mode, name, oid in _TREE_ENTRY.findall(raw):
         yield name, (mode, oid.hex())
 
 
 def _diff_in_process(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:
-    """The diff as `python -m storage.git.diff_process` reads it: killed when it takes far longer than it may. Raises DamagedRepository."""
+    """Computes the diff by `python -m storage.git.diff_process`, which is killed after _PROCESS_SECONDS. Raises DamagedRepository."""
     with git_command.start_process(
         [sys.executable, "-s", "-m", "storage.git.diff_process", str(repository.path.absolute()), oid, *filter(None, (old,))],
         {**git_command.environment(), "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -164,10 +164,10 @@ def _diff_in_process(repository: Repository, old: str | None, oid: str) -> list[
 
 
 def has_line(entries: Iterable[FileDiff], path: str, line: int, line_type: str) -> bool:
-    """Whether a comment can stand at `line` of the file `path` (wire-facts 7).
+    """Whether `line` of the file `path` can be commented on (wire-facts 7).
 
-    The file is the entry whose new path is `path`. `line` is the position in the *new* file, for `line_type` "new" (an added
-    line) and for "old" (a removed line: the position of the next line of the new file) alike. Context lines never match.
+    The file is the entry whose new path is `path`. `line` is the position in the *new* file, both for `line_type` "new" (an added
+    line) and for "old" (a removed line: the position of the next line of the new file). Context lines never match.
     """
     sign = {"new": "+", "old": "-"}.get(line_type)
     if sign is None:
@@ -189,7 +189,7 @@ def _patch_has_line(patch: str, line: int, sign: str) -> bool:
 
 
 class _DiffReader:
-    """Reads the texts of one diff within its bounds."""
+    """Reads the patches of one diff within its limits."""
 
     def __init__(self, repository: Repository, diff: pygit2.Diff) -> None:
         self._repository = repository
@@ -208,7 +208,7 @@ class _DiffReader:
                 break
             self._output_bytes_left -= cost
             listed.append((index, entry, delta.old_file, delta.new_file))
-        # libgit2 leaves open which half of a change of type (a file becomes a link) comes first; git deletes first.
+        # libgit2 does not define the order of the two entries of a type change (a file becomes a symlink); git deletes first.
         listed.sort(key=lambda row: (row[3].raw_path, row[1].new_file))
         found = [self._read_patch(*row) for row in listed]
         if found and len(found) < count:
@@ -238,21 +238,21 @@ class _DiffReader:
             assert patch is not None  # noqa: S101 - only an unchanged file has none
             start = _PATCH_START.search(patch.data)
             raw = patch.data[start.start() :] if start else b""
-            if raw.startswith(b"---") and b"\n@@ " not in raw:  # an empty file, which git gives no text
+            if raw.startswith(b"---") and b"\n@@ " not in raw:  # an empty file, for which git prints no patch
                 raw = b""
             _, additions, deletions = patch.line_stats
-        text, cut = self._truncate(raw.decode("utf-8", "replace"))
-        return replace(entry, diff=text, too_large=cut, additions=additions, deletions=deletions)
+        shown, is_cut = self._truncate(raw.decode("utf-8", "replace"))
+        return replace(entry, diff=shown, too_large=is_cut, additions=additions, deletions=deletions)
 
     def _blob_size(self, side: pygit2.DiffFile) -> int:
-        if side.mode in (FileMode.UNREADABLE, FileMode.COMMIT):  # absent, or a submodule's commit, which is elsewhere
+        if side.mode in (FileMode.UNREADABLE, FileMode.COMMIT):  # absent, or a submodule's commit, which another repository has
             return 0
         return int(self._repository.handle.odb.read_header(side.id)[1])
 
     def _diff_with_git(self, entry: FileDiff, old: pygit2.DiffFile, new: pygit2.DiffFile) -> bytes | None:
-        """The text of two large files, made by the git program.
+        """Computes the patch of two large files by the git program.
 
-        libgit2 holds the interpreter's lock while it compares, for seconds with hostile contents of a few megabytes.
+        libgit2 holds the GIL while it compares, which takes seconds for adversarial contents of a few megabytes.
         """
         output = git_command.read_output(
             self._repository.path,
@@ -269,15 +269,15 @@ class _DiffReader:
             return f"Binary files {old_name} and {new_name} differ\n".encode()
         return f"--- {old_name}\n+++ {new_name}".encode() + output[hunks:]
 
-    def _truncate(self, text: str) -> tuple[str, bool]:
-        """As many whole lines of `text` as may still be shown, and whether that is less than all."""
-        size = _utf8_size(text)
+    def _truncate(self, patch: str) -> tuple[str, bool]:
+        """Truncates a patch to the whole lines that fit into the diff. Returns it and whether lines are missing."""
+        size = _utf8_size(patch)
         if size <= self._output_bytes_left:
             self._output_bytes_left -= size
-            return text, False
-        kept_text = text.encode()[: self._output_bytes_left].decode("utf-8", "ignore")
+            return patch, False
+        beginning = patch.encode()[: self._output_bytes_left].decode("utf-8", "ignore")
         self._output_bytes_left = 0
-        return kept_text[: kept_text.rfind("\n") + 1] + DIFF_TOO_LARGE, True
+        return beginning[: beginning.rfind("\n") + 1] + DIFF_TOO_LARGE, True
 
 
 def _empty_diff(delta: pygit2.DiffDelta) -> FileDiff:
@@ -300,15 +300,15 @@ def _tree_id(repository: Repository, commit: str) -> str:
 def _tree(repository: Repository, oid: str) -> pygit2.Tree:
     found = repository.handle[_tree_id(repository, oid)]
     if not isinstance(found, pygit2.Tree):
-        raise DamagedRepository(f"{repository.path}: the tree of {oid} is none")
+        raise DamagedRepository(f"{repository.path}: the tree of {oid} is not a tree object")
     return found
 
 
 def _find_renames(repository: Repository, diff: pygit2.Diff) -> None:
-    """Turns deleted and added files that are alike into renames, in a bounded time.
+    """Detects renames among deleted and added files, in bounded time.
 
-    libgit2 reads every candidate whole and compares each with each; so files that differ are compared only while the candidates
-    are few and small.
+    libgit2 reads all candidates completely and compares every pair; so similarity is computed only for limited numbers and sizes of
+    candidates, and exact renames are detected otherwise.
     """
     header = repository.handle.odb.read_header
     counts = {DeltaStatus.DELETED: 0, DeltaStatus.ADDED: 0}
@@ -326,12 +326,12 @@ def _find_renames(repository: Repository, diff: pygit2.Diff) -> None:
 
 
 def _quote_path(prefix: str, path: bytes) -> str:
-    """The name of a file as a diff writes it: `b"na\\xc3\\xafve"` gives `"a/na\\303\\257ve"`, in quotation marks."""
+    """Quotes a file name as git does in a diff: `b"na\\xc3\\xafve"` becomes `"a/na\\303\\257ve"`, in quotation marks."""
     if all(32 <= byte < 127 and byte not in (34, 92) for byte in path):
         return prefix + path.decode()
     inner = "".join(_ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in path)
     return f'"{prefix}{inner}"'
 
 
-def _utf8_size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+def _utf8_size(string: str) -> int:
+    return len(string) if string.isascii() else len(string.encode())

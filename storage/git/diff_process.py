@@ -1,6 +1,6 @@
-"""Reads one large diff in a process of its own: `python -m storage.git.diff_process REPOSITORY COMMIT [OLD]`, for `diff_between`.
+"""Computes one large diff in a separate process for `diff_between`: `python -m storage.git.diff_process REPOSITORY COMMIT [OLD]`.
 
-The entries are written to standard output as marshal has them, the fields of each in the order of DiffEntry.
+The entries are written to standard output in marshal's format, each as the tuple of `FileDiff`'s fields.
 """
 
 import marshal

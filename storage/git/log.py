@@ -10,27 +10,27 @@ from storage.git.repository import DamagedRepository, GitCommit, Repository, Unk
 from storage.git.trees import PathTracker
 
 MAX_WALK_SECONDS = 8.0
-"""The longest that one page may walk. Half a million commits can be skipped in that time."""
+"""Maximum duration of the walk of one page. Half a million commits can be skipped in that time."""
 
 MAX_PAGE_SECONDS = 3.0
 MAX_EXAMINED_COMMITS = 2_000
-"""Commits that one page looks at where not all are shown, and for how long at most; the page after goes on from there."""
+"""Limits of a filtered page: seconds, and commits that it examines. The next page continues from there."""
 
 
 class HistoryTooDeep(Exception):
-    """The page lies so deep in the history that reaching it takes longer than MAX_WALK_SECONDS."""
+    """The page is so deep in the history that reaching it takes longer than MAX_WALK_SECONDS."""
 
 
 def list_history(
     repository: Repository, start: str, *, skip: int, limit: int, on_read: Callable[[GitCommit], object] | None = None
 ) -> list[GitCommit]:
-    """At most `limit` commits reachable from the commit `start` (a full id), after leaving out the first `skip`.
+    """Returns at most `limit` commits reachable from the commit `start` (a full id), after skipping the first `skip`.
 
-    The order is `git log`'s default: the newest commit date first among the commits whose child was already shown; of equal
-    dates, the one met first. A heap on the commit date reads skip + limit commits and the edge of that set, whatever the
-    length of the history (libgit2's own sorted walk reads all of it first).
+    The order is `git log`'s default: the newest commit date first among the commits with a child that was already shown; of equal
+    dates, the one reached first. A heap on the commit date reads skip + limit commits and the frontier of that set, whatever the
+    length of the history (libgit2's sorted walk reads all of it first).
 
-    `on_read` is called with each commit as soon as it is read; an exception that it raises stops the reading.
+    `on_read` is called with each commit as soon as it is read; an exception that it raises stops the walk.
 
     Raises UnknownCommit for `start`, DamagedRepository when a parent is missing, HistoryTooDeep.
     """
@@ -46,7 +46,7 @@ def list_history(
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """A commit on a walk; `time` is when it was committed, in seconds since 1970."""
+    """A commit of a walk; `time` is its commit date, in seconds since 1970."""
 
     oid: str
     time: int
@@ -54,9 +54,9 @@ class HistoryStep:
 
 
 def walk(repository: Repository, start: str, *, first_parent: bool = False) -> Iterator[HistoryStep]:
-    """The commits reachable from `start`, in the order of `list_history`, as far as they are asked for; or along first parents alone.
+    """Lazily yields the commits reachable from `start`, in the order of `list_history`; optionally along first parents only.
 
-    Raises as `list_history`, but for HistoryTooDeep.
+    Raises as `list_history`, except HistoryTooDeep.
     """
     seen = {start}
     time, parents = repository.time_and_parents(start)
@@ -76,8 +76,11 @@ def walk(repository: Repository, start: str, *, first_parent: bool = False) -> I
 
 @dataclass(frozen=True, slots=True)
 class CommitFilter:
-    """Which commits of a walk are meant. `path`: those where what lies there differs from what each parent has there. From `since` on
-    and before `until`: when they were committed, in seconds since 1970."""
+    """Selects commits of a walk.
+
+    `path`: commits whose entry at the path differs from the entry of each parent. `since` (inclusive) and `until` (exclusive) bound the
+    commit date, in seconds since 1970.
+    """
 
     path: str = ""
     since: float | None = None
@@ -89,7 +92,7 @@ class CommitFilter:
 
 @dataclass(frozen=True, slots=True)
 class FilteredCommits:
-    """Places on the walk with the commits there. `last` is the last that was looked at, where the walk did not get to its end."""
+    """Selected commits with their positions on the walk. `last` is the last examined commit; None if the walk reached its end."""
 
     commits: list[tuple[int, str]]
     last: tuple[int, str] | None
@@ -98,9 +101,11 @@ class FilteredCommits:
 def filter_history(
     repository: Repository, start: str, commit_filter: CommitFilter, *, first_parent: bool, skip: int, limit: int
 ) -> FilteredCommits:
-    """At most `limit` of those commits, after leaving out the first `skip` of the walk; at most MAX_EXAMINED_COMMITS more are looked at,
-    and no longer than MAX_PAGE_SECONDS. Of a walk along first parents each commit is compared with its first parent alone. Raises as
-    `list_history`."""
+    """Returns at most `limit` commits that match the filter, after skipping the first `skip` of the walk.
+
+    At most MAX_EXAMINED_COMMITS more are examined, for at most MAX_PAGE_SECONDS. On a walk along first parents each commit is compared
+    with its first parent only. Raises as `list_history`.
+    """
     deadline = monotonic() + MAX_WALK_SECONDS
     page_deadline = monotonic() + MAX_PAGE_SECONDS
     tracker = PathTracker(repository, commit_filter.path) if commit_filter.path else None

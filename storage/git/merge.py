@@ -1,10 +1,10 @@
-"""How two lines of commits meet: whether one holds the other, what lies between them, and the commit that joins them.
+"""Relations of two commits: ancestry, merge base, the commits and changes between them, and merging them.
 
-Merging and walking are the git program's work, in processes of their own: `git merge` here and at a developer's desk agree, a
-history of any size neither holds the interpreter nor outlives its time, and a merge made by an adversary is killed.
+Merges and walks run in git processes: they have the same results as `git merge` on a developer's machine, do not hold the GIL, and
+are killed when they take too long, as an adversary's merge may.
 
-Every id is the full id of a commit; one that is not there raises UnknownCommit. Everything raises GitCommandError and DamagedRepository as
-well.
+Every id is the full id of a commit; one that does not exist raises UnknownCommit. All functions also raise GitCommandError and
+DamagedRepository.
 """
 
 import re
@@ -22,12 +22,12 @@ from storage.git.subprocesses import git_command
 from storage.git.trees import EMPTY_TREE
 
 MERGE_SECONDS = 20.0
-"""The longest that one merge is computed."""
+"""Maximum duration of one merge."""
 WALK_SECONDS = 10.0
 STATS_SECONDS = 30.0
-"""The longest that the figures of many pairs are computed together."""
+"""Maximum duration of one call of `diff_stats`."""
 MAX_CONFLICTS = 1000
-"""Further conflicting paths are left out."""
+"""Maximum of conflicting paths that are listed."""
 
 _INVALID_CHARACTERS = re.compile(r"[\0-\x1f<>\x7f]+")
 _STRIPPED_CHARACTERS = " .,:;\"'\\"
@@ -35,11 +35,11 @@ _SHORTSTAT = re.compile(rb"(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:
 
 
 class UnrelatedHistories(Exception):
-    """The two commits have no commit in common, so there is nothing to merge from."""
+    """The two commits have no common ancestor, so they cannot be merged."""
 
 
 class MergeConflict(Exception):
-    """Both sides changed the same; `paths` are the files."""
+    """The merge has conflicts; `paths` are the conflicting files."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(f"{len(paths)} files are in conflict")
@@ -48,17 +48,17 @@ class MergeConflict(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CommitSignature:
-    """Who and when, as a commit records it. `at` is aware; its offset is kept in minutes."""
+    """An author or committer of a commit and the time. `at` is aware; its offset is recorded in minutes."""
 
     name: str
     email: str
     at: datetime
 
     def format(self) -> str:
-        """As it stands in a commit: `A U Thor <a@example.org> 1700000000 +0130`."""
+        """Formats the signature for a commit object: `A U Thor <a@example.org> 1700000000 +0130`."""
         offset = self.at.utcoffset()
         if offset is None:
-            raise ValueError("the time of a commit needs its offset")
+            raise ValueError("the time of a commit must have a UTC offset")
         minutes = int(offset.total_seconds() // 60)
         sign, minutes = ("-", -minutes) if minutes < 0 else ("+", minutes)
         name = _INVALID_CHARACTERS.sub(" ", self.name).strip(_STRIPPED_CHARACTERS) or "Unknown"
@@ -68,7 +68,7 @@ class CommitSignature:
 
 @dataclass(frozen=True, slots=True)
 class MergeTrial:
-    """How a merge would go. `conflicts` are the paths of the files (invalid UTF-8 as U+FFFD) that both sides changed, in order."""
+    """The result of a trial merge. `conflicts` are the sorted paths of the conflicting files (invalid UTF-8 as U+FFFD)."""
 
     mergeable: bool
     conflicts: tuple[str, ...] = ()
@@ -83,14 +83,14 @@ class DiffTotals:
 
 
 def is_ancestor(repository: Repository, ancestor: str, descendant: str) -> bool:
-    """Whether `descendant` holds `ancestor`; a commit holds itself."""
+    """Whether `ancestor` is reachable from `descendant`; a commit is reachable from itself."""
     _check_commits(repository, ancestor, descendant)
     code, _ = git_command.run_with_code(repository.path, "merge-base", "--is-ancestor", ancestor, descendant, seconds=WALK_SECONDS)
     return code == 0
 
 
 def merge_base(repository: Repository, one: str, other: str) -> str | None:
-    """The best common ancestor, from which the changes of a branch count; None for unrelated histories."""
+    """Returns the best common ancestor; None for unrelated histories."""
     _check_commits(repository, one, other)
     code, output = git_command.run_with_code(repository.path, "merge-base", one, other, seconds=WALK_SECONDS)
     return output.decode().strip() if code == 0 else None
@@ -99,7 +99,7 @@ def merge_base(repository: Repository, one: str, other: str) -> str | None:
 def commits_between(
     repository: Repository, start: str | None, end: str, *, limit: int, skip: int = 0, on_read: Callable[[GitCommit], object] | None = None
 ) -> list[GitCommit]:
-    """The commits that `end` holds and `start` does not, newest first as git log shows them; at most `limit`, after the first `skip`.
+    """Returns the commits reachable from `end` but not from `start`, in the order of git log: at most `limit`, after skipping `skip`.
 
     `on_read`: see `Repository.commits`.
     """
@@ -110,13 +110,13 @@ def commits_between(
 
 
 def count_between(repository: Repository, start: str | None, end: str) -> int:
-    """How many commits `end` holds that `start` does not."""
+    """Counts the commits reachable from `end` but not from `start`."""
     _check_commits(repository, *filter(None, (start, end)))
     return int(git_command.run(repository.path, "rev-list", "--count", *_revision_range(start, end), seconds=WALK_SECONDS))
 
 
 def ahead_behind(repository: Repository, start: str, end: str) -> tuple[int, int]:
-    """How many commits `end` holds that `start` does not, and how many it is the other way round; counted in one walk."""
+    """Counts the commits reachable only from `end` (ahead) and only from `start` (behind), in one walk."""
     _check_commits(repository, start, end)
     output = git_command.run(repository.path, "rev-list", "--count", "--left-right", f"{start}...{end}", "--", seconds=WALK_SECONDS)
     behind, ahead = output.split()
@@ -124,17 +124,17 @@ def ahead_behind(repository: Repository, start: str, end: str) -> tuple[int, int
 
 
 def merge_changes(repository: Repository, target: str, source: str) -> list[FileDiff]:
-    """What merging `source` would bring to `target`: the changes of `source` since it left `target`, bounded as `diff_of_commit`.
+    """Returns the diff from the merge base of `target` and `source` to `source`, limited as `diff_of_commit`.
 
-    Against an unrelated history, everything that `source` holds.
+    For unrelated histories it is the diff of the empty tree and `source`.
     """
     return diff_between(repository, merge_base(repository, target, source), source)
 
 
 def diff_stat(repository: Repository, start: str | None, end: str) -> DiffTotals:
-    """Files and lines that differ between two commits, renames found; a binary file counts as a file without lines.
+    """Counts the files and lines that differ between two commits, with rename detection; binary files have no lines.
 
-    `start` None is no files at all, as for unrelated histories.
+    `start` None means the empty tree, as for unrelated histories.
     """
     _check_commits(repository, end, *(() if start is None else (start,)))
     settings = ("diff", "--shortstat", "--no-color", "--no-ext-diff", "--no-textconv", "-M", "-l2000")
@@ -146,7 +146,7 @@ def diff_stat(repository: Repository, start: str | None, end: str) -> DiffTotals
 
 
 def diff_stats(repository: Repository, pairs: Sequence[tuple[str, str]]) -> list[DiffTotals | None]:
-    """As `diff_stat`, for many pairs of commits with one process; None where it takes too long."""
+    """As `diff_stat`, for many pairs of commits in one process; None for a pair that takes too long."""
     trees = [tuple(_tree_of(repository, oid) for oid in pair) for pair in pairs]
     settings = ("diff-tree", "--stdin", "-r", "--shortstat", "--no-color", "--no-ext-diff", "--no-textconv", "-M", "-l2000")
     stdin = "".join(f"{old} {new}\n" for old, new in trees)
@@ -176,7 +176,7 @@ def _stat_or_none(repository: Repository, old: str, new: str) -> DiffTotals | No
 
 
 def try_merge(repository: Repository, ours: str, theirs: str) -> MergeTrial:
-    """How merging `theirs` into `ours` would go. The repository stays as it is: what the attempt makes is thrown away."""
+    """Tries to merge `theirs` into `ours`. The objects of the attempt are written to a temporary folder, not to the repository."""
     with tempfile.TemporaryDirectory(prefix="forgefront-merge-") as folder:
         environment = {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(_objects_folder(repository))}
         try:
@@ -189,21 +189,21 @@ def try_merge(repository: Repository, ours: str, theirs: str) -> MergeTrial:
 
 
 def write_merge(repository: Repository, ours: str, theirs: str, message: str, author: CommitSignature, committer: CommitSignature) -> str:
-    """Writes the commit that merges `theirs` into `ours`, first parent `ours`; all its objects are on disk when this gives its id.
+    """Writes the merge commit of `theirs` into `ours` (the first parent) and returns its id; all its objects are synced to disk.
 
-    No ref moves. It is a merge commit also where a fast-forward would do. Raises MergeConflict, UnrelatedHistories, OSError (ENOSPC).
+    No ref moves. It writes a merge commit even if a fast-forward is possible. Raises MergeConflict, UnrelatedHistories, OSError (ENOSPC).
     """
     tree = _write_merge_tree(repository, ours, theirs)
-    text = message.replace("\0", "").strip("\n") + "\n"
-    lines = (f"tree {tree}", f"parent {ours}", f"parent {theirs}", f"author {author.format()}", f"committer {committer.format()}", "", text)
-    # libgit2 syncs what it writes: see the settings in repository.py.
+    body = message.replace("\0", "").strip("\n") + "\n"
+    lines = (f"tree {tree}", f"parent {ours}", f"parent {theirs}", f"author {author.format()}", f"committer {committer.format()}", "", body)
+    # libgit2 syncs its writes to disk: see the settings in repository.py.
     return str(repository.handle.odb.write(ObjectType.COMMIT, "\n".join(lines).encode("utf-8", "replace")))
 
 
 def _write_merge_tree(
     repository: Repository, ours: str, theirs: str, settings: tuple[str, ...] = (), extra_environment: dict[str, str] | None = None
 ) -> str:
-    """Writes the tree of the merge; gives its id. Raises MergeConflict, UnrelatedHistories."""
+    """Writes the tree of the merge and returns its id. Raises MergeConflict, UnrelatedHistories."""
     if merge_base(repository, ours, theirs) is None:
         raise UnrelatedHistories
     arguments = (*settings, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
@@ -215,7 +215,7 @@ def _write_merge_tree(
 
 
 def _check_commits(repository: Repository, *oids: str) -> None:
-    """Raises UnknownCommit for what is not the full id of a commit in the repository, so that git is given nothing else."""
+    """Raises UnknownCommit unless all are full ids of commits in the repository, so that git receives nothing else."""
     for oid in oids:
         repository.raw_commit(oid)
 

@@ -1,6 +1,6 @@
-"""Merges that a history tells of: which commits of a branch's first-parent line merged a proposal, and what their messages say of it.
+"""Finds merged proposals in a history: the merge commits of a branch's first-parent chain, and the contents of their messages.
 
-Each service that merges has its own words; those of the common ones are read, everything else is a merge without a number.
+Each forge has its own message format. The common formats are parsed; any other merge has no number.
 """
 
 import re
@@ -12,9 +12,9 @@ from storage.git.repository import GitCommit, Repository
 from storage.git.subprocesses import git_command
 
 MAX_COMMITS = 10_000
-"""Commits of one merge that are listed; they are all counted."""
+"""Maximum of commits of one merge that are listed; all are counted."""
 MAX_WALKED_COMMITS = 100_000
-"""Commits that are held in memory at once."""
+"""Maximum of commits that are in memory at the same time."""
 LINE_SECONDS = 60.0
 MAX_BRANCH_NAME_LENGTH = 255
 
@@ -27,7 +27,7 @@ _SEE = re.compile(r"^See merge request (?:\S+)?!(?P<number>\d{1,9})\s*$", re.MUL
 
 @dataclass(frozen=True, slots=True)
 class MergeMessage:
-    """What a merge's message says: None where it does not. `branch` has no leading `origin/` and no owner of a fork."""
+    """The fields of a merge commit's message; None if a field is missing. `branch` has no `origin/` prefix and no fork owner."""
 
     number: int | None
     branch: str | None
@@ -36,7 +36,7 @@ class MergeMessage:
 
 @dataclass(frozen=True, slots=True)
 class MergedBranch:
-    """A merge of `head` by the commit `merge`; `oids` are the commits that it brought, newest first, at most MAX_COMMITS of `count`."""
+    """A merge of `head` by the commit `merge`. `oids` are the merged commits, newest first, at most MAX_COMMITS of `count`."""
 
     merge: GitCommit
     head: str
@@ -47,12 +47,12 @@ class MergedBranch:
 
 
 def parse_merge_message(message: str) -> MergeMessage | None:
-    """What the message of a merge commit tells of a proposal; None for a merge that is none, such as a pull of the same branch.
+    """Parses the message of a merge commit; None if it merges no proposal, such as a pull of the same branch.
 
-    >>> parse_merge_message("Merge pull request #12 from ada/doors\\n\\nAdd a door\\n")
-    Told(number=12, branch='doors', title='Add a door')
-    >>> parse_merge_message("Merge branch 'doors' into 'master'\\n\\nAdd a door\\n\\nSee merge request !7")
-    Told(number=7, branch='doors', title='Add a door')
+    >>> parse_merge_message("Merge pull request #12 from ada/search\\n\\nAdd a search\\n")
+    MergeMessage(number=12, branch='search', title='Add a search')
+    >>> parse_merge_message("Merge branch 'search' into 'master'\\n\\nAdd a search\\n\\nSee merge request !7")
+    MergeMessage(number=7, branch='search', title='Add a search')
     >>> parse_merge_message("Merge branch 'master' of example.org:app")
     """
     subject, _, body = message.partition("\n")
@@ -73,23 +73,23 @@ def parse_merge_message(message: str) -> MergeMessage | None:
 
 
 def first_parent_merges(repository: Repository, tip: str) -> list[str]:
-    """The ids of all merge commits on the first-parent line that ends in the commit `tip`, oldest first."""
+    """Returns the ids of all merge commits on the first-parent chain of the commit `tip`, oldest first."""
     repository.raw_commit(tip)
     listed = git_command.run(repository.path, "rev-list", "--first-parent", "--merges", tip, "--", seconds=LINE_SECONDS)
     return listed.decode().split()[::-1]
 
 
 def highest_number(repository: Repository, oids: Iterable[str]) -> int:
-    """The highest number that the messages of these merges give; 0 where none gives one."""
+    """Returns the highest number in the messages of these merges; 0 if none has a number."""
     found = (parse_merge_message(repository.commit(oid).message) for oid in oids)
     return max((each.number for each in found if each is not None and each.number is not None), default=0)
 
 
 def read_merges(repository: Repository, oids: Sequence[str]) -> list[MergedBranch | None]:
-    """What was merged by each of these merge commits, which follow each other on a first-parent line, oldest first.
+    """Returns the merged branch of each of these merge commits, which are consecutive on a first-parent chain, oldest first.
 
-    None for one that is no merge of a single proposal: of several heads at once, a pull of the same branch, one that brought nothing.
-    The history between the first and the last is walked once, whatever their number.
+    None for a merge of several heads, a pull of the same branch, and a merge without new commits. The history between the first and the
+    last merge is walked once, whatever their number.
     """
     if not oids:
         return []
@@ -116,7 +116,7 @@ def read_merges(repository: Repository, oids: Sequence[str]) -> list[MergedBranc
         brought.sort(key=lambda oid: graph[oid][0])
         new = set(brought)
         outer_parents = {parent for oid in brought for parent in graph[oid][1] if parent not in new}
-        # Where it left the line at one place, that is where it began; else git has to choose.
+        # If the branch forked at a single commit, that is its base; otherwise git has to choose.
         base = outer_parents.pop() if len(outer_parents) == 1 else merge_base(repository, first, head) if outer_parents else None
         found.append(MergedBranch(commit, head, base, tuple(brought[:MAX_COMMITS]), len(brought), message))
     return found
@@ -126,7 +126,7 @@ _CommitGraph = dict[str, tuple[int, tuple[str, ...]]]
 
 
 def _load_graph(repository: Repository, start: str, end: str) -> _CommitGraph | None:
-    """The place, newest first, and the parents of each commit that `end` holds and `start` does not; None where there are too many."""
+    """Returns the position (newest first) and parents of each commit reachable from `end` but not from `start`; None for too many."""
     arguments = ("rev-list", "--parents", f"--max-count={MAX_WALKED_COMMITS + 1}", f"^{start}", end, "--")
     lines = git_command.run(repository.path, *arguments, seconds=LINE_SECONDS).decode().splitlines()
     if len(lines) > MAX_WALKED_COMMITS:
@@ -136,7 +136,7 @@ def _load_graph(repository: Repository, start: str, end: str) -> _CommitGraph | 
 
 
 def _collect_reachable(graph: _CommitGraph, start: str, seen: set[str]) -> list[str]:
-    """Those that `start` holds, of what was walked and not seen before; they are seen then."""
+    """Returns the commits of the graph that are reachable from `start` and not yet in `seen`, and adds them to `seen`."""
     found, pending = [], [start]
     while pending:
         oid = pending.pop()
@@ -148,7 +148,7 @@ def _collect_reachable(graph: _CommitGraph, start: str, seen: set[str]) -> list[
 
 
 def _read_single_merge(repository: Repository, commit: GitCommit, message: MergeMessage) -> MergedBranch | None:
-    """A merge that brought more commits than are held in memory."""
+    """Reads one merge with more commits than fit in memory."""
     first, head = commit.parents
     listed = git_command.run(repository.path, "rev-list", f"--max-count={MAX_COMMITS}", f"^{first}", head, "--", seconds=LINE_SECONDS)
     count = int(git_command.run(repository.path, "rev-list", "--count", f"^{first}", head, "--", seconds=LINE_SECONDS))

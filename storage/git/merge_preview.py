@@ -1,7 +1,7 @@
-"""What one branch would bring to another, looked at in the repository that it would be brought to.
+"""Previews a merge: the commits and changes that a source branch would add to a target branch, read in the target's repository.
 
-What a fork proposes is fetched there first, by the id of its commit: no name of a branch is ever given to git. Each proposal's newest
-commit is kept by a ref of its own, `refs/merge-requests/NUMBER/head`, so nothing is lost when the branch or the fork goes.
+The head commit of a fork is fetched there first, by its id: branch names are never passed to git. A ref of the target's repository,
+`refs/merge-requests/NUMBER/head`, keeps each proposal's head commit reachable when the branch or the fork is deleted.
 """
 
 import subprocess
@@ -15,23 +15,24 @@ from storage.git.subprocesses import git_command
 
 BRANCH_PREFIX = "refs/heads/"
 MAX_COMMITS = 10_000
-"""Commits of a proposal that are listed; they are all counted."""
+"""Maximum of commits of a proposal that are listed; all are counted."""
 MAX_LOADED_COMMITS = 50
-"""Commits of a proposal whose texts are read."""
+"""Maximum of commits of a proposal that are read."""
 MAX_MESSAGES = 1000
 MAX_WALKED_COMMITS = 100_000
-"""Commits that are looked through for the one that brought another."""
+"""Maximum of commits that one search walks."""
 FETCH_SECONDS = 60.0
 WALK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class MergePreview:
-    """What `head` would bring to `target`: `oids`, newest first, at most MAX_COMMITS of `count`; `newest` are the first of them.
-    `messages`, newest first, are at most MAX_MESSAGES of those that may name an issue.
+    """The effect of merging `head` into `target`.
 
-    `base` is where it left the target, None for unrelated histories. `stat` is what lies between base and head, None where that is
-    nothing to compare or takes too long. `mergeable` is None when trying took too long or failed.
+    `oids` are the new commits, newest first, at most MAX_COMMITS of `count`; `newest` are the first MAX_LOADED_COMMITS of them. `messages`
+    are those that may mention an issue, newest first, at most MAX_MESSAGES. `base` is the merge base; None for unrelated histories. `stat`
+    totals the changes from base to head; None without a base, or if it takes too long. `mergeable` is None if the attempt failed or took
+    too long.
     """
 
     head: str
@@ -46,13 +47,15 @@ class MergePreview:
 
 
 def branch_head(path: Path, branch: str) -> str | None:
-    """The commit that the branch of the repository at `path` names; None without it. Raises NotARepository."""
+    """Returns the head commit of a branch of the repository at `path`; None if it does not exist. Raises NotARepository."""
     return Repository.open(path).find_ref(BRANCH_PREFIX + branch)
 
 
 def preview_merge(repository: Repository, head: str, target: str) -> MergePreview:
-    """Looks at what `head` would bring to `target`, both full ids of commits here. Raises UnknownCommit, GitCommandError,
-    DamagedRepository."""
+    """Previews merging `head` into `target`, both full ids of commits in the repository.
+
+    Raises UnknownCommit, GitCommandError, DamagedRepository.
+    """
     base = merge_base(repository, target, head)
     oids = ids_between(repository, target, head)
     stat: DiffTotals | None = None
@@ -80,13 +83,13 @@ def preview_merge(repository: Repository, head: str, target: str) -> MergePrevie
 
 
 def _commits_mentioning_issues(repository: Repository, start: str, end: str) -> list[str]:
-    """The commits, newest first, whose message has `#` or `/issues/` in it."""
+    """Returns the commits, newest first, whose message contains `#` or `/issues/`."""
     patterns = ("--fixed-strings", "--grep=#", "--grep=/issues/", f"--max-count={MAX_MESSAGES}")
     return git_command.run(repository.path, "rev-list", *patterns, f"^{start}", end, "--", seconds=WALK_SECONDS).decode().split()
 
 
 def ids_between(repository: Repository, start: str | None, end: str, *, limit: int = MAX_COMMITS) -> tuple[str, ...]:
-    """The ids of the commits that `end` holds and `start` does not, newest first as git log shows them. Raises as `preview_merge`."""
+    """Returns the ids of commits reachable from `end` but not from `start`, in the order of git log. Raises as `preview_merge`."""
     for oid in filter(None, (start, end)):
         repository.raw_commit(oid)
     revisions = (end, "--") if start is None else (f"^{start}", end, "--")
@@ -103,15 +106,15 @@ def has_commit(repository: Repository, oid: str) -> bool:
 
 
 def fetch_commit(repository: Repository, source: Path, oid: str) -> None:
-    """Fetches the commit `oid` (a full id), with all that it holds, from the repository at `source`, unless it is here.
+    """Fetches the commit `oid` (a full id), with all objects reachable from it, from the repository at `source`, unless it exists.
 
-    No ref is written: see `write_head_ref`. Objects are copied, never borrowed. Raises GitCommandError, also after FETCH_SECONDS, OSError
-    (ENOSPC).
+    No ref is written: see `write_head_ref`. Objects are copied, without alternates. Raises GitCommandError, also after FETCH_SECONDS,
+    and OSError (ENOSPC).
     """
-    # A pack comes whole or not at all, so a commit that is here has all that it holds here.
+    # Packs are received atomically, so all objects reachable from an existing commit exist too.
     if has_commit(repository, oid):
         return
-    # Protocol 2 gives any commit that is asked for by its id.
+    # Protocol 2 allows fetching any commit by its id.
     with git_command.start_fetch(repository.path, source, oid, settings=("protocol.version=2",), options=("--quiet",)) as process:
         try:
             _, stderr = process.communicate(timeout=FETCH_SECONDS)
@@ -122,20 +125,22 @@ def fetch_commit(repository: Repository, source: Path, oid: str) -> None:
 
 
 def head_ref(number: int) -> str:
-    """The ref that keeps the newest commit of the proposal of this number."""
+    """Returns the name of the ref for the head commit of the proposal with this number."""
     return f"refs/merge-requests/{number:d}/head"
 
 
 def write_head_ref(repository: Repository, number: int, oid: str) -> None:
-    """Keeps the commit, whatever becomes of the branch that it came from; on disk when this returns. Raises GitCommandError, OSError."""
+    """Makes the proposal's ref refer to the commit, so that it stays reachable; synced to disk. Raises GitCommandError, OSError."""
     if repository.find_ref(head_ref(number)) != oid:
         repository.raw_commit(oid)
         git_command.run(repository.path, "update-ref", "--stdin", "-z", stdin=f"update {head_ref(number)}\0{oid}\0\0".encode())
 
 
 def newly_reachable(repository: Repository, old: str | None, new: str, heads: Collection[str]) -> set[str]:
-    """Those of `heads` that a branch has got by its move from `old` to `new`, looked for in MAX_WALKED_COMMITS commits. Raises as
-    `preview_merge`."""
+    """Returns those of `heads` that became reachable by a branch's move from `old` to `new`.
+
+    Searches at most MAX_WALKED_COMMITS commits. Raises as `preview_merge`.
+    """
     if not heads:
         return set()
     walked = ids_between(repository, old if old is not None and has_commit(repository, old) else None, new, limit=MAX_WALKED_COMMITS)
@@ -143,10 +148,10 @@ def newly_reachable(repository: Repository, old: str | None, new: str, heads: Co
 
 
 def introducing_commit(repository: Repository, head: str, target: str) -> str:
-    """The commit by which `target`, which holds `head`, came to hold it: on the line of first parents, the oldest that holds it.
+    """Returns the oldest commit on the first-parent chain of `target` from which `head` is reachable.
 
-    That is the merge commit, or `head` itself where the branch was moved to it. After MAX_WALKED_COMMITS commits, `target`.
-    Raises as `preview_merge`.
+    That is the merge commit, or `head` itself if the branch was fast-forwarded to it. Returns `target` if the search would take more than
+    MAX_WALKED_COMMITS commits. Raises as `preview_merge`.
     """
     for oid in (head, target):
         repository.raw_commit(oid)

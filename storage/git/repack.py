@@ -1,7 +1,7 @@
-"""Keeps repositories quick to read: the many packs that pushes leave, one each, become few.
+"""Repacks repositories, so that they stay fast to read: each push adds a pack.
 
-Nothing is ever thrown away, reached by a ref or not: a merge commit is written before its branch names it, and a push lands while this
-runs. Packs are rolled up by size (git-repack, --geometric), so the cost is in line with what has come since, not with the repository.
+No object is ever deleted, reachable or not: a merge commit is written before its branch refers to it, and pushes arrive during a repack.
+Packs are combined by size (git-repack, --geometric), so the cost depends on the size of the new packs, not of the repository.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from pathlib import Path
 from storage.git.subprocesses import git_command
 
 MAX_PACKS = 30
-"""Packs beyond which a repository is packed."""
+"""A repository with more packs is repacked."""
 MAX_LOOSE_OBJECTS = 27
-"""Loose objects in one of their 256 folders beyond which a repository is packed; git's own measure (gc.auto, 6,700 in all)."""
+"""A repository with more loose objects in one of their 256 folders is repacked; git's own threshold (gc.auto, 6,700 in total)."""
 MAX_LOOSE_REFS = 500
-"""Merge requests whose refs are files of their own, beyond which all refs are packed."""
+"""A repository with more loose refs of merge requests is repacked, and all its refs are packed."""
 TIMEOUT_SECONDS = 1800.0
 NICENESS = 10
 LEFTOVER_SECONDS = 2 * 24 * 3600.0
-"""A half-written pack is removed at this age, long after whoever wrote it has gone."""
+"""A partial pack is removed at this age, long after its writer has ended."""
 TERMINATION_SECONDS = 3.0
 
 _LOCK = "packing"
@@ -33,7 +33,7 @@ _SETTINGS = ("safe.directory=*", "pack.threads=1")
 
 
 def repositories_to_repack(root: Path) -> list[Path]:
-    """The repositories under `root` that are to be packed, those with the most packs first. Reads directories alone."""
+    """Returns the repositories under `root` that need repacking, those with the most packs first. Reads only directories."""
     if not root.is_dir():
         return []
     found = [(packs, path) for path in root.iterdir() if path.suffix == ".git" and (packs := _pack_count(path))]
@@ -41,7 +41,7 @@ def repositories_to_repack(root: Path) -> list[Path]:
 
 
 def _pack_count(path: Path) -> int:
-    """How much there is to pack; 0 for a repository that is well as it is."""
+    """Returns the number of packs; 0 if the repository needs no repacking."""
     packs = sum(name.endswith(".pack") for name in _names(path / "objects/pack"))
     loose = len(_names(path / "objects/17"))
     refs = len(_names(path / "refs/merge-requests"))
@@ -56,9 +56,9 @@ def _names(folder: Path) -> list[str]:
 
 
 async def repack(path: Path) -> bool:
-    """Packs the repository; False when another process is at it. It is given up with its caller.
+    """Repacks the repository. Returns False if another process is repacking it. Cancelling the caller ends git.
 
-    Raises GitCommandError, also after TIMEOUT_SECONDS, and OSError: the repository was removed meanwhile, the disk is full.
+    Raises GitCommandError, also after TIMEOUT_SECONDS, and OSError if the repository was removed meanwhile or the disk is full.
     """
     with _try_lock(path) as is_locked:
         if is_locked:
@@ -70,7 +70,7 @@ async def repack(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _try_lock(path: Path) -> Iterator[bool]:
-    """Whether nobody else packs this repository; the system takes the lock back from whoever dies."""
+    """Tries to lock the repository for repacking, and yields whether it succeeded. The system releases the lock of a dead process."""
     with (path / _LOCK).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,7 +81,7 @@ def _try_lock(path: Path) -> Iterator[bool]:
 
 
 def _remove_partial_packs(folder: Path) -> None:
-    """Removes what a kill left of packs on their way."""
+    """Removes partial packs that a killed process left."""
     cutoff = time.time() - LEFTOVER_SECONDS
     for name in _names(folder):
         if name.startswith(("tmp_", ".tmp-")):
@@ -115,7 +115,7 @@ async def _run_git(path: Path, *arguments: str) -> None:
 
 
 async def _terminate(process: asyncio.subprocess.Process) -> None:
-    """Sees to it that the process and its children are gone; asked first, so that they take their temporary files away."""
+    """Ends the process and its children: first by SIGTERM, so that they remove their temporary files, then by SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
             return

@@ -1,4 +1,4 @@
-"""The repositories of all projects: one folder, a bare repository a project."""
+"""The repositories of all projects: one folder with a bare repository per project."""
 
 import asyncio
 import secrets
@@ -20,7 +20,7 @@ _LOCK_FILES = ("HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock")
 class Repositories:
     """Repositories under `root`, named by the project's id: `root/42.git`.
 
-    `workers` threads read at once; further readings wait their turn, so a burst of slow diffs cannot take every thread.
+    `workers` threads read concurrently; further reads are queued, so a burst of slow diffs cannot occupy all threads of the process.
     """
 
     def __init__(self, root: Path, *, workers: int = 4) -> None:
@@ -28,24 +28,24 @@ class Repositories:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="git")
 
     def path_of(self, project_id: int) -> Path:
-        """Where the project's repository is or would be. Raises ValueError for an id below 1."""
+        """Returns the path of the project's repository, whether it exists or not. Raises ValueError for an id below 1."""
         if project_id < 1:
-            raise ValueError(f"{project_id} is no project id")
+            raise ValueError(f"{project_id} is not a project id")
         return self.root / f"{project_id:d}.git"
 
     def create(self, project_id: int, default_branch: str = "master") -> Repository:
-        """An empty repository, on disk when this returns. Raises FileExistsError."""
+        """Creates an empty repository, synced to disk when this returns. Raises FileExistsError."""
         return Repository.create(self.path_of(project_id), default_branch)
 
     def import_copy(self, project_id: int, source: Path, progress: ProgressCallback | None = None) -> Repository:
-        """A copy of the local repository `source`, on disk when this returns. Raises as `import_repository`."""
+        """Copies the local repository `source`, synced to disk when this returns. Raises as `import_repository`."""
         import_repository(source, self.path_of(project_id), progress)
         return Repository.open(self.path_of(project_id))
 
     def stage(self, source: Path | None, default_branch: str = "master", progress: ProgressCallback | None = None) -> Path:
-        """A whole repository that no project has yet: a copy of `source`, or an empty one. Ends in `promote` or `discard`.
+        """Creates a repository that belongs to no project yet: a copy of `source`, or an empty one.
 
-        The folder that a kill leaves is taken by `sweep`. Raises as `import_repository`.
+        The caller passes the returned folder to `promote` or `discard`; after a crash `sweep` removes it. Raises as `import_repository`.
         """
         staged = self.root / f".incoming-staged-{secrets.token_hex(8)}"
         if source is None:
@@ -55,9 +55,9 @@ class Repositories:
         return staged
 
     def promote(self, project_id: int, staged: Path) -> None:
-        """Gives a staged repository to the project, on disk when this returns.
+        """Renames a staged repository to the project's path, synced to disk when this returns.
 
-        What stands in its place belongs to no project: it was left by a creation that was never kept, and is removed.
+        An existing repository there belongs to no project: it was left by a creation that was not committed, and is removed.
         """
         self.remove(project_id)
         move_into_place(staged, self.path_of(project_id))
@@ -67,7 +67,7 @@ class Repositories:
         shutil.rmtree(staged, ignore_errors=True)
 
     def remove(self, project_id: int) -> None:
-        """Deletes the repository: gone at once for readers, its files after that. Nothing happens when it is not there."""
+        """Deletes the repository: it disappears immediately for readers, then its files are deleted. Does nothing if it does not exist."""
         path = self.path_of(project_id)
         trash = self.root / f".removed-{path.name}-{secrets.token_hex(4)}"
         try:
@@ -77,9 +77,9 @@ class Repositories:
         shutil.rmtree(trash)
 
     def sweep(self) -> None:
-        """Removes what a killed process left: half-made and half-deleted repositories, half-taken pushes, and the locks of refs.
+        """Removes what a killed process left: partial and partly deleted repositories, push quarantines, and ref locks.
 
-        Only at start and under the instance's lock: a living process's locks look the same.
+        Call it only at startup and under the instance's lock, because the locks of a running process look the same.
         """
         if not self.root.is_dir():
             return
@@ -93,10 +93,10 @@ class Repositories:
                     shutil.rmtree(quarantine, ignore_errors=True)
 
     async def read(self, project_id: int, work: Callable[[Repository], T], *, cancellable: bool = False) -> T:
-        """What `work` gives for the project's repository, run in a thread.
+        """Runs `work` in a thread with the project's repository, and returns its result.
 
-        `cancellable` work changes nothing, and ends at the next object that it reads when the caller is cancelled; other work always runs
-        to its end. Raises NotARepository when there is none, and whatever `work` raises. The repository is good only inside `work`.
+        `cancellable` work must change nothing; when the caller is cancelled, it stops at the next object that it reads. Other work always
+        runs to its end. The repository is valid only inside `work`. Raises NotARepository, and any exception of `work`.
         """
         loop = asyncio.get_running_loop()
         if not cancellable:
@@ -109,7 +109,7 @@ class Repositories:
             raise
 
     def close(self) -> None:
-        """Ends the threads after their present work."""
+        """Stops the threads after their current work."""
         self._pool.shutdown(cancel_futures=True)
 
     def _run_cancellable(self, project_id: int, work: Callable[[Repository], T], cancellation: Cancellation) -> T:

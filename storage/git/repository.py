@@ -1,7 +1,7 @@
-"""One git repository: open, create, refs, resolve an exact name; move a ref by compare-and-swap.
+"""One git repository: opens and creates it, lists refs, resolves exact names, moves refs by compare-and-swap.
 
-Reading is libgit2 (pygit2), in the caller's thread; a `Repository` belongs to one thread at a time. Refs are moved by the git
-program, whose `update-ref` compares the old value under the ref's lock (pygit2's `set_target` compares nothing).
+Reads use libgit2 (pygit2) in the caller's thread; a `Repository` is used by one thread at a time. Refs are moved by the git
+program, whose `update-ref` compares the old value under the ref's lock (pygit2's `set_target` does not).
 """
 
 import os
@@ -41,8 +41,8 @@ _MAX_NAME_LENGTH = 1024
 _MAX_OBJECT_BYTES = 16 * 1024 * 1024
 _MAX_TAG_DEPTH = 32
 
-# libgit2's settings belong to the process. Reading runs no hook and no filter, so a data folder that another user owns
-# (a mounted volume) is read as it is; the machine's own git configuration must not change what a diff looks like.
+# libgit2's settings are global in the process. Reading runs no hook and no filter, so a data folder that another user owns
+# (a mounted volume) is safe to read. The machine's git configuration must not change the format of a diff.
 pygit2.settings.owner_validation = False
 pygit2.settings.enable_fsync_gitdir(True)
 for _level in (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL):
@@ -50,31 +50,31 @@ for _level in (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, Con
 
 
 class NotARepository(Exception):
-    """The folder is missing or is no git repository."""
+    """The folder is missing or is not a git repository."""
 
 
 class DamagedRepository(NotARepository):
-    """It is a repository, but something in it that must be there cannot be read."""
+    """A required part of the repository is missing or cannot be read."""
 
 
 class RefMoved(Exception):
-    """The ref did not hold the expected old value."""
+    """The ref did not have the expected old value."""
 
 
 class UnknownCommit(LookupError):
-    """No commit of that id is in the repository."""
+    """The repository has no commit with this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A branch or a tag: its short name, and the commit that it names (an annotated tag is followed to its commit)."""
+    """A branch or a tag: its short name and the commit that it refers to (annotated tags are peeled)."""
 
     name: str
     oid: str
 
 
 class Repository:
-    """A git repository on disk. Every name given to it is data: nothing is ever read as a revision expression."""
+    """A git repository on disk. Every name passed to it is data: no name is interpreted as a revision expression."""
 
     def __init__(self, handle: pygit2.Repository) -> None:
         self.path = Path(handle.path)
@@ -88,36 +88,36 @@ class Repository:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The repository at exactly `path` (bare, or a work tree's root). Raises NotARepository."""
+        """Opens the repository at exactly `path` (bare, or a work tree's root). Raises NotARepository."""
         try:
             return cls(pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH))
         except (pygit2.GitError, OSError, ValueError) as error:
-            raise NotARepository(f"{path} is no git repository") from error
+            raise NotARepository(f"{path} is not a git repository") from error
 
     @classmethod
     def create(cls, path: Path, default_branch: str = "master") -> Self:
-        """A new bare repository at `path`, which appears there whole or not at all. Raises FileExistsError."""
+        """Creates a bare repository at `path` atomically. Raises FileExistsError."""
         with create_atomically(path) as folder:
             cls.initialize(folder, default_branch)
         return cls.open(path)
 
     @staticmethod
     def initialize(folder: Path, default_branch: str) -> None:
-        """Makes `folder` an empty bare repository whose git writes all reach the disk."""
+        """Initializes `folder` as an empty bare repository in which git syncs all writes to disk."""
         handle = pygit2.init_repository(str(folder), bare=True, initial_head=default_branch)
         handle.config["core.fsync"] = "all"
         handle.free()
 
     def branches(self) -> list[Ref]:
-        """All branches, by name."""
+        """Returns all branches, ordered by name."""
         return self._refs(_BRANCHES)
 
     def tags(self) -> list[Ref]:
-        """All tags that name a commit, by name."""
+        """Returns all tags that refer to a commit, ordered by name."""
         return self._refs(_TAGS)
 
     def default_branch(self) -> str | None:
-        """The branch that HEAD names; failing that main, master or the first one; None when there is no branch."""
+        """Returns the branch of HEAD; if it does not exist, main, master or the first branch; None without branches."""
         with self._translate_errors():
             head = self.handle.lookup_reference("HEAD").target
             if isinstance(head, str) and head.startswith(_BRANCHES) and self.find_ref(head):
@@ -126,14 +126,14 @@ class Repository:
         return next((name for name in ("main", "master", *names) if name in names), None)
 
     def is_empty(self) -> bool:
-        """Whether there is no branch yet."""
+        """Whether the repository has no branches."""
         return self.default_branch() is None
 
     def resolve(self, name: str) -> str | None:
-        """The id of the commit that `name` says: a full id, a branch, a tag, or the unique start (7 digits or more) of an id.
+        """Resolves `name` to a commit id: as a full id, a branch, a tag, or a unique abbreviated id (7 digits or more), in that order.
 
-        In that order; None for everything else. `HEAD~1`, `@{-1}`, `:/text` and the like are names that no branch can have.
-        Raises DamagedRepository when a branch or tag is there and its commit is not.
+        Returns None for everything else: `HEAD~1`, `@{-1}`, `:/text` and the like cannot be branch names. Raises
+        DamagedRepository if a branch or tag exists but its commit does not.
         """
         if not name or len(name) > _MAX_NAME_LENGTH:
             return None
@@ -152,19 +152,19 @@ class Repository:
         return None
 
     def peel_to_commit(self, oid: str) -> str | None:
-        """The commit that an object is, or that a tag leads to; None for another object. Raises DamagedRepository."""
+        """Peels an object to a commit; None if it is neither a commit nor a tag of one. Raises DamagedRepository."""
         with self._translate_errors():
             return self._peel(oid)
 
     def commit(self, oid: str) -> GitCommit:
-        """The commit with the full id `oid`. Raises UnknownCommit, DamagedRepository."""
+        """Reads the commit with the full id `oid`. Raises UnknownCommit, DamagedRepository."""
         raw = self.raw_commit(oid)
         return parse_commit(oid, raw, self._parents(oid, parse_time_and_parents(raw)[1]))
 
     def commits(self, oids: Iterable[str], on_read: Callable[[GitCommit], object] | None = None) -> list[GitCommit]:
-        """The commits with these full ids, in the order given; ids that are not in the repository are left out.
+        """Reads the commits with these full ids, in this order; ids that are not in the repository are left out.
 
-        `on_read` is called with each commit as soon as it is read; an exception that it raises stops the reading.
+        `on_read` is called with each commit as soon as it is read; an exception that it raises stops the loop.
         """
         found = []
         for oid in oids:
@@ -177,12 +177,12 @@ class Repository:
         return found
 
     def time_and_parents(self, oid: str) -> tuple[int, tuple[str, ...]]:
-        """Commit time (seconds since 1970) and parents of a commit, all that a walk needs. Raises as `commit`."""
+        """Returns the commit date (seconds since 1970) and the parents, which is all that a walk needs. Raises as `commit`."""
         time, parents = parse_time_and_parents(self.raw_commit(oid))
         return time, self._parents(oid, parents)
 
     def raw_commit(self, oid: str) -> bytes:
-        """The bytes of a commit object. Raises UnknownCommit, DamagedRepository."""
+        """Returns the bytes of a commit object. Raises UnknownCommit, DamagedRepository."""
         if not _FULL_ID.fullmatch(oid):
             raise UnknownCommit(oid)
         check_cancelled()
@@ -192,27 +192,27 @@ class Repository:
             return self._read(oid)
 
     def set_default_branch(self, name: str) -> None:
-        """Points HEAD at the branch, which need not be there yet. Raises ValueError for a name that no branch can have."""
+        """Points HEAD at the branch, which need not exist yet. Raises ValueError for an invalid branch name."""
         if not is_branch_name(name):
-            raise ValueError(f"{name!r} is no name of a branch")
+            raise ValueError(f"{name!r} is not a valid branch name")
         with self._translate_errors():
             self.handle.set_head(_BRANCHES + name)
 
     def move_ref(self, name: str, new: str | None, old: str | None) -> None:
-        """Sets the ref `name` (whole: `refs/heads/…` or `refs/tags/…`) from the id `old` to the id `new`, on disk when it returns.
+        """Moves the ref `name` (full: `refs/heads/…` or `refs/tags/…`) from the id `old` to the id `new`, synced to disk.
 
-        `old` None: the ref must not exist yet; `new` None: it is deleted. Raises RefMoved when the ref holds something else than
-        `old`; ValueError for a name or id that cannot be one; GitCommandError when git refuses (`new` is no commit here, a branch
-        `a` stands in the way of `a/b`, another writer holds the lock for 2 s); OSError (ENOSPC) when the disk is full.
+        `old` None: the ref must not exist yet; `new` None: it is deleted. Raises RefMoved if the ref does not have the value
+        `old`; ValueError for an invalid name or id; GitCommandError if git rejects it (`new` is not a commit of the repository,
+        a branch `a` conflicts with `a/b`, another writer holds the lock for 2 s); OSError (ENOSPC) if the disk is full.
         """
         if not name.startswith((_BRANCHES, _TAGS)) or not _is_valid_ref(name):
-            raise ValueError(f"{name!r} is no name of a branch or tag")
+            raise ValueError(f"{name!r} is not a valid name of a branch or tag")
         for oid in (new, old):
             if oid is not None and not _FULL_ID.fullmatch(oid):
-                raise ValueError(f"{oid!r} is no object id")
+                raise ValueError(f"{oid!r} is not an object id")
         if new == old:
             raise ValueError("the old and the new value are the same")
-        # The name goes in on standard input between NULs, where no option or expression exists.
+        # Standard input with NUL separators, so that a name is never parsed as an option or an expression.
         change = f"update {name}\0{new or _ZERO_OID}\0{old or _ZERO_OID}\0"
         try:
             git_command.run(self.path, "update-ref", "--stdin", "-z", stdin=change.encode())
@@ -232,16 +232,16 @@ class Repository:
             return [Ref(name.decode("utf-8", "replace"), oid) for name, oid in sorted(found.items())]
 
     def find_ref(self, full_name: str) -> str | None:
-        """The object id that the ref with this whole name holds, symbolic refs followed; None when there is none."""
+        """Returns the object id of the ref with this full name, symbolic refs resolved; None if it does not exist."""
         if not _is_valid_ref(full_name):
             return None
         try:
             return _target_oid(self.handle.lookup_reference(full_name))
-        except (KeyError, ValueError, OSError):  # absent, or a name that the file system or libgit2 cannot hold
+        except (KeyError, ValueError, OSError):  # absent, or a name that the file system or libgit2 does not support
             return None
 
     def _peel(self, oid: str | None) -> str | None:
-        """The commit behind `oid`, tags followed; None when it is a tree or a blob, or there is no `oid`."""
+        """Peels tags to the commit; None if `oid` is None, a tree or a blob."""
         for _ in range(_MAX_TAG_DEPTH):
             if oid is None:
                 break
@@ -260,7 +260,7 @@ class Repository:
             return int(self._objects.read_header(oid)[0])
         except KeyError:
             return None
-        except ValueError as error:  # a type that no object has
+        except ValueError as error:  # an invalid object type
             raise DamagedRepository(f"{self.path}: object {oid} cannot be read") from error
 
     def _read(self, oid: str) -> bytes:
@@ -274,7 +274,7 @@ class Repository:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Says what libgit2 could not read in this module's words."""
+        """Raises libgit2's errors as DamagedRepository."""
         try:
             yield
         except (pygit2.GitError, OSError) as error:
@@ -283,10 +283,10 @@ class Repository:
 
 @contextmanager
 def create_atomically(path: Path) -> Iterator[Path]:
-    """An empty folder beside `path` to build in; at the end it is synced to disk and renamed to `path`.
+    """Yields an empty folder beside `path`; at the end it is synced to disk and renamed to `path`.
 
-    Raises FileExistsError when `path` is there. After an error, or a kill, there is no `path`; what a kill leaves is a
-    folder whose name starts with `.incoming-`.
+    After an error or a crash `path` does not exist; a crash leaves a folder whose name starts with `.incoming-`. Raises
+    FileExistsError if `path` exists.
     """
     if path.exists():
         raise FileExistsError(f"{path} exists")
@@ -310,7 +310,7 @@ def create_atomically(path: Path) -> Iterator[Path]:
 
 
 def move_into_place(folder: Path, path: Path) -> None:
-    """Renames a whole folder to its place, on disk when this returns."""
+    """Renames a folder to `path`, synced to disk when this returns."""
     folder.rename(path)
     _fsync(path.parent)
 
@@ -318,7 +318,7 @@ def move_into_place(folder: Path, path: Path) -> None:
 def _target_oid(ref: pygit2.Reference) -> str | None:
     try:
         return str(ref.resolve().target)
-    except KeyError:  # a symbolic ref to a branch that is not there
+    except KeyError:  # a symbolic ref to a branch that does not exist
         return None
 
 
@@ -331,17 +331,17 @@ def _fsync(path: Path) -> None:
 
 
 def is_branch_name(name: str) -> bool:
-    """Whether a branch may have this name (git check-ref-format), one that no command takes for an option."""
+    """Whether this is a valid branch name (git check-ref-format) that no command takes for an option."""
     return not name.startswith("-") and name != "HEAD" and _is_valid_ref(_BRANCHES + name)
 
 
 def is_ref_name(full_name: str) -> bool:
-    """Whether this may be the whole name of a branch or tag (git check-ref-format)."""
+    """Whether this is a valid full name of a branch or tag (git check-ref-format)."""
     return full_name.startswith((_BRANCHES, _TAGS)) and _is_valid_ref(full_name)
 
 
 def _is_valid_ref(full_name: str) -> bool:
-    # libgit2 reads a C string: past a NUL it would answer for another name.
+    # libgit2 reads a C string, so it would check only the part before a NUL.
     try:
         return "\0" not in full_name and pygit2.reference_is_valid_name(full_name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Takes the whole history of a repository on this machine into a new bare one."""
+"""Imports the whole history of a local repository into a new bare repository."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from storage.git.repository import DamagedRepository, Repository, create_atomica
 from storage.git.subprocesses import git_command
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Called with a phase ("receiving objects"), how many of its steps are done, and how many there are."""
+"""Called with a phase ("receiving objects"), the number of completed steps, and the total number of steps."""
 
 _PROGRESS_LINE = re.compile(rb"(?:remote: )?([A-Z][a-z]+ [a-z]+): +\d+% \((\d+)/(\d+)\)")
 _BRANCHES = "refs/heads/"
@@ -18,22 +18,21 @@ _REMOTE_BRANCH = re.compile(r"refs/remotes/[^/]+/(.+)")
 
 
 def import_repository(source: Path, target: Path, progress: ProgressCallback | None = None) -> None:
-    """Makes `target` a bare repository with all branches, all tags and the HEAD of the repository `source`.
+    """Creates `target`, a bare repository with all branches, all tags and the HEAD of the repository `source`.
 
-    `source` may be bare, the root of a work tree or of a linked one, and may belong to another user; it is only read, and
-    everything is copied (no hard links, no alternates). Remote-tracking branches are not branches of `source` and stay out.
+    `source` may be bare, the root of a work tree or of a linked one, and may belong to another user. It is only read, and
+    everything is copied (no hard links, no alternates). Remote-tracking branches are not imported.
 
-    A detached HEAD becomes a branch, so that nothing which can be seen in the source is lost: a local branch at that commit
-    if there is one (main, master, then by name), else a new branch, named as a remote-tracking branch at that commit, or else
+    A detached HEAD becomes a branch, so that no visible commit of the source is lost: a local branch at that commit if there
+    is one (main, master, then by name); otherwise a new branch, named after a remote-tracking branch at that commit, or else
     `master`, `main`, `detached` or `detached-N`, whichever is free.
 
-    A shallow source (a CI checkout) gives a shallow repository: the same commits, whole trees and contents for each, and the
-    oldest ones appear as root commits, whose diff is everything that they hold. Their parents cannot be had here; clones
-    of the result are as shallow.
+    A shallow source (a CI checkout) results in a shallow repository: it has the same commits with complete trees and contents,
+    and the oldest ones appear as root commits, whose diff is their whole tree. Clones of the result are as shallow.
 
-    `target` appears whole or not at all, synced to disk. Raises NotARepository or DamagedRepository for `source`, FileExistsError
-    for `target`, GitCommandError with git's own words, OSError (ENOSPC) when the disk is full. An exception from `progress` ends the
-    import and passes through.
+    `target` is created atomically and synced to disk. Raises NotARepository or DamagedRepository for `source`, FileExistsError
+    for `target`, GitCommandError with git's message, OSError (ENOSPC) if the disk is full. An exception of `progress` ends the
+    import and is passed on.
     """
     origin = Repository.open(source)
     branch, detached = _target_head(origin)
@@ -47,7 +46,7 @@ def import_repository(source: Path, target: Path, progress: ProgressCallback | N
 
 
 def _target_head(origin: Repository) -> tuple[str, bool]:
-    """The branch that HEAD is to name, and whether it has to be made at the detached commit."""
+    """Returns the branch that HEAD will refer to, and whether it has to be created at the detached commit."""
     branches = {branch.name: branch.oid for branch in origin.branches()}
     if not origin.handle.head_is_detached:
         head = origin.handle.lookup_reference("HEAD").target
@@ -82,7 +81,7 @@ def _fetch(source: Path, target: Path, refspecs: list[str], progress: ProgressCa
 
 
 def _report_progress(process: subprocess.Popen[bytes], progress: ProgressCallback | None) -> list[bytes]:
-    """Reports each step that git prints; gives the last lines that were no steps."""
+    """Reports each progress step that git prints. Returns the last other lines."""
     assert process.stderr is not None  # noqa: S101 - a fetch has one
     last_lines: list[bytes] = []
     rest = b""

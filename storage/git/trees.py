@@ -1,11 +1,11 @@
 """The files of a commit: the entries of a directory, and the contents of a file.
 
-A path is data: names joined by single slashes, each looked up as it is in the tree of the name before, so `..`, an empty name or a NUL
-are names that no tree has. A name that is no UTF-8 is shown with U+FFFD for what is none, and opened by what is shown; of several that
-look alike the first one is meant.
+A path is data: names joined by single slashes, each looked up literally in the tree of the name before it. So `..`, an empty name or a
+NUL are not found. A name that is not UTF-8 is shown with U+FFFD for the invalid bytes and found by that string; the first of several
+entries with the same string is used.
 
-Entries stand as git has them: by the bytes of their names, a directory as if its name ended in a slash (`git ls-tree`, with `-r -t` for
-all that lies below). Everything is bounded, since a tree of a few kilobytes can hold itself a billion times.
+Entries are in git's order: by the bytes of their names, a directory as if its name ended in a slash (`git ls-tree`, with `-r -t` for
+recursive listings). Everything is limited, because a tree of a few kilobytes can contain the same subtree a billion times.
 """
 
 import codecs
@@ -24,21 +24,21 @@ from storage.git.cancellation import check_cancelled
 from storage.git.repository import DamagedRepository, Repository
 
 MAX_TREE_BYTES = 16 * 1024 * 1024
-"""Bytes of one directory's own entries; a larger one cannot be read."""
+"""Bytes of one tree object; a larger one raises DamagedRepository."""
 MAX_DEPTH = 128
-"""Directories inside directories; what lies deeper is not listed and not found."""
+"""Nested directories; deeper entries are neither listed nor found."""
 MAX_NAME_BYTES = 255
-"""Bytes of a directory's name; one with a longer name is listed and not entered, as no file system could hold it."""
+"""Bytes of a directory's name; one with a longer name is listed but not entered, because file systems do not support it."""
 MAX_READ_BYTES = 8 * 1024 * 1024
-"""A file of more bytes is not read."""
+"""A larger file is not read."""
 MAX_TEXT_BYTES = 1024 * 1024
-"""Bytes of a file that are shown as text."""
+"""Bytes of a file that are returned as text."""
 MAX_LISTING_SECONDS = 4.0
-"""The longest that one listing may walk."""
+"""Maximum duration of one listing."""
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""Known to git without being kept."""
+"""The id of the empty tree, which git knows without storing it."""
 MAX_COUNT = 2**31 - 1
-"""The highest count; more entries than that are as many."""
+"""Maximum that `TreeListing.count` returns, the maximum of GraphQL's Int."""
 
 _MAX_PATH_LENGTH = MAX_DEPTH * (MAX_NAME_BYTES + 1)
 _ENTRY = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
@@ -47,11 +47,11 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class ListingTimeout(Exception):
-    """The page, or the count, cannot be had within MAX_LISTING_SECONDS."""
+    """The page or the count takes longer than MAX_LISTING_SECONDS."""
 
 
 class ObjectKind(StrEnum):
-    """What an entry is; COMMIT is a submodule, whose commit is another repository's."""
+    """The type of an entry; COMMIT is a submodule, a commit of another repository."""
 
     TREE = "tree"
     BLOB = "blob"
@@ -60,10 +60,10 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TreeListingEntry:
-    """`path` is from the root of the repository; `mode` is octal as git prints it (`040000`, `100644`, `100755`, `120000`, `160000`).
+    """An entry of a listing. `path` is relative to the root of the repository.
 
-    `key` is the entry's place among all of the commit: its path in bytes, of a directory with a slash at the end. `size` is that of a
-    file in bytes; None where the file is not in the repository.
+    `mode` is octal as git prints it (`040000`, `100644`, `100755`, `120000`, `160000`). `key` is the entry's sort key in the commit: its
+    path in bytes, for a directory with a slash at the end. `size` is the size of a file in bytes; None if the repository lacks the blob.
     """
 
     name: str
@@ -77,9 +77,9 @@ class TreeListingEntry:
 
 @dataclass(frozen=True, slots=True)
 class BlobContent:
-    """A file, or what a symbolic link (mode `120000`) names. `text` is None for a binary file and for one beyond MAX_READ_BYTES.
+    """The contents of a file, or the target of a symbolic link (mode `120000`).
 
-    `truncated`: there is more than `text` shows.
+    `text` is None for a binary file and for one larger than MAX_READ_BYTES. `truncated`: the file is longer than `text`.
     """
 
     name: str
@@ -94,7 +94,7 @@ class BlobContent:
 
 @dataclass(frozen=True, slots=True)
 class _TreeRow:
-    """An entry as it stands in its tree."""
+    """An entry of a tree object."""
 
     mode: bytes
     name: bytes
@@ -110,13 +110,13 @@ class _TreeRow:
 
     @property
     def is_expandable(self) -> bool:
-        """Whether what lies in it is listed."""
+        """Whether it is a directory whose entries are listed."""
         return self.kind is ObjectKind.TREE and len(self.name) <= MAX_NAME_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class ListingPage:
-    """The part of a listing that is wanted: at most `size` entries between two keys, from the end if `backward`; `skip` are left out."""
+    """Selects a page of a listing: at most `size` entries between two keys, after skipping `skip`, from the end if `backward`."""
 
     size: int
     after: bytes | None = None
@@ -126,16 +126,16 @@ class ListingPage:
 
 
 class TreeListing:
-    """The entries of the directory `path` of a commit; `recursive`: and of all directories in it. It belongs to the repository's thread."""
+    """The entries of the directory `path` of a commit; `recursive` includes its subdirectories. Used by the repository's thread."""
 
     def __init__(self, repository: Repository, commit: str, path: str = "", *, recursive: bool = False) -> None:
-        """Raises LookupError where the path is no directory of the commit, UnknownCommit, DamagedRepository."""
+        """Raises LookupError if the path is not a directory of the commit, UnknownCommit, DamagedRepository."""
         self._trees = _TreeReader(repository)
         self._root, self._prefix = _find_directory(self._trees, commit, path)
         self._recursive = recursive
 
     def page(self, page: ListingPage) -> list[TreeListingEntry]:
-        """One entry more than is wanted tells that there are more. In the order of the walk, so of a backward span the last one first.
+        """Returns the entries of a page and one more if there is one, in the order of the walk: for `backward` the last entry first.
 
         Raises ListingTimeout, DamagedRepository.
         """
@@ -144,7 +144,7 @@ class TreeListing:
         return [self._entry(*found) for found in islice(walked, page.skip, page.skip + page.size + 1)]
 
     def count(self) -> int:
-        """How many entries there are, at most MAX_COUNT. Each directory is read once a level, however often it stands there.
+        """Counts the entries, at most MAX_COUNT. A tree is read once per level, however often it occurs there.
 
         Raises ListingTimeout, DamagedRepository.
         """
@@ -176,7 +176,7 @@ class TreeListing:
             is_in_page = (page.after is None or key > page.after) and (page.before is None or key < page.before)
             if is_in_page and not page.backward:
                 yield prefix, row
-            # What lies in a directory stands between its key and the next one's.
+            # The entries of a directory are between its key and the next key.
             starts_late = page.before is not None and key >= page.before
             ends_early = page.after is not None and key < page.after and not page.after.startswith(key)
             if self._recursive and row.is_expandable and depth + 1 < MAX_DEPTH and not starts_late and not ends_early:
@@ -191,7 +191,7 @@ class TreeListing:
 
 
 def find_blob(repository: Repository, commit: str, path: str) -> tuple[str, str] | None:
-    """The id and the mode of the file `path` of a commit; None where there is no file. Raises UnknownCommit, DamagedRepository."""
+    """Returns the id and the mode of the file `path` of a commit; None if it is not a file. Raises UnknownCommit, DamagedRepository."""
     trees = _TreeReader(repository)
     parent, _, name = path.rpartition("/")
     try:
@@ -199,14 +199,14 @@ def find_blob(repository: Repository, commit: str, path: str) -> tuple[str, str]
         row = _find_row(trees, tree, name)
     except LookupError:
         return None
-    # Not the root with a slash before the name.
+    # A path with a leading slash would otherwise be found in the root.
     if row.kind is not ObjectKind.BLOB or path.startswith("/"):
         return None
     return row.oid, row.mode.decode().zfill(6)
 
 
 class PathTracker:
-    """What lies at one path, a file or a directory, in one commit after the other. What trees say is kept, since most stay the same."""
+    """Finds the entry at one path, a file or a directory, in successive commits. Lookups are cached by tree, as most trees stay the same."""
 
     def __init__(self, repository: Repository, path: str) -> None:
         self._trees = _TreeReader(repository)
@@ -215,7 +215,7 @@ class PathTracker:
         self._entries: dict[tuple[str, int], tuple[str, str] | None] = {}
 
     def entry_at(self, commit: str) -> tuple[str, str] | None:
-        """Its id and mode; None where nothing is. Raises UnknownCommit, DamagedRepository."""
+        """Returns the entry's id and mode in a commit; None if it does not exist. Raises UnknownCommit, DamagedRepository."""
         tree, found = self._trees.root(commit), None
         for depth in range(len(self._names) if self._is_possible else 0):
             if (tree, depth) not in self._entries:
@@ -236,7 +236,7 @@ class PathTracker:
 
 
 def read_blob(repository: Repository, oid: str, mode: str, path: str) -> BlobContent:
-    """The file that `find_blob` found. Raises DamagedRepository."""
+    """Reads a file that `find_blob` found. Raises DamagedRepository."""
     trees = _TreeReader(repository)
     size = trees.size(oid)
     if size is None:
@@ -254,15 +254,15 @@ def read_blob(repository: Repository, oid: str, mode: str, path: str) -> BlobCon
 
 
 def decode_text(data: bytes, *, is_cut: bool = False) -> str:
-    """UTF-8, with U+FFFD for what is none; but Windows-1252 where that is more likely, having fewer letters of UTF-8 than faults.
+    """Decodes UTF-8 with U+FFFD for invalid bytes, or Windows-1252 if invalid bytes outnumber the valid non-ASCII characters.
 
-    `is_cut`: a letter that is not whole at the end is left out.
+    `is_cut`: an incomplete character at the end is dropped.
     """
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=not is_cut).removeprefix("\ufeff")
-    faults = text.count(_REPLACEMENT)
-    if faults and faults > sum(not letter.isascii() for letter in text) - faults:
+    decoded = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=not is_cut).removeprefix("\ufeff")
+    invalid_count = decoded.count(_REPLACEMENT)
+    if invalid_count and invalid_count > sum(not character.isascii() for character in decoded) - invalid_count:
         return data.decode("cp1252", "replace")
-    return text
+    return decoded
 
 
 def decode_name(name: bytes) -> str:
@@ -270,7 +270,7 @@ def decode_name(name: bytes) -> str:
 
 
 class _TreeReader:
-    """Reads the objects of one repository. Nothing is kept: a listing meets most trees once, and a hostile one has millions."""
+    """Reads the objects of one repository. There is no cache: a listing reads most trees once, and a hostile one has millions."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -279,7 +279,7 @@ class _TreeReader:
         return self._repository.raw_commit(commit)[len("tree ") :][:40].decode("ascii", "replace")
 
     def rows(self, oid: str) -> list[_TreeRow]:
-        """The entries of a tree, in order. Raises DamagedRepository."""
+        """Returns the sorted entries of a tree. Raises DamagedRepository."""
         if oid == EMPTY_TREE:
             return []
         size = self.size(oid)
@@ -294,12 +294,12 @@ class _TreeReader:
             rows.append(_TreeRow(match[1], match[2], match[3].hex()))
         if at != len(data):
             raise self._damaged(oid)
-        # Trees that git made are in this order; pages would skip entries of one that is not.
+        # Trees written by git have this order; in an unsorted tree, pages would skip entries.
         rows.sort(key=lambda row: row.key)
         return rows
 
     def size(self, oid: str) -> int | None:
-        """The bytes of an object; None when it is not there."""
+        """Returns the size of an object in bytes; None if it does not exist."""
         check_cancelled()
         try:
             return int(self._repository.handle.odb.read_header(oid)[1])
@@ -307,7 +307,7 @@ class _TreeReader:
             return None
 
     def read(self, oid: str, kind: ObjectType) -> bytes:
-        """Raises DamagedRepository."""
+        """Reads an object of this type. Raises DamagedRepository."""
         try:
             found, data = self._repository.handle.odb.read(oid)
         except (KeyError, ValueError, pygit2.GitError, OSError) as error:
@@ -321,7 +321,7 @@ class _TreeReader:
 
 
 def _find_directory(trees: _TreeReader, commit: str, path: str) -> tuple[str, bytes]:
-    """The tree at the path, and what the paths in it begin with. Raises LookupError."""
+    """Returns the tree at the path, and the prefix of its entries' paths. Raises LookupError."""
     tree, prefix = trees.root(commit), b""
     if not path:
         return tree, prefix
@@ -336,7 +336,7 @@ def _find_directory(trees: _TreeReader, commit: str, path: str) -> tuple[str, by
 
 
 def _find_row(trees: _TreeReader, tree: str, name: str) -> _TreeRow:
-    """The entry of exactly this name; failing that, the first that is shown so. Raises LookupError."""
+    """Returns the entry with exactly this name, or else the first whose decoded name is equal. Raises LookupError."""
     rows = trees.rows(tree)
     exact = name.encode("utf-8", "surrogatepass")
     for row in rows:

@@ -54,9 +54,9 @@ class TestNewCommits:
 
     def test_only_object_ids_are_passed_to_git(self, repository: Repository) -> None:
         for wrong in ("--all", "HEAD", "master", "", "a" * 39, "A" * 40, f"{'a' * 40}\n--all"):
-            with pytest.raises(ValueError, match="no object id"):
+            with pytest.raises(ValueError, match="is not an object id"):
                 read_commits(repository, {wrong})
-            with pytest.raises(ValueError, match="no object id"):
+            with pytest.raises(ValueError, match="is not an object id"):
                 commit_walk.count_new_commits(repository, (), {wrong})
 
     def test_a_shallow_repository_ends_where_it_is_cut(self, repository: Repository, tmp_path: Path) -> None:

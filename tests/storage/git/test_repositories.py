@@ -26,7 +26,7 @@ class TestPaths:
 
     @pytest.mark.parametrize("project_id", [0, -1])
     def test_ids_that_are_none(self, repositories: Repositories, project_id: int):
-        with pytest.raises(ValueError, match="no project id"):
+        with pytest.raises(ValueError, match="is not a project id"):
             repositories.path_of(project_id)
 
     def test_create_and_remove(self, repositories: Repositories):

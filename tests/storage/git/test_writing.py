@@ -35,7 +35,7 @@ def test_begins_a_history(repository: Repository) -> None:
 
 @pytest.mark.parametrize("path", ["../a", "a//b", "/a", "a/../b", ".git/config", ""])
 def test_rejects_invalid_paths(repository: Repository, path: str) -> None:
-    with pytest.raises(ValueError, match="no path of a tree"):
+    with pytest.raises(ValueError, match="invalid path in a tree"):
         write_commit(repository, None, {path: b""}, "Odd", ADA)
 
 
