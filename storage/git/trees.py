@@ -206,7 +206,7 @@ def find_blob(repository: Repository, commit: str, path: str) -> tuple[str, str]
 
 
 class PathTracker:
-    """Finds the entry at one path, a file or a directory, in successive commits. Lookups are cached by tree, as most trees stay the same."""
+    """Finds the entry at one path, a file or a directory, in successive commits. Lookups are cached by tree, since most do not change."""
 
     def __init__(self, repository: Repository, path: str) -> None:
         self._trees = _TreeReader(repository)

@@ -1,7 +1,7 @@
-"""The object store in a bucket of S3, or of a server that speaks as S3 does.
+"""The object store in an S3 bucket, or in a bucket of a server with the S3 API.
 
-A long object is sent in parts, which the server puts together at the end. An upload that fails is aborted; one that a kill cut short is
-left to the bucket's own rule for incomplete uploads (AbortIncompleteMultipartUpload), since nobody but the bucket can list them cheaply.
+Large objects are sent as multipart uploads. A failed upload is aborted. An upload of a killed process is left to the bucket's lifecycle
+rule for incomplete uploads (AbortIncompleteMultipartUpload), because only the bucket can list them cheaply.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
 
 MIN_PART_BYTES = 5 * 2**20
-"""Bytes, the least that S3 takes; what is sent holds about five parts in the memory."""
+"""S3's minimum, in bytes; an upload has about five parts in memory."""
 MAX_PARTS = 9000
-"""S3 takes 10,000, so that of very long objects each part is longer."""
+"""S3's maximum is 10,000; very large objects therefore have larger parts."""
 MAX_CONCURRENT_PARTS = 2
 LIST_PAGE_SIZE = 500
 ABORT_SECONDS = 10.0
@@ -34,10 +34,10 @@ class BucketStore(ObjectStore):
     """The objects below `s3://BUCKET/PREFIX`, as `PREFIX/KEY`."""
 
     def __init__(self, url: str, settings: Mapping[str, str]) -> None:
-        """`settings` are obstore's, as `endpoint` and `region`; what they do not say is read from AWS_* in the environment."""
+        """`settings` are obstore's, such as `endpoint` and `region`; missing ones are read from AWS_* in the environment."""
         config: dict[str, Any] = dict(settings)
         allows_http = str(config.get("endpoint", "")).startswith("http://")
-        # Whole objects take as long as they take; what stands still is noticed by the connection itself.
+        # The timeout covers a whole object, so it is long; stalled connections fail earlier on their own.
         self._store = S3Store.from_url(
             url,
             config=config,  # type: ignore[arg-type]
@@ -99,19 +99,19 @@ class BucketStore(ObjectStore):
         cutoff = datetime.now(UTC) - timedelta(seconds=seconds)
         with _translate_errors():
             async for entries in obstore.list(self._store, chunk_size=LIST_PAGE_SIZE):
-                # What obstore names stands below the prefix; what is no key is somebody else's.
+                # Paths are relative to the prefix; other names than keys belong to other services.
                 yield [entry["path"] for entry in entries if KEY_PATTERN.fullmatch(entry["path"]) and entry["last_modified"] < cutoff]
 
     def sweep(self) -> None:
-        """What is half sent is no object, and other services may be sending to the same bucket."""
+        """Does nothing: incomplete uploads are not objects, and other services may be uploading to the same bucket."""
 
     async def close(self) -> None:
-        # obstore's threads let go of Python's objects a moment after their work; one that does at the very end aborts the process.
+        # obstore's threads release Python objects shortly after their work; a release during interpreter shutdown aborts the process.
         await asyncio.sleep(CLOSE_SECONDS)
 
 
 class _MultipartUpload:
-    """An object that is sent in parts while it comes."""
+    """A multipart upload of an object that is sent while it is received."""
 
     def __init__(self, store: S3Store, path: str, part_bytes: int) -> None:
         self._queue: asyncio.Queue[bytes | _UploadAborted | None] = asyncio.Queue(1)
@@ -128,7 +128,7 @@ class _MultipartUpload:
             await asyncio.shield(self._upload_task)
 
     async def abort(self) -> None:
-        """Takes back the parts that are there, and waits for that: obstore does it where its source fails, not where it is cancelled."""
+        """Aborts the upload and waits for that: obstore does it if its source fails, not if it is cancelled."""
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(_UploadAborted())
@@ -154,22 +154,22 @@ class _MultipartUpload:
 
 
 class _UploadAborted(Exception):
-    """Makes obstore take back what it has sent."""
+    """Raised by the source of an upload to make obstore abort it."""
 
 
 @contextlib.contextmanager
 def _translate_errors() -> Iterator[None]:
-    """What obstore raises, as errors of a store: the caller knows neither S3 nor obstore."""
+    """Raises obstore's errors as those of an object store."""
     try:
         yield
     except FileNotFoundError as error:
         raise ObjectNotFound(_first_line(error)) from None
     except (BaseError, OSError) as error:
-        raise ConnectionError(f"the object store cannot answer: {_first_line(error)}") from None
+        raise ConnectionError(f"the object store is unavailable: {_first_line(error)}") from None
 
 
 def _first_line(error: BaseException) -> str:
-    """Without the pages of detail that obstore adds, which repeat the whole address."""
+    """Returns the first line of a message, because obstore adds pages of detail that contain the whole URL."""
     return str(error).partition("\n")[0][:200]
 
 

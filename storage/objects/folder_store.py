@@ -1,6 +1,6 @@
 """The object store in a folder: `root/AB/KEY`, where AB are the first two digits of the key.
 
-By hand, since obstore's local store renames without bringing the file to the disk first.
+obstore's local store is not used, because it renames a file without syncing it to disk first.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ LIST_PAGE_SIZE = 500
 
 
 class FolderStore(ObjectStore):
-    """The objects under `root`, which is made when the first one comes."""
+    """The objects under `root`, which is created with the first one."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -79,7 +79,7 @@ class FolderStore(ObjectStore):
         return self.root / f"{INCOMING_PREFIX}{key}"
 
     def _publish(self, key: str, target: Path) -> None:
-        """Gives a file that is on the disk its lasting name."""
+        """Renames a synced file to its final name."""
         is_new_folder = not target.parent.is_dir()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._incoming_path(key).rename(target)
@@ -88,7 +88,7 @@ class FolderStore(ObjectStore):
             sync_folder(self.root)
 
     async def _discard(self, incoming: PartialFile, rename_task: "asyncio.Future[None] | None", target: Path) -> None:
-        # A caller who goes away cancels the waiting, not the thread that renames.
+        # Cancelling the caller does not cancel the thread that renames.
         if rename_task is not None:
             with contextlib.suppress(OSError):
                 await rename_task

@@ -1,7 +1,7 @@
-"""The object store: artifacts of builds and stretches of their traces, each an object under a key that nobody can guess.
+"""The object store: artifacts of builds and parts of their traces, each an object with a random key.
 
-A folder by default, `s3://BUCKET/PREFIX` by the configuration. An object appears when all of it is there, never before, and is never
-changed. The names that people give their files stand in the database alone, so none of them is part of a key.
+It is a folder by default, or `s3://BUCKET/PREFIX` by configuration. Objects are created atomically and never changed. The names of users'
+files are only in the database, never part of a key.
 """
 
 import re
@@ -13,76 +13,76 @@ from pathlib import Path
 
 KEY_PATTERN = re.compile("[0-9a-f]{32}")
 READ_CHUNK_BYTES = 2**18
-"""Bytes of one piece of what is read."""
+"""Size of the chunks that are read."""
 
 
 class ObjectTooLarge(Exception):
-    """More came than may be kept; nothing was. `limit` is in bytes."""
+    """The data exceeds the limit, in bytes; nothing was stored."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"at most {limit} bytes may be kept")
+        super().__init__(f"the object exceeds the limit of {limit} bytes")
         self.limit = limit
 
 
 class ObjectNotFound(FileNotFoundError):
-    """There is no object of this key."""
+    """There is no object with this key."""
 
 
 def new_key() -> str:
-    """32 hex digits, of which none says what the object is."""
+    """Generates a key: 32 random hex digits."""
     return secrets.token_hex(16)
 
 
 def validate_key(key: str) -> str:
-    """Raises ValueError for what is no key."""
+    """Returns the key. Raises ValueError if it is not valid."""
     if not KEY_PATTERN.fullmatch(key):
-        raise ValueError("a key has 32 hex digits")
+        raise ValueError("an object key must be 32 hex digits")
     return key
 
 
 class ObjectStore(ABC):
-    """What holds for a folder and for S3. Every method may raise OSError, S3's also where the server cannot be reached."""
+    """The interface of the folder and the S3 store. Every method may raise OSError, on S3 also if the server is unreachable."""
 
     @abstractmethod
     async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:
-        """Keeps what comes, in constant memory, and gives its length in bytes: when this returns, it survives a power cut.
+        """Stores an object in constant memory and returns its size in bytes; when it returns, the object survives a power failure.
 
-        Whatever ends it early, also what `chunks` raises and a cancellation, leaves no object. Raises ObjectTooLarge.
+        After any error, an exception of `chunks` or a cancellation, there is no object. Raises ObjectTooLarge.
         """
 
     @abstractmethod
     def open(self, key: str, start: int = 0, size: int | None = None) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The bytes from `start` on, `size` of them or all that follow, in pieces. Raises ObjectNotFound when entered.
+        """Returns a context manager that yields the chunks of `size` bytes from `start` on, or all. Raises ObjectNotFound when entered.
 
-        Who has it open reads it to its end, whether or not it is erased meanwhile.
+        An open object can be read to its end even if it is deleted meanwhile.
         """
 
     @abstractmethod
     async def delete(self, key: str) -> None:
-        """Nothing happens when it is not there."""
+        """Deletes an object. Does nothing if it does not exist."""
 
     @abstractmethod
     def list_older_than(self, seconds: float) -> AsyncIterator[list[str]]:
-        """The keys of the objects that have been there for so long, some at a time. What is half written is tidied up beside."""
+        """Yields batches of the keys of objects that are older than this. Also removes partial objects of that age."""
 
     @abstractmethod
     def sweep(self) -> None:
-        """Removes what a killed process left half written. Only at start and under the instance's lock."""
+        """Removes partial objects of a killed process. Call it only at startup and under the instance's lock."""
 
     async def close(self) -> None:  # noqa: B027 - a folder has nothing to close
-        """At the end of the process, when nothing is put or read any more."""
+        """Closes the store, at the end of the process after the last read or write."""
 
     async def put_bytes(self, key: str, data: bytes) -> None:
-        """Keeps what is in the memory anyway."""
+        """Stores bytes that are already in memory."""
         await self.put(key, _single_chunk(data), len(data))
 
     async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
-        """As `open`, all at once: for what is known to be small."""
+        """Reads bytes as `open`, all at once; for small objects."""
         async with self.open(key, start, size) as chunks:
             return b"".join([piece async for piece in chunks])
 
     async def delete_all(self, keys: list[str]) -> None:
-        """As `delete`, for many."""
+        """Deletes many objects, as `delete`."""
         for key in keys:
             await self.delete(key)
 
@@ -93,15 +93,15 @@ async def _single_chunk(data: bytes) -> AsyncIterator[bytes]:
 
 
 def open_store(url: str, folder: Path, s3_settings: Mapping[str, str] | None = None) -> ObjectStore:
-    """The store at `s3://BUCKET/PREFIX`, or in the folder where there is no address.
+    """Opens the store at `s3://BUCKET/PREFIX`, or in the folder if the URL is empty.
 
-    `s3_settings` has what differs from the AWS_* settings of the environment, in obstore's words, as `endpoint`. Raises ValueError.
+    `s3_settings` override the AWS_* settings of the environment, under obstore's names, such as `endpoint`. Raises ValueError.
     """
     if not url:
         from storage.objects.folder_store import FolderStore
 
         return FolderStore(folder)
-    # Only where it is wanted: the library takes some megabytes.
+    # Imported on demand: the library takes some megabytes.
     from storage.objects.bucket_store import BucketStore
 
     return BucketStore(url, s3_settings or {})

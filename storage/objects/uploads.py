@@ -1,7 +1,7 @@
-"""The bytes of uploaded files, in one folder: `root/PROJECT_ID/SECRET`.
+"""The contents of uploaded files, in one folder: `root/PROJECT_ID/SECRET`.
 
-A file is written under a name that nobody asks for, brought to the disk, and then renamed: who finds it finds all of it. The names
-that people give their files stand in the database alone, so none of them is ever part of a path.
+A file is written under a temporary name, synced to disk, and then renamed, so it appears atomically. The names of users' files are only in
+the database, never part of a path.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from typing import BinaryIO
 INCOMING_PREFIX = ".incoming-"
 REMOVED_PREFIX = ".removed-"
 WRITE_BUFFER_BYTES = 2**18
-"""Bytes gathered before they are written, so that a small chunk does not cost a thread's turn."""
+"""Bytes that are buffered before they are written, so that a small chunk does not cost a switch to a thread."""
 
 SECRET_PATTERN = re.compile("[0-9a-f]{32}")
 
 
 def new_secret() -> str:
-    """32 hex digits that nobody can guess."""
+    """Generates a secret: 32 random hex digits."""
     return secrets.token_hex(16)
 
 
 class PartialFile:
-    """A file that is being received. `ticket` names it until it is kept; `size` is what was written so far, in bytes."""
+    """A file that is being received. `ticket` identifies it until it is stored; `size` is the number of bytes written so far."""
 
     def __init__(self, path: Path, ticket: str) -> None:
         self.ticket = ticket
@@ -39,11 +39,11 @@ class PartialFile:
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._is_closed = False
-        # A caller who goes away cancels the waiting, not the thread that writes.
+        # Cancelling the caller does not cancel the thread that writes.
         self._lock = threading.Lock()
 
     async def write(self, data: bytes) -> None:
-        """Raises OSError, as for a full disk."""
+        """Appends data. Raises OSError, for example for a full disk."""
         self._pending.append(data)
         self._pending_size += len(data)
         self.size += len(data)
@@ -51,11 +51,11 @@ class PartialFile:
             await asyncio.to_thread(self._flush)
 
     async def finish(self) -> None:
-        """Brings everything to the disk; nothing can be written after it. Raises OSError."""
+        """Writes the rest, syncs the file to disk and closes it. Raises OSError."""
         await asyncio.to_thread(self._finish)
 
     async def discard(self) -> None:
-        """Removes it, unless it was kept."""
+        """Removes the file, unless it was stored."""
         await asyncio.to_thread(self._discard)
 
     def _flush(self) -> None:
@@ -90,18 +90,18 @@ class PartialFile:
 
 
 class UploadStore:
-    """The files under `root`, which is made when the first one comes."""
+    """The files under `root`, which is created with the first one."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def receive(self) -> PartialFile:
-        """A new file to write. It ends in `store` or in its own `discard`; what a kill leaves is taken by `sweep`."""
+        """Creates a file to write. The caller ends with `store` or the file's `discard`; `sweep` removes files of killed processes."""
         ticket = new_secret()
         return PartialFile(self._incoming_path(ticket), ticket)
 
     def received_size(self, ticket: str) -> int | None:
-        """The length in bytes of a file that was received and not kept yet, or None where there is none."""
+        """Returns the size in bytes of a received file that is not stored yet; None if there is none."""
         if not SECRET_PATTERN.fullmatch(ticket):
             return None
         try:
@@ -110,7 +110,7 @@ class UploadStore:
             return None
 
     def store(self, ticket: str, project_id: int, secret: str) -> None:
-        """Gives a received file to the project, on disk when this returns. Raises OSError; FileNotFoundError for an unknown ticket."""
+        """Moves a received file to the project, synced to disk. Raises OSError; FileNotFoundError for an unknown ticket."""
         target = self._path(project_id, secret)
         is_new_folder = not target.parent.is_dir()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,15 +120,15 @@ class UploadStore:
             sync_folder(self.root)
 
     def open(self, project_id: int, secret: str) -> BinaryIO:
-        """The file, to read. Raises FileNotFoundError."""
+        """Opens a file for reading. Raises FileNotFoundError."""
         return self._path(project_id, secret).open("rb", buffering=0)
 
     def remove(self, project_id: int, secret: str) -> None:
-        """Nothing happens when it is not there."""
+        """Deletes a file. Does nothing if it does not exist."""
         self._path(project_id, secret).unlink(missing_ok=True)
 
     def remove_all(self, project_id: int) -> None:
-        """Deletes the files of a project: gone at once for readers, from the disk after that."""
+        """Deletes the files of a project: they disappear immediately for readers, then they are deleted from disk."""
         trash = self.root / f"{REMOVED_PREFIX}{project_id:d}-{secrets.token_hex(4)}"
         try:
             (self.root / f"{project_id:d}").rename(trash)
@@ -137,9 +137,9 @@ class UploadStore:
         shutil.rmtree(trash)
 
     def sweep(self) -> None:
-        """Removes what a killed process left half done.
+        """Removes partial files and unfinished deletions of a killed process.
 
-        Only at start and under the instance's lock: a living process's files look the same.
+        Call it only at startup and under the instance's lock, because the files of a running process look the same.
         """
         if not self.root.is_dir():
             return
@@ -150,7 +150,7 @@ class UploadStore:
                 shutil.rmtree(entry)
 
     def list_older_than(self, seconds: float) -> Iterator[tuple[int, str]]:
-        """(project id, secret) of the files that have been there for so long."""
+        """Yields (project id, secret) of the files that are older than this."""
         cutoff = time.time() - seconds
         folders = [entry for entry in self.root.iterdir() if entry.name.isdigit()] if self.root.is_dir() else []
         for folder in folders:
@@ -159,7 +159,7 @@ class UploadStore:
                     yield int(folder.name), entry.name
 
     def sizes(self) -> dict[tuple[int, str], int]:
-        """The length in bytes of every file that was kept, by project id and secret."""
+        """Returns the size in bytes of every stored file, by project id and secret."""
         found = {}
         for folder in [entry for entry in self.root.iterdir() if entry.name.isdigit()] if self.root.is_dir() else []:
             for entry in folder.iterdir():
@@ -171,14 +171,14 @@ class UploadStore:
         return self.root / f"{INCOMING_PREFIX}{ticket}"
 
     def _path(self, project_id: int, secret: str) -> Path:
-        """Raises ValueError for what is no secret."""
+        """Raises ValueError for an invalid secret."""
         if not SECRET_PATTERN.fullmatch(secret):
-            raise ValueError("a secret has 32 hex digits")
+            raise ValueError("an upload's secret must be 32 hex digits")
         return self.root / f"{project_id:d}" / secret
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes new names in a folder survive a power cut."""
+    """Syncs a folder, so that new entries of it survive a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,7 @@
-"""One push: the list of updates that it begins with, what is judged of it, and which refs moved in the end.
+"""One push: its ref update commands, their authorization, and the refs that have moved in the end.
 
-The list stands before the objects, so it is judged before any of them is taken. What was said is written into the folder of the push,
-where the hooks of `hooks/` read it: they let pass what was judged and nothing else.
+The commands precede the pack, so they are authorized before any object is received. The decisions are written to the folder of the push,
+where the hooks in `hooks/` read them: they accept only authorized updates.
 """
 
 import re
@@ -16,12 +16,12 @@ from time import monotonic
 from storage.git.repository import is_ref_name
 
 ClientStream = AsyncIterator[bytes]
-"""What the client sends. An error that it raises is that the client is gone."""
+"""The bytes that the client sends. It raises an error if the client disconnects."""
 
 MAX_COMMAND_LIST_BYTES = 16 * 1024 * 1024
-"""Bytes of the list of updates of one push: about 150,000 refs."""
+"""Maximum size of the command list of one push: about 150,000 refs."""
 RECHECK_SECONDS = 10.0
-"""So old may be what was judged of a push when its last block is handed to git; a push that took longer to come is judged once more."""
+"""Maximum age of a decision when git receives the last block of a push; a push that takes longer is authorized again."""
 
 _ZERO_OID = "0" * 40
 _PACKET_LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
@@ -30,14 +30,14 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 class InvalidPush(Exception):
-    """What the client sent is no list of updates; the text says why."""
+    """The client's data is not a valid command list; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefCommand:
-    """A ref that is to move, or has moved, from the object `old` to `new`: None where it was not there, or is not any more.
+    """Moves a ref from the object `old` (None: it is created) to `new` (None: it is deleted).
 
-    `ref` is its whole name, in which bytes that are no UTF-8 are lone surrogates (PEP 383).
+    `ref` is its full name, in which bytes that are not UTF-8 are lone surrogates (PEP 383).
     """
 
     ref: str
@@ -48,24 +48,24 @@ class RefCommand:
 class PushRule(StrEnum):
     ALLOW = "allow"
     FAST_FORWARD = "forward"
-    """Only when the new commit holds the old one."""
+    """Allow only if the old commit is reachable from the new one."""
     REJECT = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
 class PushDecision:
-    """`reason` is shown to whoever pushes when the update is refused: a line."""
+    """The decision about one command. `reason` is one line that the client shows if the update is rejected."""
 
     rule: PushRule
     reason: str = ""
 
 
 PushAuthorizer = Callable[[list[RefCommand]], Awaitable[list[PushDecision]]]
-"""A verdict for each of the updates, in their order. What it raises refuses the push."""
+"""Returns a decision for each command, in their order. An exception rejects the whole push."""
 
 
 class Push:
-    """One push on its way to receive-pack: its list of updates, what was judged of it, and which refs moved."""
+    """One push to receive-pack: reads and authorizes its commands, and reports which refs moved."""
 
     def __init__(self, incoming: ClientStream, authorize: PushAuthorizer, *, holds_last_block: bool) -> None:
         self._incoming = incoming
@@ -78,7 +78,7 @@ class Push:
         self.folder = Path(tempfile.mkdtemp(prefix="forgefront-push-"))
 
     async def read_commands(self) -> None:
-        """Reads up to the end of the list, which is a flush packet (gitprotocol-pack, Reference Update Request). Raises InvalidPush."""
+        """Reads the commands up to the flush packet (gitprotocol-pack, Reference Update Request). Raises InvalidPush."""
         self._is_list_read = True
         buffer = bytearray()
         offset = 0
@@ -90,31 +90,30 @@ class Push:
                     self._command_list, self._remainder = bytes(buffer[: offset + 4]), bytes(buffer[offset + 4 :])
                     return
                 if size < 4:
-                    raise InvalidPush("this is not what git sends")
+                    raise InvalidPush("the data is not in git's packet format")
                 if len(buffer) < offset + size:
                     break
                 self._read_line(bytes(buffer[offset + 4 : offset + size]))
                 offset += size
             if offset > MAX_COMMAND_LIST_BYTES:
-                raise InvalidPush("too many refs at once")
-        raise InvalidPush("the list of refs has no end")
+                raise InvalidPush("the push updates too many refs; push fewer at once")
+        raise InvalidPush("the list of refs is incomplete")
 
     def _read_line(self, line: bytes) -> None:
         if line.startswith(b"shallow "):
             return
-        # The first line tells, after a NUL, what the client is able to.
+        # In the first line the client's capabilities follow after a NUL.
         match = _COMMAND.fullmatch(line.partition(b"\0")[0])
         if match is None:
-            raise InvalidPush("only SHA-1 ids and unsigned pushes are understood here")
+            raise InvalidPush("only SHA-1 object ids and unsigned pushes are supported")
         old, new, ref = (part.decode("utf-8", "surrogateescape") for part in match.groups())
         self._commands.append(RefCommand(ref, None if old == _ZERO_OID else old, None if new == _ZERO_OID else new))
 
     async def authorized_blocks(self) -> ClientStream:
-        """What receive-pack is given. With `holds_last_block` the last block waits for a second judgement when the push took its time to
-        come.
+        """Yields the input of receive-pack. With `holds_last_block` the last block of a slow push is held until it is authorized again.
 
-        Over a stream no block can wait, since a client that waits for the report does not end it: there any may be the last, and is
-        judged as such.
+        Over a stream the last block is not known, because the client waits for the report without closing the stream: there each block
+        may be the last, and is checked as such.
         """
         if not self._is_list_read:
             await self.read_commands()
@@ -138,7 +137,7 @@ class Push:
             yield last_block
 
     async def _authorize_all(self) -> None:
-        """Asks the judge, and writes down for the hooks what it says."""
+        """Authorizes all commands, and writes the decisions for the hooks."""
         decisions = await self._authorize(self._commands) if self._commands else []
         self._write_rules(list(zip(self._commands, decisions, strict=True)))
 
@@ -163,15 +162,15 @@ class Push:
             expected.append(f"{old} {new} {command.ref}\n")
             rule, reason = decision.rule, decision.reason
             if not is_ref_name(command.ref):
-                rule, reason = PushRule.REJECT, "This is not a name that a ref can have."
+                rule, reason = PushRule.REJECT, "This is not a valid ref name."
             if rule is PushRule.FAST_FORWARD and (command.old is None or command.new is None):
                 rule = PushRule.ALLOW
             if rule is not PushRule.ALLOW:
                 rules.append(
-                    "\t".join((rule, old, new, command.ref, _CONTROL_CHARACTERS.sub(" ", reason) or "This may not be pushed.")) + "\n"
+                    "\t".join((rule, old, new, command.ref, _CONTROL_CHARACTERS.sub(" ", reason) or "This update is rejected.")) + "\n"
                 )
         for name, lines in (("rules", rules), ("expected", expected)):
-            # Renamed into place, so that a hook reads the list of one judgement.
+            # Renamed into place, so that a hook never reads a partial list.
             temporary = self.folder / f"{name}.new"
             temporary.write_bytes("".join(lines).encode("utf-8", "surrogateescape"))
             temporary.rename(self.folder / name)

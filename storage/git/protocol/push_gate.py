@@ -1,7 +1,7 @@
-"""The way of a push into git: its last block waits for a slot, since what follows that block is the costly part of a push.
+"""Passes a push to git, and holds its last block until an indexing slot is free, because indexing is the costly part of a push.
 
-Until then git reads as fast as the client sends, and needs little memory. With the end of the pack it resolves the deltas, which a few
-kilobytes can make large.
+Before that git reads as fast as the client sends, and needs little memory. After the end of the pack it resolves the deltas, which can
+expand a few kilobytes to a large size.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 TRAILER_BYTES = 20
-"""A pack ends in the SHA-1 of all that stands before it (gitformat-pack)."""
+"""A pack ends with the SHA-1 of everything before it (gitformat-pack)."""
 
 
 class PushGate:
-    """Hands on the list of updates and the pack. `is_complete` is set when the last block goes through.
+    """Passes on the command list and the pack. `is_complete` is set when the last block is passed on.
 
-    `is_stream`: the input has no end of its own, so the last block is known by the checksum that it ends in.
+    `is_stream`: the client does not close the input, so the last block is recognized by the checksum at its end.
     """
 
     def __init__(self, incoming: AsyncIterator[bytes], slot: Callable[[], AbstractAsyncContextManager[None]], *, is_stream: bool) -> None:
@@ -30,7 +30,7 @@ class PushGate:
         self.is_complete = asyncio.Event()
 
     async def blocks(self) -> AsyncIterator[bytes]:
-        """Raises what the input raises, and what getting a slot raises; the last block is then left out."""
+        """Yields the blocks. Raises the errors of the input and of acquiring a slot; the last block is not yielded then."""
         is_first, last_block = True, b""
         async for block in self._incoming:
             if is_first:
@@ -52,7 +52,7 @@ class PushGate:
             yield last_block
 
     async def close(self) -> None:
-        """Gives the slot back."""
+        """Releases the slot."""
         await self._stack.aclose()
 
     async def _acquire_slot(self) -> None:

@@ -1,6 +1,6 @@
-"""What receive-pack answers to a push, with the reason put in where it ended because of a limit.
+"""Adds the reason to receive-pack's report of a push that exceeded a limit.
 
-git's own words name a signal, or a malloc that failed; whoever pushes needs to know which limit there is and what to do.
+git's own messages name a signal or a failed malloc; the user needs to know which limit was exceeded and what to do.
 """
 
 import re
@@ -14,10 +14,10 @@ _FLUSH_PACKET = b"0000"
 
 
 class PushReport:
-    """Splits the answer into packets (gitprotocol-common, pkt-line), and passes them on.
+    """Splits the response into packets (gitprotocol-common, pkt-line), and passes them on.
 
-    Before a report that the objects were not taken it sends what `explain` makes of git's messages up to there, as one more message
-    for the terminal. Where the client has no side band, the answer stays as it is.
+    Before a report that unpacking failed it inserts a message for the terminal, which `explain` returns for git's messages so far. For a
+    client without side-band the response is not changed.
     """
 
     def __init__(self, outgoing: Callable[[bytes], Awaitable[None]], explain: Callable[[bytes], Awaitable[str | None]]) -> None:
@@ -46,7 +46,7 @@ class PushReport:
             await self._outgoing(ready)
 
     async def flush(self) -> None:
-        """Passes on what is left of a packet that was cut."""
+        """Passes on the rest of an incomplete packet."""
         remainder, self._buffer = self._buffer, b""
         if remainder:
             await self._outgoing(remainder)

@@ -1,9 +1,9 @@
-"""Fetching and pushing: git's own upload-pack and receive-pack, streamed both ways with bounds on memory, processes and time.
+"""Fetches and pushes: git's upload-pack and receive-pack, streamed both ways with limits on memory, processes and time.
 
-Nothing is kept but a few blocks on their way. A process lives no longer than its client, with one exception: once a push has come
-whole it is finished, since from outside nobody can tell how far it is.
+Only a few blocks are buffered. A process ends when its client disconnects, with one exception: a push that has been received completely
+is finished, because its progress cannot be observed from outside.
 
-A `PushAuthorizer` (push.py) decides who may move which ref; receive-pack runs only the hooks of `hooks/`, which enforce it.
+A `PushAuthorizer` (push.py) decides which refs may move; receive-pack runs only the hooks in `hooks/`, which enforce the decisions.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ from storage.git.subprocesses.async_process import AsyncProcess
 from storage.git.subprocesses.limits import ProcessLimits, git_children
 
 SendBlock = Callable[[bytes], Awaitable[None]]
-"""Takes what the client is sent; returns when more can be taken."""
+"""Sends a block to the client; returns when the next block can be sent."""
 
 HOOKS_FOLDER = Path(__file__).parent / "hooks"
 BLOCK_BYTES = 64 * 1024
 TERMINATION_SECONDS = 3.0
-"""What a process gets to take its locks and temporary files away before it is killed."""
+"""Time for a process to remove its locks and temporary files before it is killed."""
 MAX_STDERR_BYTES = 4000
 INDEXING_SECONDS = 60.0
-"""What git may take for a push that has come whole, beside a second for each INDEXING_BYTES of it."""
+"""Time for git to index a push that has been received completely, plus a second for each INDEXING_BYTES of it."""
 INDEXING_BYTES = 1_000_000
 MAX_DELTA_BYTES = 16 * 1024 * 1024
-"""Bytes of the largest object that is kept as a delta, or as what one is made from; repository.py reads none that is larger."""
+"""Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
 PUSH_NICENESS = 5
-"""Below the service itself and its fetches."""
+"""Lower priority than the server itself and its fetches."""
 _STDERR_SECONDS = 0.2
 
 _PROTOCOL = re.compile(r"[A-Za-z0-9=.:_-]{1,100}")
 
-# The operator's folder is trusted whoever owns it, as for reading (repository.py).
+# The operator's folder is trusted regardless of its owner, as in repository.py.
 _SAFE_DIRECTORY = ("safe.directory=*",)
 _UPLOAD_PACK_SETTINGS = (
     "uploadpack.allowFilter=true",
@@ -54,15 +54,15 @@ _UPLOAD_PACK_SETTINGS = (
 _RECEIVE_PACK_SETTINGS = (
     f"core.hooksPath={HOOKS_FOLDER}",
     "receive.fsckObjects=true",
-    # Old histories have these, and no tool minds.
+    # Old histories have these defects, and git tools accept them.
     "receive.fsck.badTimezone=ignore",
     "receive.fsck.missingSpaceBeforeDate=ignore",
     "receive.fsck.zeroPaddedFilemode=ignore",
-    # The judge says who may; git's own guesses would stand in the way of it.
+    # The PushAuthorizer decides, so git's own rules are disabled.
     "receive.denyDeletes=false",
     "receive.denyDeleteCurrent=ignore",
     "receive.denyNonFastForwards=false",
-    # A pack is synced once, loose objects one by one.
+    # A pack is synced to disk once, loose objects one by one.
     "receive.unpackLimit=1",
     "receive.autogc=false",
     "receive.advertiseAtomic=true",
@@ -72,11 +72,11 @@ _RECEIVE_PACK_SETTINGS = (
 
 
 class TransportBusy(Exception):
-    """Every process is taken, and the queue is full or did not move in time; the same call may go through later."""
+    """All processes are in use, and the queue is full or the wait timed out; a retry may succeed."""
 
 
 class TransportTimeout(Exception):
-    """The conversation took longer than it may."""
+    """The fetch or push took longer than the limit."""
 
 
 class GitService(StrEnum):
@@ -85,7 +85,7 @@ class GitService(StrEnum):
 
 
 class FairLimiter:
-    """At most `limit` at once; others wait in a fair queue."""
+    """Allows at most `limit` concurrent users; others wait in a fair queue."""
 
     def __init__(self, limit: int, *, max_waiting: int, seconds: float) -> None:
         self._semaphore = asyncio.Semaphore(limit)
@@ -96,7 +96,7 @@ class FairLimiter:
 
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Raises TransportBusy."""
+        """Acquires a slot for the block. Raises TransportBusy."""
         if self.waiting >= self._max_waiting:
             raise TransportBusy
         self.waiting += 1
@@ -116,11 +116,11 @@ class FairLimiter:
 
 
 class Transport:
-    """The git processes of this server process: `processes` for fetches at once, and as many for pushes.
+    """Runs the git processes of this server process: at most `max_processes` concurrent fetches, and as many pushes.
 
-    Callers beyond that wait, up to `queue_seconds`. `seconds` is the longest conversation, `max_push_bytes` the bytes of a pack,
-    `max_object_bytes` those of an object in it when it is unpacked. Of the pushes that have come whole, `max_indexing` are read at once.
-    Raises PermissionError when the hooks were installed so that they cannot run, since git leaves such hooks out and goes on.
+    Further callers wait up to `queue_seconds`. `seconds` is the maximum duration of a fetch or push, `max_push_bytes` the maximum size of
+    a pack, `max_object_bytes` that of an unpacked object. At most `max_indexing` received pushes are indexed concurrently. Raises
+    PermissionError if the hooks are not executable, because git would skip them silently.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Transport:
     ) -> None:
         for name in ("pre-receive", "update", "post-receive"):
             if not os.access(HOOKS_FOLDER / name, os.R_OK | os.X_OK):
-                raise PermissionError(f"{HOOKS_FOLDER / name} must be there and executable")
+                raise PermissionError(f"{HOOKS_FOLDER / name} must exist and be executable")
         self.fetching = FairLimiter(max_processes, max_waiting=max_waiting, seconds=queue_seconds)
         self.pushing = FairLimiter(max_processes, max_waiting=max_waiting, seconds=queue_seconds)
         self.indexing = FairLimiter(max_indexing, max_waiting=max_waiting, seconds=queue_seconds)
@@ -146,22 +146,24 @@ class Transport:
         self._max_push_bytes = max_push_bytes
         self._max_object_bytes = max_object_bytes
         self._fetch_limits = fetch_limits or ProcessLimits()
-        # A thin pack is completed with objects that are here already, as large as they are.
+        # A thin pack is completed with existing objects, which may be as large as the pack itself.
         self._push_limits = push_limits or ProcessLimits(memory_bytes=1024**3, file_bytes=2 * max_push_bytes)
         self._limits = (f"receive.maxInputSize={max_push_bytes}",)
 
     async def advertise(self, service: GitService, path: Path, outgoing: SendBlock, *, protocol: str = "") -> None:
-        """Sends the refs of the repository, or for protocol 2 what the server is able to. Raises TransportBusy, TransportTimeout,
-        GitCommandError."""
+        """Sends the ref advertisement of the repository, or for protocol 2 the capabilities.
+
+        Raises TransportBusy, TransportTimeout, GitCommandError.
+        """
         async with (self.pushing if service is GitService.RECEIVE else self.fetching).slot():
             await self._run_service(service, path, ("--stateless-rpc", "--http-backend-info-refs"), _empty_stream(), outgoing, protocol)
 
     async def upload_pack(
         self, path: Path, incoming: ClientStream, outgoing: SendBlock, *, protocol: str = "", stateless: bool = True
     ) -> None:
-        """One answer of a fetch over HTTP (`stateless`), or a whole fetch over a stream.
+        """Runs one request of a fetch over HTTP (`stateless`), or a whole fetch over a stream.
 
-        Raises as `advertise`, and what `incoming` and `outgoing` raise.
+        Raises as `advertise`, and the errors of `incoming` and `outgoing`.
         """
         async with self.fetching.slot():
             await self._run_service(GitService.UPLOAD, path, _rpc_arguments(stateless), incoming, outgoing, protocol)
@@ -169,9 +171,9 @@ class Transport:
     async def receive_pack(
         self, path: Path, incoming: ClientStream, outgoing: SendBlock, authorize: PushAuthorizer, *, stateless: bool = True
     ) -> list[RefCommand]:
-        """Takes a push; gives the refs that moved. Raises InvalidPush, what `authorize` raises, and as `upload_pack`.
+        """Receives a push and returns the refs that moved. Raises InvalidPush, the errors of `authorize`, and as `upload_pack`.
 
-        When `incoming` fails, nothing has moved. When `outgoing` fails, the client hears no more of a push that is finished all the same.
+        If `incoming` fails, no ref has moved. If `outgoing` fails, the push is finished without further output to the client.
         """
         push = Push(incoming, authorize, holds_last_block=stateless)
         gate = PushGate(push.authorized_blocks(), self.indexing.slot, is_stream=not stateless)
@@ -193,7 +195,7 @@ class Transport:
                     GitService.RECEIVE, path, _rpc_arguments(stateless), gate.blocks(), send, "", push=push.folder, gate=gate
                 )
         except BaseException:
-            # What moved before a failure, or before the end of this process, has moved.
+            # Refs that moved before the failure stay moved, and the caller has to handle them.
             if not (moved := push.moved_refs()):
                 raise
             return moved
@@ -245,7 +247,7 @@ class Transport:
         try:
             async with limit:
                 while block := await process.stdout.read(BLOCK_BYTES):
-                    # What git says of a request that broke off is for nobody.
+                    # After a failed request nobody reads git's output.
                     if feed.error is None:
                         has_sent = True
                         await outgoing(block)
@@ -271,7 +273,7 @@ class Transport:
             process.close()
 
     async def _explain(self, stderr: "_StderrTail", indexing: "_IndexingWatchdog", messages: bytes) -> str | None:
-        """What the one who pushes is told of a limit that the push has met."""
+        """Returns the message for the client if the push exceeded a limit; None otherwise."""
         if indexing.is_too_slow:
             reason: str | None = f"reading it takes more than the {indexing.seconds:.0f} seconds that a push of its size may take"
         elif b"pack exceeds maximum allowed size" in messages:
@@ -279,7 +281,7 @@ class Transport:
         else:
             reason = limits.explain_failure(messages, self._push_limits)
             if reason is None:
-                # receive-pack names a signal on its own error stream, which is read beside its answer.
+                # receive-pack names a signal on its stderr, which another task reads.
                 await stderr.wait_for_output(_STDERR_SECONDS)
                 reason = limits.explain_failure(stderr.tail, self._push_limits)
         if reason is None:
@@ -296,10 +298,10 @@ class Transport:
 
 
 class _InputFeed:
-    """Hands on what comes in, and then the end of it. Where it breaks off, `error` says why and the process is ended.
+    """Feeds the client's data to a process, and closes its stdin at the end. If the client fails, `error` is set and the process is ended.
 
-    `is_push`: at first by an end of its input that comes too early, after which receive-pack throws away what it had taken. (Ended by
-    a signal it leaves the quarantine behind.) Before a push has come whole git moves nothing.
+    `is_push`: first by closing stdin early, so that receive-pack deletes the received objects. (A signal would leave the quarantine
+    behind.) Before a push has been received completely, git moves no ref.
     """
 
     def __init__(self, process: AsyncProcess, incoming: ClientStream, *, is_push: bool) -> None:
@@ -312,7 +314,7 @@ class _InputFeed:
     async def run(self) -> None:
         try:
             async for block in self._incoming:
-                # A process that has said all it had to say reads no more; what still comes is taken and dropped.
+                # A process that has finished its output reads no more; further input is dropped.
                 if self._stdin.is_closing():
                     continue
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -329,7 +331,7 @@ class _InputFeed:
 
 
 class _StderrTail:
-    """The end of what a process says on its error stream."""
+    """Keeps the last bytes of a process's stderr."""
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._stream = stream
@@ -342,14 +344,14 @@ class _StderrTail:
             self._has_output.set()
 
     async def wait_for_output(self, seconds: float) -> None:
-        """Waits until there is something, or for so many seconds."""
+        """Waits until there is output, at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._has_output.wait()
 
 
 class _IndexingWatchdog:
-    """Watches how long git takes for a push that has come whole. One that takes too long is ended, so that the client is told."""
+    """Limits the time that git takes to index a received push. It ends git's children, so that receive-pack reports the failure."""
 
     def __init__(self, process: AsyncProcess, gate: PushGate) -> None:
         self._process = process
@@ -365,8 +367,8 @@ class _IndexingWatchdog:
         await asyncio.sleep(self.seconds)
         self.is_too_slow = True
         while self._process.returncode is None:
-            # Only the children: receive-pack then reports that the objects were not taken, and removes them. A hook that writes down
-            # which refs have moved is no git process.
+            # Only the children: receive-pack then reports that unpacking failed, and removes the objects. The hook that records
+            # moved refs is not a git process.
             children = await asyncio.to_thread(git_children, self._process.pid)
             if children is None:
                 _signal_group(self._process, signal.SIGTERM)
@@ -377,7 +379,7 @@ class _IndexingWatchdog:
 
 
 async def _terminate(process: AsyncProcess, *, is_push: bool) -> None:
-    """Sees to it that the process and its children are gone: asked first, so that git tidies up behind itself, then killed."""
+    """Ends the process and its children: first by SIGTERM, so that git removes its temporary files, then by SIGKILL."""
     process.stdin.close()
     for number in (None, signal.SIGTERM, signal.SIGKILL) if is_push else (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:

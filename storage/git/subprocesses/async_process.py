@@ -1,6 +1,6 @@
-"""A child process with streams on the event loop, started without a copy of this process's memory tables.
+"""A child process with asyncio streams, started without copying this process's page tables.
 
-uvloop starts a process by fork, which costs a service of a hundred megabytes five milliseconds each time; `subprocess` uses vfork.
+uvloop starts a process by fork, which takes a process of a hundred megabytes five milliseconds each time; `subprocess` uses vfork.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from storage.git.subprocesses.limits import ProcessLimits, limited_command
 
 
 class AsyncProcess:
-    """A process that leads a group of its own. `returncode` is known once it was waited for; of one that a signal ended it is negative."""
+    """A child process that leads its own process group. `returncode` is None until `wait` returns; negative after a signal."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class AsyncProcess:
         return self._process.returncode
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Waits for the end of the process and returns its exit code."""
         return await asyncio.shield(self._exit_task)
 
     def close(self) -> None:
-        """Lets go of its pipes, whatever is still in them."""
+        """Closes the pipes, even if they contain unread data."""
         for pipe in self._pipes:
             pipe.close()
 
@@ -51,11 +51,11 @@ class AsyncProcess:
 async def start(
     command: Sequence[str], environment: Mapping[str, str], *, buffer_bytes: int, process_limits: ProcessLimits, niceness: int = 0
 ) -> AsyncProcess:
-    """Starts the command in `/`, for a program that starts no other before it has read its input.
+    """Starts a command in `/`. The program must not fork before it has read its input (see `limits`).
 
-    Reading pauses while `buffer_bytes` bytes twice over wait to be taken. Raises OSError.
+    Reading from the process pauses while twice `buffer_bytes` are buffered. Raises OSError.
     """
-    process = subprocess.Popen(  # noqa: S603, ASYNC220 - a list of arguments, no shell that reads them; returns when the program has been loaded
+    process = subprocess.Popen(  # noqa: S603, ASYNC220 - an argument list without a shell; returns as soon as the program is loaded
         limited_command(command, process_limits),
         bufsize=0,
         stdin=subprocess.PIPE,
@@ -91,9 +91,9 @@ async def start(
 
 
 class _DuplicatedPipe:
-    """An end of a pipe for uvloop, which closes the number that it was given and then calls `close`.
+    """A pipe end for uvloop, which closes the file descriptor that it received and then calls `close`.
 
-    So it is given a number of its own: closed twice, the second would hit whatever a thread has opened in between under the same one.
+    It receives a duplicate: closing one descriptor twice could close a file that another thread has opened under the same number meanwhile.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -107,7 +107,7 @@ class _DuplicatedPipe:
 
 
 def _pipe_for(loop: asyncio.AbstractEventLoop, file: IO[bytes]) -> Any:
-    """asyncio's own loops close the file alone."""
+    """Returns the file itself for asyncio's own loops, which close only the file."""
     return file if isinstance(loop, asyncio.BaseEventLoop) else _DuplicatedPipe(file)
 
 

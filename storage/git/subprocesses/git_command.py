@@ -1,4 +1,4 @@
-"""Runs the `git` program: always by arguments, never by a shell, deaf to the machine's and the caller's settings, and within limits."""
+"""Runs the `git` program: by argument lists without a shell, isolated from the configuration of machine and user, within limits."""
 
 import errno
 import os
@@ -15,18 +15,18 @@ from storage.git.subprocesses import limits
 from storage.git.subprocesses.limits import ProcessLimits
 
 TIMEOUT_SECONDS = 60.0
-"""Seconds that a command may take which only touches one repository's own refs."""
+"""Default time limit of a command, enough for commands that touch only refs."""
 
 
 class GitCommandError(Exception):
-    """The git program refused or failed; the text is what it said on its error stream."""
+    """The git program failed; the message is its stderr."""
 
 
 _limits = ProcessLimits()
 
 
 def set_limits(process_limits: ProcessLimits) -> None:
-    """Limits the git processes that this process starts from now on."""
+    """Sets the limits of all git processes that this process starts from now on."""
     global _limits
     _limits = process_limits
 
@@ -36,10 +36,10 @@ def current_limits() -> ProcessLimits:
 
 
 def environment(global_config: Path | None = None) -> dict[str, str]:
-    """The whole environment of a git process.
+    """Returns the complete environment of a git process.
 
-    Nothing is inherited but the path: `GIT_DIR`, `GIT_CONFIG_*` and their like, a user's aliases, hooks and credential helpers
-    stay outside. No protocol but a local path is allowed, so a source with missing objects cannot make git call another host.
+    Only PATH is inherited: `GIT_DIR`, `GIT_CONFIG_*`, a user's aliases, hooks and credential helpers have no effect. Only local
+    paths are allowed as protocol, so a source with missing objects cannot make git connect to another host.
     """
     return {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -57,7 +57,7 @@ def environment(global_config: Path | None = None) -> dict[str, str]:
 
 
 def command(git_dir: Path, *arguments: str) -> list[str]:
-    """The argument list for `arguments` in the repository `git_dir`: no hooks, and every write reaches the disk."""
+    """Returns the argument list for `arguments` in the repository `git_dir`: without hooks, and with all writes synced to disk."""
     settings = ("core.fsync=all", "core.hooksPath=/dev/null", "core.filesRefLockTimeout=2000", "gc.auto=0", *limits.GIT_SETTINGS)
     return [
         "git",
@@ -68,7 +68,7 @@ def command(git_dir: Path, *arguments: str) -> list[str]:
 
 
 def run(git_dir: Path, *arguments: str, stdin: bytes = b"", seconds: float = TIMEOUT_SECONDS) -> bytes:
-    """What the command prints. Raises GitCommandError, also after `seconds`, or OSError (ENOSPC) when the disk is full."""
+    """Runs a command and returns its output. Raises GitCommandError, also after `seconds`, or OSError (ENOSPC) if the disk is full."""
     return run_with_code(git_dir, *arguments, stdin=stdin, seconds=seconds, expected_codes=(0,))[1]
 
 
@@ -80,9 +80,9 @@ def run_with_code(
     seconds: float = TIMEOUT_SECONDS,
     extra_environment: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """The exit code of a command that answers by it, and what it prints; `extra_environment` is added to its environment.
+    """Runs a command and returns its exit code and output; `extra_environment` is added to its environment.
 
-    Raises as `run`, also for any exit code that is none of the `expected_codes`.
+    Raises as `run`, also for an exit code that is not in `expected_codes`.
     """
     with start_process(
         command(git_dir, *arguments),
@@ -112,8 +112,8 @@ def start_process(
     may_fork: bool = False,
     new_session: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """A git process within the limits of this process. `may_fork`: it starts others before it has read its input. Raises OSError."""
-    process = subprocess.Popen(  # noqa: S603 - a list of arguments, no shell that reads them
+    """Starts a git process within the current limits. `may_fork`: it may fork before it has read its input. Raises OSError."""
+    process = subprocess.Popen(  # noqa: S603 - an argument list without a shell
         _limits.wrap_command(arguments) if may_fork else limits.limited_command(arguments, _limits),
         stdin=stdin,
         stdout=stdout,
@@ -133,7 +133,7 @@ def start_process(
 
 
 def read_output(git_dir: Path, *arguments: str, limit: int, seconds: float) -> bytes | None:
-    """The first `limit` bytes that the command prints, or None when it fails or takes longer than `seconds`."""
+    """Runs a command and returns the first `limit` bytes of its output; None if it fails or takes longer than `seconds`."""
     with start_process(
         command(git_dir, *arguments), environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
@@ -155,15 +155,15 @@ def read_output(git_dir: Path, *arguments: str, limit: int, seconds: float) -> b
 def start_fetch(
     git_dir: Path, source: Path, *refspecs: str, settings: tuple[str, ...] = (), options: tuple[str, ...] = ()
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A `git fetch` of `refspecs` (ids too) from the repository at `source` on this machine into `git_dir`.
+    """Runs `git fetch` of `refspecs` (or ids) from the local repository `source` into `git_dir`, as a context manager.
 
-    It has an error stream to be read, and is killed where it has not ended with the block. `source` may belong to another user. Objects
-    are copied into one pack, never borrowed; no ref is written but those that are wanted. `settings` are configuration, `options` are
-    fetch's own. Raises OSError.
+    The caller has to read its stderr; it is killed if it has not ended at the end of the block. `source` may belong to another user.
+    Objects are copied into one pack, without alternates; only the refs of `refspecs` are written. `settings` are git configuration,
+    `options` are options of fetch. Raises OSError.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".gitconfig") as config_file:
-        # git refuses another user's repository unless its global configuration trusts the folder, and the process that reads the source
-        # takes this from nowhere else. The operator named it, or it is the service's own on a mounted volume.
+        # git rejects another user's repository unless the global configuration trusts the folder; the process that reads the source
+        # accepts this setting only there. The operator named the source, or it is the service's own on a mounted volume.
         config_file.write("[safe]\n\tdirectory = *\n")
         config_file.flush()
         config_arguments = [part for setting in ("fetch.unpackLimit=1", *settings) for part in ("-c", setting)]
@@ -184,16 +184,16 @@ def start_fetch(
             yield process
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # fetch has children of its own
+                os.killpg(process.pid, signal.SIGKILL)  # the group, because fetch has child processes
                 process.wait()
             if process.stderr is not None:
                 process.stderr.close()
 
 
 def failure_of(stderr: bytes, code: int = 1) -> Exception:
-    """The exception for a failed command that said `stderr` and ended with `code`, negative where a signal ended it.
+    """Returns the exception for a failed command by its stderr and exit code (negative after a signal).
 
-    OSError with ENOSPC for a full disk, else GitCommandError.
+    It is OSError with ENOSPC for a full disk, otherwise GitCommandError.
     """
     message = stderr.decode("utf-8", "replace").strip()[-2000:]
     if os.strerror(errno.ENOSPC) in message:
@@ -202,4 +202,4 @@ def failure_of(stderr: bytes, code: int = 1) -> Exception:
         message = f"{message}\ngit died of signal {-code}".strip()
     if (reason := limits.explain_failure(message.encode(), _limits)) is not None:
         return GitCommandError(f"{message}; {reason}")
-    return GitCommandError(message or "git failed without a word")
+    return GitCommandError(message or "git failed without an error message")

@@ -1,8 +1,8 @@
-"""Limits that the system sets on each git process: memory, processor time, the size of a file, the number of processes.
+"""Resource limits of git processes: memory, CPU time, file size, number of processes.
 
-A running process is limited by prlimit(2), which costs a microsecond each. That is in time for one that forks nothing before it has read
-what it is given afterwards. One that forks at once is started by a shell that limits itself first, which costs half a millisecond.
-`preexec_fn` is no choice: it forks a process of many threads, and copies its memory tables.
+A running process is limited by prlimit(2), which costs a microsecond per limit. That is early enough for a process that does not fork
+before it has read its input. A process that may fork immediately is started by a shell that limits itself first, which costs half a
+millisecond. `preexec_fn` is not an option: it forks a multi-threaded process, and copies its page tables.
 """
 
 import re
@@ -15,14 +15,14 @@ from pathlib import Path
 
 MEGABYTE = 1024 * 1024
 GRACE_SECONDS = 5
-"""Seconds of processor time between the signal that asks a process to end and the one that kills it."""
+"""Seconds of CPU time between SIGXCPU and SIGKILL."""
 GIT_SETTINGS = (
-    # Packs are mapped in windows, as git does it on 32 bits, so that a large repository can be read in a small address space.
+    # Packs are mapped in windows, as on 32-bit systems, so that a large repository can be read in a small address space.
     "core.packedGitWindowSize=32m",
     "core.packedGitLimit=256m",
-    # Above this size contents are streamed from and to the disk, never compared with others, and never packed as a delta.
+    # Larger blobs are streamed from and to the disk, never diffed, and never stored as deltas.
     "core.bigFileThreshold=64m",
-    # Each thread of a process has memory of its own.
+    # Each thread of a process has its own memory.
     "pack.threads=2",
     "pack.windowMemory=128m",
 )
@@ -30,7 +30,7 @@ GIT_SETTINGS = (
 
 _SCRIPT = (
     'v="$1" t="$2" f="$3" u="$4"; shift 4; '
-    # bash has -u where other shells have -p; macOS limits no address space. What the machine limits further stays as it is.
+    # bash has -u, other shells have -p; macOS does not limit the address space. Stricter limits of the machine stay in force.
     '{ ulimit -v "$v"; ulimit -t "$t"; ulimit -f "$f"; ulimit -u "$u" || ulimit -p "$u"; } 2> /dev/null; exec "$@"'
 )
 _ULIMIT_BLOCK_BYTES = 512  # bytes; the unit of `ulimit -f`
@@ -43,7 +43,7 @@ _SIGNALLED = re.compile(rb"died of signal (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """What one process may take. `memory_bytes` is its address space in bytes, `processes` counts all that the user of the service runs."""
+    """Limits of one process. `memory_bytes` limits its address space, `processes` all processes of the service's user."""
 
     memory_bytes: int = 2048 * MEGABYTE
     cpu_seconds: int = 900
@@ -51,7 +51,7 @@ class ProcessLimits:
     processes: int = 4096
 
     def apply(self, pid: int) -> None:
-        """Limits a running child. Does nothing for one that has ended. Raises OSError."""
+        """Limits a running child process. Does nothing if it has ended. Raises OSError."""
         if not hasattr(resource, "prlimit"):
             return
         for kind, soft, hard in (
@@ -61,24 +61,24 @@ class ProcessLimits:
             (resource.RLIMIT_NPROC, self.processes, self.processes),
         ):
             with suppress(ProcessLookupError):
-                # What the machine's own limit allows; unlimited is -1.
+                # The hard limit of this process cannot be exceeded; unlimited is -1.
                 allowed = resource.getrlimit(kind)[1]
                 bounded = [value if allowed == resource.RLIM_INFINITY else min(value, allowed) for value in (soft, hard)]
                 resource.prlimit(pid, kind, (bounded[0], bounded[1]))
 
     def wrap_command(self, command: Sequence[str]) -> list[str]:
-        """The command, started by a shell that limits itself first, for a program that may start others at once."""
+        """Returns a command that runs this one in a shell that limits itself first, for a program that may fork immediately."""
         values = (self.memory_bytes // 1024, self.cpu_seconds, self.file_bytes // _ULIMIT_BLOCK_BYTES, self.processes)
         return ["/bin/sh", "-c", _SCRIPT, "sh", *map(str, values), *command]
 
 
 def limited_command(command: Sequence[str], limits: ProcessLimits) -> list[str]:
-    """The command as it is where a running process can be limited, else by `wrap_command`."""
+    """Returns the command unchanged if running processes can be limited (prlimit), else wrapped by `wrap_command`."""
     return list(command) if hasattr(resource, "prlimit") else limits.wrap_command(command)
 
 
 def explain_failure(stderr: bytes, limits: ProcessLimits) -> str | None:
-    """The limit that a git process has met, by what it or its parent said of its end; None where that was no limit."""
+    """Returns which limit a git process exceeded, by its or its parent's stderr; None if it failed for another reason."""
     found = _SIGNALLED.search(stderr)
     number = int(found[1]) if found else 0
     if _OUT_OF_MEMORY.search(stderr):
@@ -88,12 +88,12 @@ def explain_failure(stderr: bytes, limits: ProcessLimits) -> str | None:
     if number == signal.SIGXFSZ or b"File too large" in stderr:
         return f"it makes a file of more than {limits.file_bytes // MEGABYTE} MB"
     if b"Resource temporarily unavailable" in stderr:
-        return f"the service runs its {limits.processes} processes already"
+        return f"the service already runs its maximum of {limits.processes} processes"
     return None
 
 
 def git_children(pid: int) -> list[int] | None:
-    """The git processes that the process `pid` has started and not waited for; None where the system has no /proc."""
+    """Returns the child processes of `pid` that run git; None if the system has no /proc."""
     if not Path("/proc/self").exists():
         return None
     found = []
