@@ -42,7 +42,6 @@ from graph.rules.projects.uploads import remove_orphans
 from storage.database.engine import is_unavailable, now
 from storage.git.protocol.transport import Transport
 from storage.git.subprocesses import git_command
-from storage.git.subprocesses.limits import MEGABYTE
 
 if TYPE_CHECKING:
     from forgefront.ssh.ssh_server import GitSshServer
@@ -84,14 +83,7 @@ class App(Backend):
             ci_v1.BASE: ci_v1.create_app(self.graph, artifact_access, external_url=config.base_url),
         }
         git_command.set_limits(config.git_limits)
-        transport = Transport(
-            max_processes=config.git_processes,
-            max_push_bytes=config.largest_push * MEGABYTE,
-            max_object_bytes=config.largest_object * MEGABYTE,
-            max_indexing=config.git_indexing,
-            fetch_limits=config.git_limits,
-            push_limits=config.push_limits,
-        )
+        transport = config.create_transport()
         access = GitAccess(self.graph.services)
         self._git_endpoint = GitHttpEndpoint(access, transport)
         self._ssh_server = _create_ssh_server(config, access, transport, ssh_listener, metrics) if ssh_listener else None

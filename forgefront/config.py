@@ -8,7 +8,6 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
@@ -18,8 +17,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from forgefront.git_settings import GitSettings
 from storage.database.engine import driver_url
-from storage.git.subprocesses.limits import MEGABYTE, ProcessLimits
 from storage.secrets import InvalidKey, load_key
 
 PREFIX = "FORGEFRONT_"
@@ -40,7 +39,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-class Config(BaseSettings):
+class Config(GitSettings):
     """Use `Config.load`, whose errors are written for people."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -88,43 +87,6 @@ class Config(BaseSettings):
     )
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Addresses or networks of the proxies whose X-Forwarded-For is believed."
-    )
-    git_processes: int = Field(default=8, ge=1, le=256, description="Fetches served at once by each server process, and as many pushes.")
-    largest_push: int = Field(default=4096, ge=1, le=1_000_000, description="The largest push that is taken, in MB.")
-    largest_object: int = Field(
-        default=2048,
-        ge=1,
-        le=1_000_000,
-        description="The largest file, unpacked, that a push may bring, in MB; its pack may be much smaller.",
-    )
-    git_indexing: int = Field(
-        default=2, ge=1, le=256, description="Pushes that have come whole and are indexed at once by each server process; others wait."
-    )
-    git_memory: int = Field(
-        default=2048,
-        ge=256,
-        le=1_000_000,
-        description="The address space of each git process, in MB. A clone of ten million objects takes 2000.",
-    )
-    push_memory: int = Field(
-        default=1024,
-        ge=256,
-        le=1_000_000,
-        description="The address space of each git process that takes a push, in MB; a file that git sends"
-        " as a difference needs three times its size.",
-    )
-    git_cpu_seconds: int = Field(default=900, ge=10, le=86_400, description="Processor seconds of each git process.")
-    git_file_size: int = Field(
-        default=65_536,
-        ge=256,
-        le=10_000_000,
-        description="The largest file that a git process may write, in MB; the largest repository needs as much.",
-    )
-    git_user_processes: int = Field(
-        default=4096,
-        ge=64,
-        le=1_000_000,
-        description="With so many processes and threads of the service's user, git starts no more. Root has no such limit.",
     )
     artifacts_url: str = Field(
         default="", description="s3://BUCKET/PREFIX keeps artifacts and traces there; by default the folder artifacts does."
@@ -343,17 +305,6 @@ class Config(BaseSettings):
     def artifacts(self) -> Path:
         """The folder of artifacts and traces, where no bucket has them."""
         return self.data / "artifacts"
-
-    @property
-    def git_limits(self) -> ProcessLimits:
-        """What each git process may take."""
-        return ProcessLimits(self.git_memory * MEGABYTE, self.git_cpu_seconds, self.git_file_size * MEGABYTE, self.git_user_processes)
-
-    @property
-    def push_limits(self) -> ProcessLimits:
-        """What each git process of a push may take. Its pack is completed with objects that are here already, as large as they are."""
-        file_size = min(self.git_file_size, 2 * self.largest_push) * MEGABYTE
-        return replace(self.git_limits, memory_bytes=self.push_memory * MEGABYTE, file_bytes=file_size)
 
     @property
     def s3_settings(self) -> dict[str, str]:
