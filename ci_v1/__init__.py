@@ -1,5 +1,7 @@
-"""The legacy runner protocol, `/ci/api/v1`, as runners of the time speak it (wire facts 13.2). Like `rest_v3`, of whose parts it is made,
-it reshapes: reads a request, runs operations of the graph, answers. It decides nothing and never imports storage.
+"""The legacy runner protocol, `/ci/api/v1`, which GitLab runners of that version speak (wire facts 13.2).
+
+Like `rest_v3`, whose parts it uses, it reshapes: it reads a request, runs operations of the graph and responds. It decides nothing and
+never imports storage.
 """
 
 from pathlib import Path
@@ -21,7 +23,7 @@ ENDPOINT_CLASSES: dict[str, type[RunnerEndpoint]] = {"POST /builds/:id/artifacts
 
 
 def create_app(graph: GraphExecutor, artifacts: ArtifactStoreProtocol, *, external_url: str) -> RunnerApiApp:
-    """The ASGI application for /ci/api/v1. Every row is held against its operation here, so that a mistake ends the start."""
+    """The ASGI application for /ci/api/v1. Checks every row against its operation, so that a mistake fails the start."""
     operations = OperationRegistry.read(OPERATIONS_FOLDER, prepare)
     base_url = external_url.rstrip("/") + BASE
 

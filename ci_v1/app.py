@@ -1,4 +1,4 @@
-"""Where the protocol is mounted, and how its paths are spelled: runners of the time end each in `.json`."""
+"""Mounts the protocol. Paths of runners end in `.json`."""
 
 from rest_v3.app import RestApp, Scope
 

@@ -1,4 +1,4 @@
-"""POST /builds/:id/artifacts: the file of a form goes on to the object store while it comes, and is seen once all of it is there."""
+"""POST /builds/:id/artifacts: streams the file of a form to the object store; it becomes visible when it is complete."""
 
 from collections.abc import AsyncIterable
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ NO_FILE_RESPONSE = error_response(400, missing_parameter_message("Missing artifa
 
 
 class ArtifactStoreProtocol(Protocol):
-    """What is asked of graph.artifact_access.ArtifactAccess. Both methods raise what graph.errors draws."""
+    """The interface of graph.artifact_access.ArtifactAccess. Both methods raise the errors of graph.errors."""
 
     @property
     def max_trace_bytes(self) -> int: ...
@@ -29,7 +29,7 @@ class ArtifactStoreProtocol(Protocol):
 
 
 class ArtifactProxyEndpoint(RunnerEndpoint):
-    """An endpoint for the proxy that stood before services of the time, which says so in a header."""
+    """An endpoint that requires the header of the proxy that GitLab put before its servers."""
 
     async def handle(self, request: RestRequest) -> RestResponse | None:
         if PROXY_HEADER not in request.headers:
@@ -38,7 +38,7 @@ class ArtifactProxyEndpoint(RunnerEndpoint):
 
 
 class RunnerArtifactUploadEndpoint(RunnerEndpoint):
-    """The row's operation asks for leave to send the file, before any of it is read; another one says what the answer is."""
+    """The row's operation authorizes the upload before any of the file is read; a second operation selects the response."""
 
     def __init__(
         self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str, artifacts: ArtifactStoreProtocol

@@ -1,4 +1,4 @@
-"""What the rows of runners have in common: where their credential stands, and what they say of themselves."""
+"""What the rows for runners share: the credential and the runner's description of itself."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ from rest_v3.route import Route
 TOKEN_PARAMETER = "token"  # noqa: S105 - what the parameter is called
 TOKEN_HEADER = b"build-token"
 INFO_PARAMETER = "info"
-"""An object of texts that runners send with most calls: `{"name": …, "version": …}`, or `info[name]=…` in a form."""
+"""An object of strings that runners send with most calls: `{"name": …, "version": …}`, or `info[name]=…` in a form."""
 
 
 class RunnerEndpoint(Endpoint):
-    """An endpoint whose caller is a runner: `token` (a runner's or a build's), or a build's in the header BUILD-TOKEN.
+    """An endpoint for runners. The credential is `token` (of a runner or a build), or a build's token in the header BUILD-TOKEN.
 
-    A user's token is nobody's here (DECISIONS 3).
+    The token of a user is not accepted (DECISIONS 3).
     """
 
     token_name = TOKEN_PARAMETER
@@ -28,12 +28,12 @@ class RunnerEndpoint(Endpoint):
     def __init__(self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> None:
         super().__init__(route, operations, graph, base_url)
         self._accepted_names = AcceptedNames(self._accepted_names.single | {INFO_PARAMETER}, self._accepted_names.multiple)
-        # Nothing that a guard could ask is open to runners; what they send says nothing of anything that they may not see.
+        # Runners may call no guard, and a validation error of their parameters reveals nothing that they may not see.
         self._guard = None
 
     def credential_of(self, request: RestRequest, sent: dict[str, Any]) -> str | None:
         if TOKEN_PARAMETER in self._parameters:
-            # The operation itself is given it.
+            # The operation also takes the token as a variable.
             return None
         token = sent.pop(TOKEN_PARAMETER, None) or request.headers.get(TOKEN_HEADER, b"").decode("latin-1")
         return token if isinstance(token, str) and is_token(token) else None
@@ -46,4 +46,4 @@ class RunnerEndpoint(Endpoint):
 
 
 class RunnerFileDownloadEndpoint(RunnerEndpoint, FileDownloadEndpoint):
-    """The same for a row whose answer is a file."""
+    """A runner's endpoint that responds with a file."""

@@ -1,15 +1,15 @@
-"""The changes of form that GraphQL cannot spell."""
+"""Conversions of results that GraphQL cannot express."""
 
 from collections.abc import Mapping
 from typing import Any
 
 TOKEN_USERNAME = "gitlab-ci-token"  # noqa: S105 - a user name, not a token
-"""The name beside a build's token in the address of a repository."""
+"""The user name beside a build's token in the URL of a repository."""
 ZERO_SHA = "0" * 40
 
 
 def format_build_details(job: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """BuildDetails, its keys in the order of wire facts 13.2. Optional things are left out where there are none."""
+    """BuildDetails, with its keys in the order of wire facts 13.2. Optional keys without a value are left out."""
     token = job["token"]
     scheme, _, address = job["repository_url"].partition("://")
     options = {key: job[key] for key in ("image", "services", "artifacts", "cache") if job[key]}
@@ -27,7 +27,7 @@ def format_build_details(job: Any, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _format_build(build: Mapping[str, Any], token: str) -> dict[str, Any]:
-    """A build; those before it are told with its own token, by which its runner fetches what they left."""
+    """One build. A build of an earlier stage includes its own token, with which the runner downloads its artifacts."""
     formatted = {key: build[key] for key in ("id", "ref", "tag", "sha", "status", "name")}
     formatted |= {"token": token, "stage": build["stage"], "project_id": build["project_id"], "project_name": build["project"]["name"]}
     return formatted if build["artifacts_file"] is None else {**formatted, "artifacts_file": build["artifacts_file"]}
@@ -42,5 +42,5 @@ def format_registration(payload: Any, data: Mapping[str, Any]) -> dict[str, Any]
 
 
 def format_authorization(value: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Where a proxy of the time would put the file before it passes the request on. It is taken here as it comes, so there is no such."""
+    """The temporary path to which GitLab's proxy would write the file. This service streams the file, so there is none."""
     return {"TempPath": ""}

@@ -1,7 +1,7 @@
-"""Bodies of PUT /builds/:id, which hold a whole trace: read in pieces, with the trace set aside in a file while the rest is a small body.
+"""Parsers for bodies of PUT /builds/:id. They spool the trace to a file and return the remaining fields.
 
-A trace may have any length and any bytes: what is no UTF-8 is replaced, and what is beyond the instance's limit is read and discarded.
-Memory use does not depend on the length, and no piece keeps the event loop for more than some milliseconds.
+A trace may have any length and contain any bytes: invalid UTF-8 is replaced, and bytes beyond the instance's limit are read and discarded.
+Memory use does not depend on the length, and parsing one chunk blocks the event loop for a few milliseconds at most.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, AcceptedNames, Malforme
 TRACE_FIELD = "trace"
 MAX_BODY_BYTES = 2**31
 PIECE_BYTES = 2**16
-"""What is parsed before other requests have their turn."""
+"""Characters that are parsed before other requests run."""
 MAX_MEMORY_BYTES = 2**19
-"""The length from which on a trace is written to a file."""
+"""Bytes. A longer trace is written to a file."""
 REPLACEMENT = "\ufffd"
-"""What stands for a byte that is no UTF-8, and for NUL, which no database stores."""
+"""Replaces a byte that is not UTF-8, and NUL, which no database stores."""
 MAX_NAME_BYTES = 100
 
 
 class TraceSpool:
-    """A trace in UTF-8, of which no more is stored than `limit` bytes and one character; `size` is in bytes."""
+    """A trace in UTF-8. Stores at most `limit` bytes and one character; `size` is in bytes."""
 
     def __init__(self, limit: int) -> None:
         self.size = 0
@@ -57,23 +57,23 @@ class TraceSpool:
         self._pending_size += len(data)
 
     async def flush(self, *, min_bytes: int = MAX_MEMORY_BYTES) -> None:
-        """Writes what is pending, if that is so many bytes. Raises OSError."""
+        """Writes the pending bytes to the file if there are at least this many. Raises OSError."""
         if self._pending_size >= min_bytes:
             data = b"".join(self._pending)
             self._pending, self._pending_size = [], 0
             await asyncio.to_thread(self._file.write, data)
 
     def clear(self) -> None:
-        """Forgets the trace, for one that replaces it."""
+        """Discards the trace; a second `trace` field replaces the first."""
         self.size = self._trailing_replacements = self._pending_size = 0
         self._pending = []
         self._file.seek(0)
         self._file.truncate()
 
     async def read_pieces(self, start: int, *, final: bool, size: int) -> AsyncIterator[bytes]:
-        """The trace from the first character at or behind the byte `start`, in pieces of whole characters of about `size` bytes.
+        """The trace from the first character at or after the byte `start`, in chunks of whole characters of about `size` bytes.
 
-        Unless the trace is final, unreadable bytes at its end are left out: they may be the beginning of a character.
+        Unless the trace is final, incomplete bytes at its end are left out: they may be the beginning of a character.
         """
         await self.flush(min_bytes=0)
         end = self.size if final or self.is_full else self.size - self._trailing_replacements * len(REPLACEMENT.encode())
@@ -98,14 +98,14 @@ class TraceSpool:
 
 
 def _next_character_start(data: bytes, position: int) -> int:
-    """Where the first character begins at this place or behind it."""
+    """The index at which the first character at or after `start` begins."""
     while position < len(data) and data[position] & 0xC0 == 0x80:
         position += 1
     return min(position, len(data))
 
 
 def _last_character_start(data: bytes) -> int:
-    """Where the last character begins, of which more bytes may come."""
+    """The index at which the last character begins if it may be incomplete."""
     position = len(data) - 1
     while position > 0 and data[position] & 0xC0 == 0x80:
         position -= 1
@@ -113,19 +113,19 @@ def _last_character_start(data: bytes) -> int:
 
 
 class TraceBodyParser(Protocol):
-    """A body that is read in pieces. Both raise MalformedRequestError."""
+    """An incremental parser of a body. Both methods raise MalformedRequestError."""
 
     def feed(self, data: bytes) -> None: ...
 
     def parameters(self) -> dict[str, Any]:
-        """What the whole body sends beside the trace."""
+        """The fields of the whole body except the trace."""
         ...
 
 
 async def read_trace_body(
     receive: Receive, declared: bytes | None, content_type: bytes, accepted: AcceptedNames, spool: TraceSpool
 ) -> dict[str, Any]:
-    """What a body sends beside the trace, which is in the spool afterwards. Raises MalformedRequestError, ClientDisconnected, OSError."""
+    """Returns the fields of a body except the trace, and spools the trace. Raises MalformedRequestError, ClientDisconnected, OSError."""
     if declared is not None and declared.isdigit() and int(declared[:12]) > MAX_BODY_BYTES:
         raise MalformedRequestError(error_response(413))
     body = _create_parser(content_type, accepted, spool)
@@ -177,7 +177,7 @@ class _BodyParser:
 
 
 class JsonTraceParser(_BodyParser):
-    """A JSON object: the string at its key `trace` goes to the spool, and an empty one stands for it in what is parsed as a whole."""
+    """A JSON object. The string at its key `trace` is spooled, and an empty string replaces it before the object is parsed."""
 
     _STRUCTURE = re.compile(rb'["{}\[\]:,]')
     _CONTENT = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+')
@@ -191,7 +191,7 @@ class JsonTraceParser(_BodyParser):
         self._key: bytes | None = None
         """The key of the object whose value is next or being read; None where a key is next."""
         self._string: bytearray | None = None
-        """The content so far of a string that is being read; what exceeds a name is cut."""
+        """The content so far of the string that is being read, truncated to the length of a field name."""
         self._in_trace = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._surrogate = ""
@@ -207,7 +207,7 @@ class JsonTraceParser(_BodyParser):
             self._add_content(data[position:end])
             position = end
             if position == len(data) or data[position] != ord('"'):
-                # An escape whose rest is still to come.
+                # The rest of the escape is in the next chunk.
                 if len(data) - position >= self._ESCAPE_BYTES:
                     raise _invalid_json_error()
                 break
@@ -257,9 +257,9 @@ class JsonTraceParser(_BodyParser):
             raise _invalid_json_error() from None
         self._surrogate = ""
         if decoded and "\ud800" <= decoded[-1] <= "\udbff" and not final:
-            # The other half of the character comes in the next piece.
+            # The other surrogate is in the next chunk.
             decoded, self._surrogate = decoded[:-1], decoded[-1]
-        # Halves are joined; without the other half one is no character.
+        # Surrogate pairs are joined; a lone surrogate is not a character.
         return decoded if decoded.isascii() else decoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def _close_string(self) -> None:
@@ -290,7 +290,7 @@ def _invalid_json_error() -> MalformedRequestError:
 
 
 class FormTraceParser(_BodyParser):
-    """An urlencoded form, without the field `trace`, whose value goes to the spool."""
+    """An urlencoded form. The value of the field `trace` is spooled."""
 
     def __init__(self, content_type: bytes, known: AcceptedNames, spool: TraceSpool) -> None:
         super().__init__(content_type, known)
@@ -334,7 +334,7 @@ class FormTraceParser(_BodyParser):
         return super().parameters()
 
     def _add_value(self, value: bytes, *, final: bool) -> bytes:
-        """Decodes a piece of the trace; returns an escape whose rest is still to come."""
+        """Decodes a chunk of the trace; returns an incomplete escape at its end."""
         cut = len(value)
         if not final and b"%" in value[-2:]:
             cut = value.rindex(b"%")
@@ -344,7 +344,7 @@ class FormTraceParser(_BodyParser):
 
 
 class MultipartTraceParser(MultipartForm):
-    """A multipart form, without the part `trace`, which goes to the spool."""
+    """A multipart form. The part `trace` is spooled."""
 
     def __init__(self, content_type: bytes, known: AcceptedNames, spool: TraceSpool) -> None:
         super().__init__(content_type)

@@ -1,4 +1,4 @@
-"""PUT /builds/:id: a runner sends the whole trace again and again, of which what is new is appended."""
+"""PUT /builds/:id: a runner sends the whole trace repeatedly, and the service appends what is new."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,9 +20,9 @@ MAX_APPEND_BYTES = 2**19
 
 
 class TraceEndpoint(RunnerEndpoint):
-    """The state is said last, since a build that has ended takes no more trace.
+    """Appends the trace, then sets the state, since a build that has ended accepts no more trace.
 
-    The token of a runner counts here, and that of a build does not: scripts know the latter.
+    The credential is the token of a runner. The token of a build is not accepted, because scripts of the build know it.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TraceEndpoint(RunnerEndpoint):
 
     def _read_variables(self, request: RestRequest, sent: Mapping[str, Any]) -> tuple[dict[str, Any], ErrorResponse | None]:
         variables, invalid = super()._read_variables(request, sent)
-        # A string is in the spool by now.
+        # The string is already spooled.
         if invalid is None and not isinstance(sent.get(TRACE_FIELD) or "", str):
             invalid = ErrorResponse(400, {"message": {TRACE_FIELD: [str(InvalidValueError("is invalid"))]}})
         return variables, invalid

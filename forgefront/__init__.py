@@ -1,4 +1,4 @@
-"""SERVES. The only package that sees all; decides nothing."""
+"""SERVES. The only package that imports all others; decides nothing."""
 
 import sys
 
@@ -6,8 +6,10 @@ COLOUR_LIBRARIES = ("pygments", "rich")
 
 
 def _load_without_colours() -> None:
-    """structlog and httpx are loaded as they are where these libraries are not installed. They would take 7 MB of them into every server:
-    for tracebacks in colours, which no line of ours has, and for a command line of httpx's own."""
+    """Loads structlog and httpx as if pygments and rich were not installed.
+
+    Those libraries would add 7 MB to every server, for coloured tracebacks and the command line of httpx, which are not used.
+    """
     if not sys.modules.keys().isdisjoint((*COLOUR_LIBRARIES, "httpx", "structlog")):
         return
     for name in COLOUR_LIBRARIES:

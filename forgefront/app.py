@@ -1,4 +1,4 @@
-"""The whole service as one ASGI app: which path goes to which door, what happens at start and stop."""
+"""The whole service as one ASGI app: dispatches paths to endpoints, starts and stops the background tasks."""
 
 import contextlib
 import socket
@@ -55,7 +55,7 @@ CACHE_METRICS_SECONDS = 15.0
 
 
 class App(Backend):
-    """The service: the engine and its doors."""
+    """The service: the backend and its endpoints."""
 
     def __init__(self, config: Config, *, clock: Callable[[], datetime] = now, ssh_listener: socket.socket | None = None) -> None:
         super().__init__(config, clock=clock)
@@ -100,7 +100,7 @@ class App(Backend):
                 "objects of no build": repeat_every(SWEEP_SECONDS, partial(stored_objects.erase_orphans, self.graph.services)),
                 "files of no upload": repeat_every(SWEEP_SECONDS, partial(remove_orphans, self.graph.services)),
                 "imports": partial(merge_request_imports.run_forever, self.graph.services),
-                # Of several processes one is asked for the metrics of all.
+                # The process that serves a request for metrics reports those of all processes.
                 "caches": repeat_every(CACHE_METRICS_SECONDS, metrics.update_cache_gauges),
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
             }
@@ -113,9 +113,9 @@ class App(Backend):
             await self._ssh_server.start()
 
     def begin_shutdown(self, seconds: float) -> None:
-        """Called when a stop begins, before requests that run have ended: over SSH nothing new is taken, and what runs has this long.
+        """Called when a shutdown begins, before running requests end. SSH accepts no new connections, and running ones have `seconds` left.
 
-        Runners that wait for builds are answered, and streams end: whoever reads one goes on elsewhere.
+        Runners that wait for builds get a response, and streams end, so that their clients reconnect elsewhere.
         """
         self.graph.services.runner_queue.close()
         self.graph.services.broadcaster.close()
@@ -141,7 +141,7 @@ class App(Backend):
         try:
             await self.start()
         except Exception as error:
-            self._log.error("cannot start", exc_info=None if is_unavailable(error) else error)
+            self._log.error("startup failed", exc_info=None if is_unavailable(error) else error)
             with contextlib.suppress(Exception):
                 await self.stop()
             await send({"type": "lifespan.startup.failed", "message": _startup_error_message(error)})
@@ -154,18 +154,18 @@ class App(Backend):
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if scope.get("method") == "OPTIONS" and self._cors.is_preflight(scope) and self._is_api_path(path):
-            # Whoever has the address of an artifact may use it, so the log does not have it.
+            # The URL of an artifact grants access to it, so the log does not contain it.
             scope["state"] |= {"route": PREFLIGHT, "secret_path": self._artifacts_endpoint.matches(path)}
             await self._cors.answer_preflight(scope, receive, send)
             return
         if path == GRAPHQL:
-            # The most used one, before all others are asked.
+            # The most frequent path is compared first.
             scope["state"]["route"] = path
             await self._graphql(scope, receive, send)
             return
         for base, mounted in self._mounts.items():
             if path.startswith(base) and path[len(base) :][:1] in ("", "/"):
-                # As Starlette mounts: the path stays whole, root_path says how much of it is ours.
+                # As Starlette mounts: the path stays complete, and root_path is the prefix of the mounted application.
                 scope["root_path"] = scope.get("root_path", "") + base
                 await mounted(scope, receive, send)
                 return
@@ -200,7 +200,7 @@ class App(Backend):
         await handler(scope, receive, send)
 
     def _is_api_path(self, path: str) -> bool:
-        """Whether the path belongs to an interface that pages of other origins may call."""
+        """Whether the path belongs to an API that pages of other origins may call."""
         return (
             path == GRAPHQL
             or any(path.startswith(base) and path[len(base) :][:1] in ("", "/") for base in self._mounts)
@@ -231,14 +231,14 @@ class App(Backend):
 
 
 def create_app(config: Config, *, ssh_listener: socket.socket | None = None) -> App:
-    """The service for this configuration. It touches the data folder, but not the database before it is started."""
+    """The service for this configuration. It touches the data folder, but not the database before it starts."""
     return App(config, ssh_listener=ssh_listener)
 
 
 def _create_ssh_server(
     config: Config, access: GitAccess, transport: Transport, listener: socket.socket, metrics: Metrics
 ) -> "GitSshServer":
-    # Only where it is wanted: the library takes 20 MB.
+    # Imported only if SSH is enabled: the library takes 20 MB.
     from forgefront.ssh import host_keys
     from forgefront.ssh.ssh_server import GitSshServer
 
@@ -252,7 +252,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, message: str, headers: dict[str, str] | None = None) -> None:
     if scope["type"] == "websocket":
-        # Closing before accepting is a refusal with 403.
+        # Closing before accepting rejects the handshake with 403.
         await receive()
         await send({"type": "websocket.close", "code": 1000})
     else:

@@ -1,6 +1,6 @@
-"""What stands below the doors: database, repositories, secrets and the graph over them; how they start and how they stop.
+"""The parts behind the endpoints: database, repositories, secrets and the graph; how they start and stop.
 
-The service is this with doors, a command of the command line this without.
+The service adds endpoints; a command of the command line uses the backend alone.
 """
 
 import asyncio
@@ -29,8 +29,11 @@ CLOSE_TIMEOUT_SECONDS = 3.0
 
 
 class Backend:
-    """The graph over one data folder. Making it touches the folder, but not the database before it is started,
-    and has the whole process create files for its user alone. Raises ConfigError."""
+    """The graph over one data folder.
+
+    Construction touches the folder, but not the database, and makes the whole process create files with access for its user only. Raises
+    ConfigError.
+    """
 
     def __init__(self, config: Config, *, progress: ProgressCallback | None = None, clock: Callable[[], datetime] = now) -> None:
         self.config = config
@@ -78,7 +81,7 @@ class Backend:
         self._log = structlog.get_logger()
 
     async def start(self) -> None:
-        """Brings the database up to date and tidies up after a process that was killed. Raises what the migrations raise."""
+        """Migrates the database and cleans up after a process that was killed. Raises what the migrations raise."""
         await asyncio.to_thread(self._folder_lock.acquire, self._remove_leftovers)
         try:
             applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
@@ -93,7 +96,7 @@ class Backend:
         self.objects.sweep()
 
     async def stop(self) -> None:
-        """Closes everything; what does not close in time is left to the end of the process."""
+        """Closes everything. What does not close in time is left to the end of the process."""
         await self._close_in_time("outbox", self.graph.services.outbox.close())
         await self._close_in_time("objects", self.objects.close())
         await self._close_in_time("database", self.database.close())
@@ -105,4 +108,4 @@ class Backend:
         try:
             await asyncio.wait_for(closing, CLOSE_TIMEOUT_SECONDS / 3)
         except Exception as error:
-            self._log.warning("not closed", part=name, error=type(error).__name__)
+            self._log.warning("close timed out", part=name, error=type(error).__name__)

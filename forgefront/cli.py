@@ -27,12 +27,10 @@ main = typer.Typer(
     # A traceback with the values of all variables would show secrets.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A self-hosted forge. Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration.",
+    help="A self-hosted forge. Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration.",
 )
 
-admin = typer.Typer(
-    no_args_is_help=True, help="What administrators do: users, tokens, groups, projects, members. May run beside the service."
-)
+admin = typer.Typer(no_args_is_help=True, help="Administer users, tokens, groups, projects and members. May run beside the service.")
 for name, noun in (("user", users), ("token", tokens), ("group", groups), ("project", projects), ("member", members)):
     admin.add_typer(noun.app, name=name)
 
@@ -57,7 +55,7 @@ def _print_version(is_requested: bool) -> None:
 def options(
     shown: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
-    """Takes the options that stand before the command."""
+    """Parses the options that precede the command."""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How the process runs, read once at start. ("Settings" is another thing: the v3 resource that administrators change while it runs.)
+"""Configuration of the process, read once at start. ("Settings" are the v3 resource that administrators change at run time.)
 
-Where a value comes from, the first that has it: what the caller gives (the command line), the environment as `FORGEFRONT_NAME`, the TOML
-file, the default. The file is the one that `FORGEFRONT_CONFIG` names, or else `forgefront.toml` in the data folder if there is one.
+Sources in order of precedence: the command line, the environment as `FORGEFRONT_NAME`, the TOML file, the default. `FORGEFRONT_CONFIG`
+names the file; by default it is `forgefront.toml` in the data folder, if that exists.
 """
 
 import os
@@ -25,14 +25,14 @@ PREFIX = "FORGEFRONT_"
 FILE_NAME = "forgefront.toml"
 DEFAULT_DATA = Path("data")
 MAX_OPERATION_COST = 100
-"""Points. The most that one operation may cost: `graph/operations/cost.py` allows so many rows."""
+"""Points. Maximum cost of one operation, from the maximum number of rows in `graph/operations/cost.py`."""
 ORIGIN_PATTERN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
-"""As browsers write it (https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin)."""
+"""Origins as browsers send them (https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin)."""
 BUCKET_PATTERN = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?")
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used. `problems` has a line for each thing wrong, with the place where it stands."""
+    """The configuration is invalid. `problems` has a line for each error, with its source."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -40,94 +40,96 @@ class ConfigError(Exception):
 
 
 class Config(GitSettings):
-    """Use `Config.load`, whose errors are written for people."""
+    """The configuration. Use `Config.load`, whose errors are written for people."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    data: Path = Field(default=DEFAULT_DATA, description="The folder that holds everything: database, repositories, key.")
+    data: Path = Field(default=DEFAULT_DATA, description="The folder of all data: database, repositories, key.")
     host: str = Field(default="127.0.0.1", min_length=1, description="The address to listen on.")
-    port: int = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
-    external_url: str = Field(default="", description="The address that clients use, for links; by default host and port.")
+    port: int = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 picks a free one.")
+    external_url: str = Field(default="", description="The address that clients use, for links; by default from host and port.")
     ssh_port: int | None = Field(
-        default=None, ge=0, le=65535, description="The port of git over SSH; 0 takes a free one, without it there is none."
+        default=None, ge=0, le=65535, description="The port of git over SSH; 0 picks a free one. Without it, SSH is disabled."
     )
-    ssh_host: str = Field(default="", description="The address to listen on for SSH; by default that of host.")
+    ssh_host: str = Field(default="", description="The address to listen on for SSH; by default host.")
     ssh_external_url: str = Field(
         default="",
-        description="The address that clients clone from over SSH, as ssh://git@HOST:PORT; by default of external_url and ssh_port.",
+        description="The address that clients clone from over SSH, such as ssh://git@HOST:PORT; by default from external_url and ssh_port.",
     )
     ssh_host_keys: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(),
-        description="Files with the private keys of this host; by default ssh_host_ed25519_key in the data folder, which is made.",
+        description="Files with the private keys of this host; by default ssh_host_ed25519_key in the data folder, which is generated.",
     )
     database_url: str = Field(
         default="", repr=False, description="sqlite:///FILE or postgresql://…; by default forgefront.db in the data folder."
     )
     database_connections: int = Field(
-        default=10, ge=1, le=200, description="Connections that each process keeps open: so many to read, and as many to write."
+        default=10, ge=1, le=200, description="Connections that each process keeps open for reading, and as many for writing."
     )
     secret_key: SecretStr | None = Field(
-        default=None, description="Encrypts the tokens kept in the database; by default secret.key in the data folder."
+        default=None, description="Encrypts the tokens stored in the database; by default secret.key in the data folder."
     )
     v3_profile: Literal["document", "gitlab-8.5"] = Field(
-        default="document", description="document: to the letter. gitlab-8.5: what clients of that time need."
+        default="document", description="document: follows the document exactly. gitlab-8.5: serves clients of that version."
     )
     avatar_url_template: str | None = Field(
-        default=None, description="Makes a user's avatar_url, as https://…/{email_md5}; without it that is null."
+        default=None, description="Template of users' avatar_url, such as https://…/{email_md5}; without it, avatar_url is null."
     )
-    hooks_allow_local: bool = Field(default=False, description="Whether hooks may call inner and loopback addresses.")
-    log_format: Literal["json", "text"] = Field(default="json", description="How log lines are written to standard error.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The least level that is written.")
-    metrics: bool = Field(default=True, description="Whether /-/metrics answers. It asks for no credential.")
-    workers: int = Field(default=1, ge=1, le=64, description="Server processes; more than one needs PostgreSQL.")
+    hooks_allow_local: bool = Field(default=False, description="Whether hooks may call private and loopback addresses.")
+    log_format: Literal["json", "text"] = Field(default="json", description="Format of log lines on standard error.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Minimum level of log lines.")
+    metrics: bool = Field(default=True, description="Whether /-/metrics is served. It requires no credential.")
+    workers: int = Field(default=1, ge=1, le=64, description="Number of server processes; more than one requires PostgreSQL.")
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("*",),
-        description="Origins whose pages may call the interfaces of programs, as https://app.example.com, with commas between them."
-        " *: all of them. none: no other origin.",
+        description="Origins whose pages may call the APIs, such as https://app.example.com, separated by commas. *: all origins."
+        " none: no other origin.",
     )
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Addresses or networks of the proxies whose X-Forwarded-For is believed."
+        default=(), description="Addresses or networks of proxies whose X-Forwarded-For is trusted."
     )
     artifacts_url: str = Field(
-        default="", description="s3://BUCKET/PREFIX keeps artifacts and traces there; by default the folder artifacts does."
+        default="", description="s3://BUCKET/PREFIX stores artifacts and traces in S3; by default they are in the folder artifacts."
     )
-    s3_endpoint: str = Field(default="", description="The address of a server that speaks as S3; by default what AWS_* says, or Amazon's.")
-    s3_region: str = Field(default="", description="The region of the bucket; by default what AWS_* says.")
-    s3_access_key_id: str = Field(default="", repr=False, description="Who calls S3; by default what AWS_* says.")
-    s3_secret_access_key: SecretStr | None = Field(default=None, description="The key to it; by default what AWS_* says.")
-    largest_artifact: int = Field(default=5120, ge=1, le=1_000_000, description="The largest artifact of a build that is taken, in MB.")
-    largest_trace: int = Field(default=64, ge=1, le=1_000_000, description="The most that is kept of a build's trace, in MB.")
+    s3_endpoint: str = Field(default="", description="The endpoint of an S3-compatible server; by default from AWS_*, or Amazon's.")
+    s3_region: str = Field(default="", description="The region of the bucket; by default from AWS_*.")
+    s3_access_key_id: str = Field(default="", repr=False, description="The access key id for S3; by default from AWS_*.")
+    s3_secret_access_key: SecretStr | None = Field(default=None, description="The secret access key for S3; by default from AWS_*.")
+    largest_artifact: int = Field(default=5120, ge=1, le=1_000_000, description="Maximum size of an artifact of a build, in MB.")
+    largest_trace: int = Field(default=64, ge=1, le=1_000_000, description="Maximum stored size of a build's trace, in MB.")
     build_lease: int = Field(
-        default=60, ge=5, le=3600, description="Seconds that a runner may be silent before its builds are given to another."
+        default=60, ge=5, le=3600, description="Seconds without contact from a runner after which its builds return to the queue."
     )
-    build_timeout: int = Field(default=3600, ge=10, le=604_800, description="Seconds that a build may run.")
-    streams: int = Field(default=10_000, ge=0, le=1_000_000, description="Subscriptions and sockets open at once in each server process.")
-    streams_per_viewer: int = Field(
-        default=200, ge=1, le=1_000_000, description="How many of these one user may have, whatever the number of their tokens."
+    build_timeout: int = Field(default=3600, ge=10, le=604_800, description="Maximum duration of a build, in seconds.")
+    streams: int = Field(
+        default=10_000, ge=0, le=1_000_000, description="Maximum number of open subscriptions and WebSockets in each server process."
     )
+    streams_per_viewer: int = Field(default=200, ge=1, le=1_000_000, description="Maximum number of these for one user, across all tokens.")
     rate_limit: int = Field(
         default=1_000_000,
         ge=0,
-        description="Points that a viewer may spend on GraphQL in an hour, in each server process: one for each 100 rows, at least one"
-        " an operation. It stops loops that run away; a service that strangers use wants less. 0 limits nothing.",
+        description="Points that a viewer may spend on GraphQL in an hour, in each server process: one for each 100 rows, and at"
+        " least one for each operation. The default stops runaway loops; a public service needs a lower limit. 0 disables"
+        " the limit.",
     )
-    planner: bool = Field(
-        default=True, description="Whether queries that are run often are compiled into plans; the answers are the same without."
-    )
+    planner: bool = Field(default=True, description="Whether frequent queries are compiled into plans; the results are the same without.")
     documents: Path | None = Field(
-        default=None, description="A folder of .graphql files, or a manifest: documents that are asked for by their ids."
+        default=None, description="A folder of .graphql files, or a manifest, of trusted documents that clients request by id."
     )
     documents_mode: Literal["off", "prefer", "only"] = Field(
-        default="prefer", description="prefer: documents, and any other text. only: no other text. off: no documents."
+        default="prefer",
+        description="prefer: trusted documents and other operations. only: trusted documents only. off: no trusted documents.",
     )
-    header_timeout: float = Field(default=20, gt=0, le=30, description="Seconds in which a request's header must be complete.")
-    body_timeout: float = Field(default=30, gt=0, le=30, description="Seconds without a byte, in or out, that end a connection.")
-    keep_alive_timeout: float = Field(default=30, gt=0, le=75, description="Seconds that an idle connection is kept.")
-    stop_timeout: int = Field(default=10, ge=1, le=10, description="Seconds that running requests get to end at a stop.")
+    header_timeout: float = Field(default=20, gt=0, le=30, description="Seconds in which the header of a request must be complete.")
+    body_timeout: float = Field(
+        default=30, gt=0, le=30, description="Seconds without a byte in either direction after which a connection is closed."
+    )
+    keep_alive_timeout: float = Field(default=30, gt=0, le=75, description="Seconds after which an idle connection is closed.")
+    stop_timeout: int = Field(default=10, ge=1, le=10, description="Seconds that running requests have to end at shutdown.")
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:
-        """Reads the configuration. An override of None counts as not given. Raises ConfigError, which never shows a value."""
+        """Reads the configuration. An override of None counts as not set. Raises ConfigError, which never contains a value."""
         overrides = {name: value for name, value in overrides.items() if value is not None}
         try:
             return cls(**overrides)
@@ -160,7 +162,7 @@ class Config(GitSettings):
     @classmethod
     def _validate_rate_limit(cls, points: int) -> int:
         if 0 < points < MAX_OPERATION_COST:
-            raise ValueError(f"must be 0, which limits nothing, or at least {MAX_OPERATION_COST}, which is what one operation may cost")
+            raise ValueError(f"must be 0, which disables the limit, or at least {MAX_OPERATION_COST}, the maximum cost of one operation")
         return points
 
     @field_validator("external_url")
@@ -212,7 +214,7 @@ class Config(GitSettings):
     def _parse_ssh_host_keys(cls, value: Any) -> Any:
         entries = [entry.strip() for entry in value.split(",")] if isinstance(value, str) else value
         if not isinstance(entries, list | tuple) or not all(isinstance(entry, str | Path) and str(entry) for entry in entries):
-            raise ValueError("must be names of files, with commas between them")
+            raise ValueError("must be file names, separated by commas")
         return tuple(Path(entry).expanduser().absolute() for entry in entries)
 
     @field_validator("database_url")
@@ -223,10 +225,10 @@ class Config(GitSettings):
         try:
             url = driver_url(raw_url)
         except Exception:
-            # SQLAlchemy's own text repeats the URL, which may hold a password.
+            # SQLAlchemy's own message repeats the URL, which may contain a password.
             raise ValueError("must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME") from None
         if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-            raise ValueError("must name a file: a database in memory is lost at the end and differs for each connection")
+            raise ValueError("must name a file: a database in memory is lost at exit and differs for each connection")
         return raw_url
 
     @field_validator("secret_key")
@@ -247,7 +249,7 @@ class Config(GitSettings):
         try:
             (template or "").format(email_md5="", username="", id=1)
         except (LookupError, ValueError, AttributeError):
-            raise ValueError("may only have the places {email_md5}, {username} and {id}") from None
+            raise ValueError("may only have the placeholders {email_md5}, {username} and {id}") from None
         return template
 
     @field_validator("cors_origins", mode="before")
@@ -259,7 +261,7 @@ class Config(GitSettings):
         if list(entries) == ["none"]:
             return ()
         if list(entries) != ["*"] and not all(isinstance(entry, str) and ORIGIN_PATTERN.fullmatch(entry) for entry in entries):
-            raise ValueError("must be *, none, or origins such as https://app.example.com (no path, no slash), with commas between them")
+            raise ValueError("must be *, none, or origins such as https://app.example.com (no path, no slash), separated by commas")
         return tuple(entries)
 
     @field_validator("trusted_proxies", mode="before")
@@ -272,13 +274,13 @@ class Config(GitSettings):
             try:
                 ip_network(str(entry))
             except ValueError:
-                raise ValueError("must be addresses or networks such as 10.0.0.0/8, with commas between them") from None
+                raise ValueError("must be addresses or networks such as 10.0.0.0/8, separated by commas") from None
         return tuple(entries)
 
     @model_validator(mode="after")
     def _set_defaults(self) -> Self:
         if not self.database_url:
-            # The model is frozen for everybody else.
+            # The model is frozen for all other code.
             object.__setattr__(self, "database_url", f"sqlite:///{self.data / 'forgefront.db'}")
         if self.workers > 1 and self.uses_sqlite:
             raise ValueError(
@@ -303,12 +305,12 @@ class Config(GitSettings):
 
     @property
     def artifacts(self) -> Path:
-        """The folder of artifacts and traces, where no bucket has them."""
+        """The folder of artifacts and traces, if they are not in a bucket."""
         return self.data / "artifacts"
 
     @property
     def s3_settings(self) -> dict[str, str]:
-        """What is said of S3 here, in obstore's words."""
+        """The settings of S3 in this configuration, by obstore's names."""
         secret = self.s3_secret_access_key.get_secret_value() if self.s3_secret_access_key else ""
         settings = {
             "endpoint": self.s3_endpoint,
@@ -320,7 +322,7 @@ class Config(GitSettings):
 
     @property
     def ssh_prefix(self) -> str:
-        """What the addresses of repositories over SSH begin with, up to `NAMESPACE/PROJECT.git`; empty where SSH is not served.
+        """Prefix of the SSH addresses of repositories, up to `NAMESPACE/PROJECT.git`; empty if SSH is not served.
 
         `ssh://git@forge.example.com:2222/`, and at SSH's own port 22 the short form `git@forge.example.com:`.
         """
@@ -334,15 +336,15 @@ class Config(GitSettings):
 
     @property
     def base_url(self) -> str:
-        """The address that links begin with, without a slash at its end."""
+        """The base of all links, without a trailing slash."""
         if self.external_url:
             return self.external_url
-        host = "localhost" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 (it asks, it does not bind)
+        host = "localhost" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 (a comparison, not a bind)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 def _find_file(overrides: Mapping[str, Any]) -> Path | None:
-    """The configuration file in use. Raises ConfigError when FORGEFRONT_CONFIG names one that is not there."""
+    """The configuration file in use. Raises ConfigError when FORGEFRONT_CONFIG names a missing file."""
     if explicit := os.environ.get(f"{PREFIX}CONFIG"):
         if not (path := Path(explicit)).is_file():
             raise ConfigError([f"{PREFIX}CONFIG: there is no file {path}"])
@@ -353,7 +355,7 @@ def _find_file(overrides: Mapping[str, Any]) -> Path | None:
 
 
 def _read_file(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What the configuration file says. Raises ConfigError for a file that cannot be read and for words that mean nothing."""
+    """The values of the configuration file. Raises ConfigError for an unreadable file and for unknown keys."""
     path = _find_file(overrides)
     if path is None:
         return {}
@@ -365,9 +367,9 @@ def _read_file(overrides: Mapping[str, Any]) -> dict[str, Any]:
     for key in content:
         if key not in Config.model_fields:
             similar = get_close_matches(key, Config.model_fields, n=1)
-            problems.append(f"{path}: unknown key {key}" + (f"; is it {similar[0]}?" if similar else ""))
+            problems.append(f"{path}: unknown key {key}" + (f"; did you mean {similar[0]}?" if similar else ""))
     if "data" in content and f"{PREFIX}CONFIG" not in os.environ:
-        problems.append(f"{path}: data cannot stand in a file that lies in the data folder")
+        problems.append(f"{path}: data cannot be set in a file inside the data folder")
     if problems:
         raise ConfigError(problems)
     return content

@@ -1,6 +1,6 @@
-"""Whether a data folder is whole: the folder, the database, the repositories; what is wrong, and what to do.
+"""Checks the integrity of a data folder: files, database, repositories. Reports problems and how to repair them.
 
-It changes nothing, except `repair_indexes`, which makes the index equal to the repositories where the check found that it differs.
+It changes nothing, except `repair_indexes`, which makes the index equal to the repositories where they differ.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from storage.objects.uploads import UploadStore
 from storage.secrets import KEY_FILE, InvalidKey, TokenCipher, UndecryptableToken, load_key
 
 MIN_FREE_BYTES = 64 * 1024 * 1024
-"""Bytes; below it the next push or artifact may fail."""
+"""Bytes of free disk space; below it the next push or artifact may fail."""
 FSCK_SECONDS = 3600.0
 RECHECK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One thing that is wrong. `subject` is where: a path, a table, a project."""
+    """A problem. `subject` is where it is: a path, a table, a project."""
 
     area: str
     subject: str
@@ -44,7 +44,7 @@ class CheckFinding:
 
 @dataclass
 class CheckReport:
-    """`checked` names what was checked, `notes` what is unusual and not wrong; the index of `unindexed_projects` can be repaired."""
+    """`checked` names what was checked, `notes` what is unusual but no problem; the index of `unindexed_projects` can be repaired."""
 
     problems: list[CheckFinding] = field(default_factory=list)
     repaired: list[CheckFinding] = field(default_factory=list)
@@ -66,7 +66,7 @@ class CheckReport:
 
 
 async def check_data_folder(config: Config, *, full: bool = False) -> CheckReport:
-    """Looks at everything that can be looked at; `full` also has git follow every object of every repository."""
+    """Runs all checks; `full` also runs git fsck on every repository."""
     report = CheckReport()
     if not await asyncio.to_thread(_check_folder, config, report):
         return report
@@ -83,7 +83,7 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
         for project in readable:
             await _check_index(database, repositories, project, report)
     except Exception as error:
-        report.add("database", "rows", f"it cannot be read: {_first_line_of(error)}", "restore it from a backup, or see the text")
+        report.add("database", "rows", f"it cannot be read: {_first_line_of(error)}", "restore it from a backup, or see the message")
     finally:
         repositories.close()
         await database.close()
@@ -91,14 +91,16 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
 
 
 async def repair_indexes(engine: Backend, report: CheckReport) -> None:
-    """Repairs the indexes that the check found to differ, and moves what was said of them to `repaired`."""
+    """Repairs the indexes that differ, and moves their problems to `repaired`."""
     for project in report.unindexed_projects:
         findings = [finding for finding in report.problems if finding.area == "index" and finding.subject == project.full_path]
         try:
             await index_reconciler.rebuild_index(engine.graph.services, project.id)
             remaining = await index_comparison.compare_index(engine.database, engine.repositories, project.id)
         except (NotARepository, git_command.GitCommandError) as error:
-            report.add("index", project.full_path, f"it cannot be repaired: {_first_line_of(error)}", "see whether the repository is whole")
+            report.add(
+                "index", project.full_path, f"it cannot be repaired: {_first_line_of(error)}", "check whether the repository is intact"
+            )
             continue
         except NotFound:
             remaining = index_comparison.IndexDifference()
@@ -108,49 +110,51 @@ async def repair_indexes(engine: Backend, report: CheckReport) -> None:
 
 
 def _check_folder(config: Config, report: CheckReport) -> bool:
-    """Whether there is a folder to go on with."""
+    """Whether the folder exists, so that other checks can run."""
     report.checked.append(f"data folder {config.data}")
     if not config.data.is_dir():
-        problem = "it is no folder" if config.data.exists() else "it is not there"
-        report.add("folder", config.data, problem, "name the right one with --data, or start the service once to make it")
+        problem = "it is not a folder" if config.data.exists() else "it does not exist"
+        report.add("folder", config.data, problem, "name the right one with --data, or start the service once to create it")
         return False
     for folder in (config.data, config.repositories):
         if not folder.exists():
-            report.add("folder", folder, "it is not there", "restore it from a backup; a service that starts makes an empty one")
+            report.add("folder", folder, "it does not exist", "restore it from a backup; the service creates an empty one at start")
             continue
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
                 file.write(b"x" * 4096)
         except OSError as error:
-            report.add("folder", folder, f"it cannot be written: {error.strerror}", "give it to the user who runs the service")
+            report.add("folder", folder, f"it is not writable: {error.strerror}", "make the user who runs the service its owner")
     if config.data.stat().st_mode & 0o077:
-        report.notes.append(f"{config.data} can be entered by other users of this machine; chmod 700 keeps them out")
+        report.notes.append(f"other users of this machine can enter {config.data}; chmod 700 prevents this")
     for path, mode in find_exposed(config):
-        # The key is looked at by itself.
+        # The key is checked separately.
         if path.name != KEY_FILE:
-            remedy = f"chmod {mode & 0o700:o} {path}, or start the service once, which does it"
-            report.add("folder", path, f"others may use it (mode {mode:o})", remedy)
+            remedy = f"chmod {mode & 0o700:o} {path}, or start the service once, which corrects it"
+            report.add("folder", path, f"other users have access (mode {mode:o})", remedy)
     free = shutil.disk_usage(config.data).free
     if free < MIN_FREE_BYTES:
-        report.add("folder", config.data, f"only {free // 2**20} MB are free on its disk", "make room")
+        report.add("folder", config.data, f"only {free // 2**20} MB are free on its disk", "free disk space")
     if is_unfinished(config.data):
-        report.add("folder", config.data, "it holds a demo that was never finished", "run `forgefront demo` again, which starts anew")
+        report.add(
+            "folder", config.data, "it contains a demo whose creation was interrupted", "run `forgefront demo` again, which starts over"
+        )
     return True
 
 
 def _check_key(config: Config, report: CheckReport) -> TokenCipher | None:
-    """The cipher of the instance's key, or None where the key cannot be used."""
+    """The cipher with the instance's key, or None if the key is unusable."""
     report.checked.append("secret key")
     path = config.data / KEY_FILE
     if config.secret_key is None:
         if not path.is_file():
-            report.add("key", path, "it is not there", "restore it from a backup; without it no stored token can be shown again")
+            report.add("key", path, "it does not exist", "restore it from a backup; without it no stored token can be decrypted")
             return None
         mode = path.stat().st_mode & 0o777
         if mode & 0o077:
-            report.add("key", path, f"others may read it (mode {mode:o})", f"chmod 600 {path}")
+            report.add("key", path, f"other users can read it (mode {mode:o})", f"chmod 600 {path}")
         if not os.access(path, os.R_OK):
-            report.add("key", path, "it cannot be read", "give it to the user who runs the service")
+            report.add("key", path, "it cannot be read", "make the user who runs the service its owner")
             return None
     try:
         return TokenCipher(load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None))
@@ -160,24 +164,24 @@ def _check_key(config: Config, report: CheckReport) -> TokenCipher | None:
 
 
 def _check_revision(config: Config, report: CheckReport) -> bool:
-    """Whether the database is there and as this program knows it."""
+    """Whether the database exists and has the schema of this program."""
     report.checked.append("SQLite database" if config.uses_sqlite else "PostgreSQL database")
     try:
         current = migrations.current_revision(config.database_url)
     except Exception as error:
         problem = "it cannot be reached" if is_unavailable(error) or isinstance(error, OSError) else "it cannot be read"
-        remedy = "restore it from a backup" if config.uses_sqlite else "start it, and see whether FORGEFRONT_DATABASE_URL is right"
+        remedy = "restore it from a backup" if config.uses_sqlite else "start the database, and check FORGEFRONT_DATABASE_URL"
         report.add("database", "connection", f"{problem}: {_first_line_of(error)}", remedy)
         return False
     if current == (expected := migrations.head_revision()):
         return True
     if current is None:
         report.add(
-            "database", "revision", "it is empty or not there", "start the service once, which makes it, or restore it from a backup"
+            "database", "revision", "it is empty or does not exist", "start the service once, which creates it, or restore it from a backup"
         )
     else:
-        remedy = f"start the service once, which brings it to {expected}; if it is newer than this program, upgrade the program"
-        report.add("database", "revision", f"it is at {current}, this program wants {expected}", remedy)
+        remedy = f"start the service once, which migrates it to {expected}; if it is newer than this program, upgrade the program"
+        report.add("database", "revision", f"it is at revision {current}, this program requires {expected}", remedy)
     return False
 
 
@@ -195,22 +199,22 @@ async def _check_database(database: Database, cipher: TokenCipher | None, report
                 "key", KEY_FILE, "the stored tokens were encrypted with another key", "restore the key that belongs to this database"
             )
     if not await integrity.has_administrator(database):
-        report.notes.append("there is no active administrator; `forgefront admin user create NAME --admin` makes one")
+        report.notes.append("there is no active administrator; `forgefront admin user create NAME --admin` creates one")
 
 
 def _check_repositories(
     config: Config, repositories: Repositories, projects: list[StoredProject], full: bool, report: CheckReport
 ) -> list[StoredProject]:
-    """Those projects whose repositories can be read."""
+    """The projects whose repositories can be read."""
     report.checked.append(f"{len(projects)} repositories and their index" + (", with every object" if full else ""))
     readable = [project for project in projects if _check_repository(repositories.path_of(project.id), project, full, report)]
     expected = {repositories.path_of(project.id).name for project in projects}
     if not config.repositories.is_dir():
         return readable
     for folder in sorted(config.repositories.iterdir()):
-        # What begins with a dot is on its way in or out; a start of the service sweeps what a kill left of it.
+        # Names that begin with a dot are temporary; a start of the service removes those that a killed process left.
         if folder.name not in expected and not folder.name.startswith("."):
-            report.add("repositories", folder, "no project has it", "move it away, after a look at what it holds")
+            report.add("repositories", folder, "it belongs to no project", "inspect its contents, then move it away")
     return readable
 
 
@@ -222,9 +226,9 @@ async def _check_index(database: Database, repositories: Repositories, project: 
             await asyncio.sleep(RECHECK_SECONDS)
             found = await index_comparison.compare_index(database, repositories, project.id)
     except (NotARepository, git_command.GitCommandError) as error:
-        report.add("index", project.full_path, f"it cannot be compared: {_first_line_of(error)}", "see whether the repository is whole")
+        report.add("index", project.full_path, f"it cannot be compared: {_first_line_of(error)}", "check whether the repository is intact")
         return
-    remedy = "`forgefront check --repair` makes it equal to the repository; so does the service, in time"
+    remedy = "`forgefront check --repair` makes it equal to the repository; the service does so too, later"
     for line in found.describe():
         report.add("index", project.full_path, line, remedy)
     if found:
@@ -237,31 +241,31 @@ async def _check_uploads(config: Config, database: Database, report: CheckReport
     try:
         sizes = await asyncio.to_thread(UploadStore(config.uploads).sizes)
     except OSError as error:
-        report.add("uploads", config.uploads, f"it cannot be read: {error.strerror}", "give it to the user who runs the service")
+        report.add("uploads", config.uploads, f"it cannot be read: {error.strerror}", "make the user who runs the service its owner")
         return
     wrong_sizes = {
         upload.secret: size for upload in uploads if (size := sizes.pop((upload.project_id, upload.secret), None)) != upload.size
     }
     if wrong_sizes:
-        # What the service has deleted since then is not wrong; its rows go before its files.
+        # An upload that the service has deleted meanwhile is no problem; its row is deleted before its file.
         uploads = await integrity.list_uploads(database)
     for upload in uploads:
         if upload.secret in wrong_sizes:
             size = wrong_sizes[upload.secret]
-            problem = "it is not there" if size is None else f"it has {size} bytes instead of {upload.size}"
+            problem = "it does not exist" if size is None else f"its size is {size} bytes instead of {upload.size}"
             path = config.uploads / str(upload.project_id) / upload.secret
-            report.add("uploads", f"{upload.address} ({path})", problem, "restore it from a backup; until then its links answer 404")
+            report.add("uploads", f"{upload.address} ({path})", problem, "restore it from a backup; until then its links return 404")
     if sizes:
         (project_id, secret), *more = sorted(sizes)
         others = f" and {len(more)} others" if more else ""
         report.notes.append(
-            f"{config.uploads / str(project_id) / secret}{others}: no upload has it; "
-            "a file is so while it is sent, and the service removes one that stays so for an hour"
+            f"{config.uploads / str(project_id) / secret}{others}: it belongs to no upload; this is normal while a file is"
+            " being uploaded, and the service removes it after an hour"
         )
 
 
 def _check_repository(path: Path, project: StoredProject, full: bool, report: CheckReport) -> bool:
-    """Whether it can be read."""
+    """Whether the repository can be read."""
     subject = f"{project.full_path} ({path})"
     try:
         repository = Repository.open(path)
@@ -269,7 +273,7 @@ def _check_repository(path: Path, project: StoredProject, full: bool, report: Ch
         repository.tags()
         head = repository.default_branch()
     except NotARepository as error:
-        problem = "it is not there" if not path.exists() else f"it cannot be read: {error}"
+        problem = "it does not exist" if not path.exists() else f"it cannot be read: {error}"
         report.add("repositories", subject, problem, "restore it from a backup")
         return False
     if head != project.default_branch:
@@ -285,5 +289,5 @@ def _check_repository(path: Path, project: StoredProject, full: bool, report: Ch
 
 
 def _first_line_of(error: BaseException) -> str:
-    """The text of an error without the driver's statement and parameters."""
+    """The message of an error without the driver's statement and parameters."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""Who uses a data folder: every process that serves or changes it holds `forgefront.lock` in common, one that tidies it alone."""
+"""The lock of a data folder: processes that use it share `forgefront.lock`; one that cleans it up holds it exclusively."""
 
 import fcntl
 import os
@@ -9,14 +9,15 @@ LOCK_FILE_NAME = "forgefront.lock"
 
 
 class DataFolderLock:
-    """The use of one data folder by this process. The kernel ends it with the process, however that ends."""
+    """This process's lock on one data folder. The kernel releases it when the process ends."""
 
     def __init__(self, data: Path) -> None:
         self._path = data / LOCK_FILE_NAME
         self._file: int | None = None
 
     def acquire(self, clean_up: Callable[[], None] | None = None) -> None:
-        """Begins the use; runs `clean_up` before, if nobody else uses the folder. Waits while another process tidies. Raises OSError."""
+        """Takes the shared lock; runs `clean_up` before, if no other process uses the folder. Waits for another process's cleanup. Raises
+        OSError."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if clean_up is not None and _try_lock_exclusively(file):
@@ -28,7 +29,7 @@ class DataFolderLock:
         self._file = file
 
     def release(self) -> None:
-        """Ends the use; does nothing without one."""
+        """Releases the lock; does nothing if it is not held."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

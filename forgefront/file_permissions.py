@@ -1,6 +1,6 @@
-"""Permissions of the data folder: what the service stores is for the user alone who runs it, whatever the umask and the folder's own mode.
+"""Permissions of the data folder: only the user who runs the service has access, whatever the umask and the folder's own mode.
 
-What lies in the folders of repositories, uploads and artifacts is protected by the mode of these folders.
+The modes of the folders of repositories, uploads and artifacts protect their contents.
 """
 
 import os
@@ -23,22 +23,22 @@ log = structlog.get_logger()
 
 
 def restrict_permissions(config: Config) -> None:
-    """Has this process create files for its user alone, and takes what others may do with those that exist from them.
+    """Makes this process create files for its user only, and removes the permissions of other users from existing files.
 
-    What cannot be changed is logged; `forgefront check` reports it too.
+    Files that cannot be changed are logged; `forgefront check` reports them too.
     """
     os.umask(OTHERS_MODE)
     for path, mode in find_exposed(config):
         try:
             path.chmod(mode & ~OTHERS_MODE)
         except OSError as error:
-            log.warning("file open to others", path=str(path), mode=f"{mode:o}", error=error.strerror)
+            log.warning("file is accessible to other users", path=str(path), mode=f"{mode:o}", error=error.strerror)
         else:
             log.warning("permissions corrected", path=str(path), was=f"{mode:o}", now=f"{mode & ~OTHERS_MODE:o}")
 
 
 def find_exposed(config: Config) -> Iterator[tuple[Path, int]]:
-    """The files and folders of the service that others may read or write, with their modes. The data folder itself is not among them."""
+    """The files and folders of the service that other users may read or write, with their modes, without the data folder itself."""
     for path in _private_paths(config):
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
@@ -52,7 +52,7 @@ def _private_paths(config: Config) -> list[Path]:
     paths = [config.data / name for name in (KEY_FILE, SSH_HOST_KEY_FILE, LOCK_FILE)]
     paths += [config.repositories, config.uploads, config.artifacts]
     if config.uses_sqlite:
-        # SQLite gives the other two the mode of the database when it makes them.
+        # SQLite creates the other two with the mode of the database.
         database = driver_url(config.database_url).database or ""
         paths += [Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm")]
     return paths

@@ -1,6 +1,6 @@
-"""Runs operations for the person at the machine, one after another, and says in words what was refused.
+"""Runs operations for the user of the command line, one at a time, and turns errors into messages.
 
-They act as an administrator, or as whom they name; the rules are the graph's, the same as for everybody.
+Operations run as an administrator, or as the user that is named; the rules of the graph apply as for everybody.
 """
 
 import re
@@ -12,11 +12,11 @@ from graph.errors import Code
 from graph.operations.execution import Graph, LocalAdmin, OperationResult, PreparedOperation, prepare
 
 OPTION_NAMES = {"repositoryPath": "--repository", "groupPath": "--group", "externUid": "--extern-uid", "accessLevel": "--level"}
-"""The options whose names are not those of the input fields."""
+"""Options whose names differ from their input fields."""
 
 
 class OperationRejected(Exception):
-    """The operation was refused, or failed. The text says why, a line for each reason."""
+    """The operation was refused or failed. The message has a line for each error."""
 
     def __init__(self, message: str, *, code: Code | None = None) -> None:
         super().__init__(message)
@@ -25,12 +25,12 @@ class OperationRejected(Exception):
 
 @cache
 def prepare_operation(document: Path, name: str) -> PreparedOperation:
-    """The operation `name` of a .graphql file beside the commands; those in the same file may share fragments."""
+    """The operation `name` of a .graphql file beside the commands; operations of one file may share fragments."""
     return prepare(document.read_text(encoding="utf-8"), name)
 
 
 class LocalClient:
-    """The graph, for the person at the machine."""
+    """The graph, called directly by the command line."""
 
     def __init__(self, graph: Graph, document: Path, username: str | None = None) -> None:
         self.graph = graph
@@ -38,13 +38,14 @@ class LocalClient:
         self._username = username
 
     async def run(self, name: str, *, by: str | None = None, **variables: Any) -> Any:
-        """What the one root field of an operation gives; of a mutation, its entity. What is None is not sent. Raises Refused."""
+        """The result of the operation's single root field; for a mutation, its entity. Omits variables that are None. Raises
+        OperationRejected."""
         operation = prepare_operation(self._document, name)
         result = await self.graph.run_as_admin(LocalAdmin(by or self._username), operation, drop_nulls(**variables))
         return unwrap_result(result)
 
     async def list_all(self, name: str, connection_field: str | None = None, **variables: Any) -> list[Any]:
-        """All nodes of a connection, page after page; `connection_field` names it where it is a field of the root field."""
+        """All nodes of a connection, page by page; `connection_field` names it where it is a field of the root field."""
         nodes: list[Any] = []
         after: str | None = None
         while True:
@@ -57,12 +58,12 @@ class LocalClient:
 
 
 def drop_nulls(**values: Any) -> dict[str, Any]:
-    """The fields of an input that were given."""
+    """The fields of an input that are not None."""
     return {key: value for key, value in values.items() if value is not None}
 
 
 def unwrap_result(result: OperationResult) -> Any:
-    """The value of the one root field. Raises Refused, whose text names options rather than input fields."""
+    """The value of the single root field. Raises OperationRejected, whose message names options rather than input fields."""
     if result.errors:
         first_error = result.errors[0]
         raise OperationRejected("\n".join(dict.fromkeys(each.message for each in result.errors)), code=first_error.code)
@@ -78,5 +79,5 @@ def unwrap_result(result: OperationResult) -> Any:
 
 
 def option_name(field: str) -> str:
-    """`dueDate` gives `--due-date`."""
+    """`dueDate` becomes `--due-date`."""
     return OPTION_NAMES.get(field) or "--" + re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), field)

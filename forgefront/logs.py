@@ -1,7 +1,7 @@
-"""Log lines: structured, each with its request's id, none with a secret.
+"""Structured log lines with the request id and without secrets.
 
-One chain serves both structlog's loggers and those of the standard library (uvicorn, SQLAlchemy, alembic, asyncio), so that every line
-has the same form and passes the same redaction. Lines go to standard error; standard output belongs to the commands.
+structlog's loggers and those of the standard library (uvicorn, SQLAlchemy, alembic, asyncio) share one processor chain, so that every line
+has the same format and the same redaction. Lines go to standard error; standard output belongs to the commands.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import structlog
 from structlog.typing import Processor
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""The id of the request that this task serves; the middleware sets it, every line written meanwhile has it."""
+"""The id of the request that this task serves. The middleware sets it, and every line of the task includes it."""
 
 REDACTED = "[redacted]"
 
@@ -28,7 +28,7 @@ SECRET_SUFFIXES = ("_token", "_password", "_secret", "_key", "_authorization")
 
 JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 
-# One look decides for most strings that nothing below can match.
+# One quick test excludes most strings that nothing below can match.
 _SUSPECT_PATTERN = re.compile(r"token|passw|secret|authori[sz]ation|bearer|cookie|\[parameters|\nDETAIL:|://[^/\s@]*@", re.IGNORECASE)
 _SUSPECT_WORDS = ("token", "passw", "secret", "authori", "bearer", "cookie", "[parameters", "\ndetail:", "://")
 _NAMED_SECRET_PATTERN = re.compile(
@@ -44,12 +44,12 @@ _NAMED_SECRET_PATTERN = re.compile(
 _BEARER_PATTERN = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 _USER_INFO_PATTERN = re.compile(r"(://)[^/\s@]*@")
 _SQL_PARAMETERS_PATTERN = re.compile(r"\[parameters: [^\n]*")
-# PostgreSQL names the values that hit a constraint; they may have lines.
+# PostgreSQL reports the values that violate a constraint; they may contain line breaks.
 _SQL_DETAIL_PATTERN = re.compile(r"(\nDETAIL:\s).*?(?=\n\[SQL|\nHINT:|\n\n|\Z)", re.DOTALL)
 
 
 def configure(log_format: Literal["json", "text"], level: str, stream: TextIO | None = None) -> None:
-    """Sets up every logger of the process. `level` is the least that is written; `stream` is standard error unless given."""
+    """Configures every logger of the process. `level` is the minimum; `stream` is standard error by default."""
     stream = stream or sys.stderr
     min_level = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
@@ -82,18 +82,18 @@ def configure(log_format: Literal["json", "text"], level: str, stream: TextIO | 
     for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi"):
         logging.getLogger(name).handlers = []
         logging.getLogger(name).propagate = True
-    # The access lines are the middleware's: uvicorn's have the query string, and with it private_token.
+    # The middleware writes the access lines: uvicorn's contain the query string, and with it private_token.
     logging.getLogger("uvicorn.access").handlers = []
     logging.getLogger("uvicorn.access").propagate = False
-    # At debug some of these write whole statements with their parameters, and every frame of a socket; at info others tell a start
-    # in twenty lines that the app tells in two.
+    # At debug, some of these log whole statements with their parameters, and every frame of a WebSocket; at info, others log a start in
+    # twenty lines that the app logs in two.
     for name in ("aiosqlite", "alembic", "uvicorn.error", "sqlalchemy", "websockets", "asyncssh", "httpcore", "httpx", "hpack"):
         logging.getLogger(name).setLevel(max(min_level, logging.WARNING))
     logging.captureWarnings(True)
 
 
 class _StreamLoggerFactory(structlog.WriteLoggerFactory):
-    """Knows where it writes, and from which level."""
+    """A logger with its stream and minimum level."""
 
     def __init__(self, stream: TextIO, min_level: int) -> None:
         super().__init__(stream)
@@ -105,9 +105,10 @@ WriteLine = Callable[[dict[str, Any]], None]
 
 
 def create_unredacted_writer(name: str) -> WriteLine:
-    """Writes lines of the same form, at the level `info`, past the redaction and the chain, which cost ten times what the line itself
-    does. A line is a dictionary with its `event`, of JSON's own types, which is not used any more; who gives it has redacted what clients
-    wrote."""
+    """Writes lines of the same format, at the level `info`, without the processor chain, which costs ten times as much as the line.
+
+    A line is a dictionary of JSON types with its `event`; the writer takes ownership of it. The caller must redact what clients wrote.
+    """
     settings = structlog.get_config()
     chain, factory = settings["processors"], settings["logger_factory"]
     if chain[-1] is _render_json and isinstance(factory, _StreamLoggerFactory):
@@ -118,7 +119,7 @@ def create_unredacted_writer(name: str) -> WriteLine:
 
 
 def _create_json_writer(name: str, stream: TextIO) -> WriteLine:
-    """The lines of one round of the event loop go out together, or before whatever else is written there meanwhile."""
+    """Lines of one iteration of the event loop are written together, or before any other line that is written in it."""
     binary = getattr(stream, "buffer", None)
     flushing: asyncio.AbstractEventLoop | None = None
 
@@ -154,7 +155,7 @@ def _discard(line: dict[str, Any]) -> None:
 
 
 def redact(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Takes secrets out of a line: values whose name says that they are one, and such pairs inside of any text.
+    """Redacts secrets in a line: values whose name is that of a secret, and such pairs inside any string.
 
     `{"event": "GET /x?private_token=abc&page=2", "password": "p"}` becomes
     `{"event": "GET /x?private_token=[redacted]&page=2", "password": "[redacted]"}`.
@@ -167,8 +168,8 @@ def redact(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableM
 
 
 def redact_text(text: str) -> str:
-    """The text without the values of tokens, passwords, credentials headers, user information in URLs and values of SQL statements."""
-    # Looking for each of these takes a tenth of what the pattern does. (In other alphabets there are letters that it takes for ours.)
+    """The string without values of tokens, passwords, credential headers, user information in URLs and parameters of SQL statements."""
+    # Substring tests take a tenth of the time of the pattern. (Case-insensitive patterns also match some non-ASCII letters.)
     if text.isascii():
         lower = text.lower()
         for word in _SUSPECT_WORDS:
@@ -210,7 +211,7 @@ def _redact_value(value: Any, depth: int = 0) -> Any:
 
 
 def _is_secret_name(name: str) -> bool:
-    """Whether the value beside this name is a credential. Callers choose names, so long ones are not cached."""
+    """Whether the value of this name is a credential. Callers choose names, so long ones are not cached."""
     return _matches_secret_name(name) if len(name) <= MAX_CACHED_NAME_LENGTH else _matches_secret_name.__wrapped__(name)
 
 
@@ -230,7 +231,7 @@ def _add_request_id(logger: Any, method: str, line: MutableMapping[str, Any]) ->
 
 
 def _render_json(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
-    # A lone surrogate cannot be UTF-8, and no line may be lost to one.
+    # A lone surrogate cannot be encoded in UTF-8, and no line may be lost to one.
     try:
         return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     except orjson.JSONEncodeError:
@@ -243,7 +244,7 @@ def _create_text_renderer(stream: TextIO) -> Processor:
     )
 
     def render(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
-        # A line break in a value would let a client write lines of its own.
+        # A line break in a value would let a client forge lines.
         for name, value in line.items():
             if isinstance(value, str) and name not in ("exception", "stack") and not value.isprintable():
                 line[name] = value.encode("unicode_escape").decode()

@@ -1,4 +1,4 @@
-"""Which trusted documents this service serves: those that come with it, and those that its configuration names."""
+"""The trusted documents that this service serves: its own, and those of its configuration."""
 
 from forgefront.config import PREFIX, Config, ConfigError
 from forgefront.pages import OPERATIONS_FOLDER
@@ -8,14 +8,14 @@ from graph.operations.trusted_documents import TrustedDocument, TrustedDocuments
 
 
 def built_in_documents() -> tuple[TrustedDocument, ...]:
-    """The documents that come with the service, to be asked for by anybody."""
+    """The documents of the service, open to everybody."""
     return trusted_documents.read_built_in(trusted_documents.DASHBOARDS).documents
 
 
 def serve_documents(graph: Graph, config: Config) -> None:
-    """Has the graph serve the documents that the configuration says. Raises ConfigError, with a line for each that is broken.
+    """Makes the graph serve the documents of the configuration. Raises ConfigError, with a line for each invalid one.
 
-    The pages' own operations are among them, so that the pages work where no other text is served.
+    The pages' own operations are included, so that the pages work where no other operations are served.
     """
     if config.documents_mode != "off":
         documents = TrustedDocuments(

@@ -1,4 +1,4 @@
-"""RESHAPES. Reads REST v3, runs one operation of the graph, answers v3. Decides nothing, never imports storage."""
+"""RESHAPES. Reads REST v3 requests, runs one operation of the graph each, responds in v3's form. Never imports storage."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,9 +25,9 @@ def create_app(
 ) -> RestApp:
     """The ASGI application for /api/v3.
 
-    `external_url` is the address that links show, without /api/v3. Every row is held against its operation and every
-    operation against the schema here, so that a mistake in either ends the start. Raises InvalidRouteError, UnknownProfileError
-    and, for an operation that is not valid, what graph.operations.execution raises.
+    `external_url` is the address in links, without /api/v3. Checks every row against its operation and every operation against the schema,
+    so that a mistake fails the start. Raises InvalidRouteError, UnknownProfileError and, for an invalid operation, what
+    graph.operations.execution raises.
     """
     if routes is None:
         from rest_v3.routes import EXTRA_ROUTES, ROUTES
@@ -41,7 +41,7 @@ def create_app(
 
 
 def _create_endpoint(route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> Endpoint:
-    """The row, ready to answer. Raises InvalidRouteError."""
+    """The endpoint of a row. Raises InvalidRouteError."""
     endpoint_class = Endpoint
     if route.file_key is not None:
         endpoint_class = FileDownloadEndpoint

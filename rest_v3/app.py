@@ -1,4 +1,4 @@
-"""The ASGI application: routing, methods and the headers that every answer has."""
+"""The ASGI application: routing, methods and common response headers."""
 
 import logging
 import uuid
@@ -23,13 +23,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 JSON_CONTENT_TYPE = (b"content-type", b"application/json")
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 PATH_CACHE_BOUNDS = CacheBounds("v3 paths", max_entries=2_000, max_bytes=4 * 2**20, per="application")
-"""Where paths lead."""
+"""Cached results of routing, by path."""
 MAX_CACHED_PATH_BYTES = 100
-"""Bytes of such a path."""
+"""Bytes of the cached paths."""
 
 
 class StaticPage:
-    """A fixed answer to GET, without a credential: the OpenAPI document and its reading page."""
+    """A constant response to GET without a credential: the OpenAPI document and its page."""
 
     def __init__(self, body: bytes, content_type: str, policy: str | None = None) -> None:
         headers = [(b"content-type", content_type.encode()), (b"cache-control", b"max-age=0, must-revalidate")]
@@ -40,11 +40,11 @@ class StaticPage:
 
 Target = Endpoint | StaticPage
 RouteMatch = tuple[list[str], RouteNode[Target], list[str]]
-"""The segments of a path, its place, and the values of its parameters."""
+"""A matched path: its segments, its node and the values of its parameters."""
 
 
 class RestApp:
-    """Answers every request below `base`, and every error with a JSON object."""
+    """Serves every request below `base`, and returns every error as a JSON object."""
 
     base = "/api/v3"
 
@@ -59,12 +59,12 @@ class RestApp:
             self._router.add("GET", path, page)
 
     def find_route(self, method: str, path: str) -> Route | None:
-        """The row that answers a method on a path, which is given below /api/v3 and may have a query."""
+        """The route of a method and a path below /api/v3, which may have a query string."""
         endpoint = self.find_endpoint(method, path)
         return endpoint.route if endpoint is not None else None
 
     def find_endpoint(self, method: str, path: str) -> Endpoint | None:
-        """The same, with its operation."""
+        """The endpoint of a method and a path."""
         found = self._router.find(split_path(path.partition("?")[0].encode()))
         target = found[0].methods.get("GET" if method == "HEAD" else method) if found else None
         return target if isinstance(target, Endpoint) else None
@@ -74,7 +74,7 @@ class RestApp:
         return path_segments(scope, self.base)
 
     def _match(self, scope: Scope) -> RouteMatch | None:
-        """Where the request's path leads. Most paths come again and again."""
+        """Matches the request's path. Results are cached, since most paths repeat."""
         raw: bytes = scope.get("raw_path") or b""
         mounted = scope.get("root_path") == self.base
         cached = self._path_cache.get(raw) if mounted else None
@@ -94,7 +94,7 @@ class RestApp:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1000})
             return
-        # The first of equal names is the one that counts.
+        # Of headers with the same name, the first counts.
         headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         request_id = (scope.get("state") or {}).get("request_id")
         try:
@@ -125,7 +125,7 @@ class RestApp:
         if isinstance(handler, StaticPage):
             return RestResponse(200, handler.response.body, [*handler.response.headers])
         state = scope.setdefault("state", {})
-        # For the server's metrics: the row, not the path, of which there is no end.
+        # For metrics: the route, since the number of paths is unbounded.
         state["route"] = self.base + handler.path
         query = scope.get("query_string", b"")
         response = await handler.handle(RestRequest(method, values, segments, query, headers, receive, request_id, state))

@@ -1,7 +1,7 @@
-"""From codes to statuses and bodies: one table.
+"""The table from error codes to v3 statuses and bodies.
 
-The graph names what went wrong (DECISIONS 19); here every code has its v3 status and text (wire-facts 2.1, 2.2). Every
-body is an object `{"message": text | {field: [text]}}`. A row overrides a line of the table by its `errors`.
+The graph returns a code (DECISIONS 19); here every code has its v3 status and message (wire-facts 2.1, 2.2). Every body is an object
+`{"message": string | {field: [string]}}`. A route overrides entries of the table with its `errors`.
 """
 
 import re
@@ -30,20 +30,20 @@ STATUS_BY_CODE: Mapping[str, int] = {
     "NOT_SET": 406,
     "TOO_LARGE": 413,
 }
-"""Every code the graph may answer, and its status."""
+"""Every error code of the graph, and its status."""
 
 CODES_WITH_OWN_MESSAGE = frozenset(("CONFLICT", "NOT_MERGEABLE", "NOT_SET"))
-"""Codes whose text is the graph's own sentence ("Label already exists", "Branch cannot be merged")."""
+"""Codes whose message is the graph's own ("Label already exists", "Branch cannot be merged")."""
 
 NOUNS_NAMED_IN_404 = frozenset(("Project", "Commit"))
-"""Nouns that a 404 names on every row."""
+"""Nouns that a 404 names on every route."""
 
 RETRY_AFTER_SECONDS = {429: "60", 503: "1"}
-"""Seconds to wait, where the graph does not say."""
+"""Seconds to wait, where the graph returns no number."""
 
 
 class ErrorEntryProtocol(Protocol):
-    """What the endpoint reads of graph.operations.execution's Problem."""
+    """The interface of graph.operations.execution's error entries."""
 
     @property
     def code(self) -> Any: ...
@@ -61,7 +61,7 @@ class ErrorEntryProtocol(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An answer other than success: status, body and the headers that belong to it."""
+    """A response other than success: status, body and headers."""
 
     status: int
     body: object
@@ -69,12 +69,12 @@ class ErrorResponse:
 
 
 def error_response(status: int, message: object | None = None, headers: Mapping[str, str] | None = None) -> ErrorResponse:
-    """An error with its usual text: `error_response(401)` says {"message": "401 Unauthorized"}."""
+    """An error with its standard message: `error_response(401)` has {"message": "401 Unauthorized"}."""
     return ErrorResponse(status, {"message": message or standard_message(status)}, headers or {})
 
 
 def standard_message(status: int) -> str:
-    """The status line's text, but for the two that the server of the time spelled its own way."""
+    """The reason phrase of a status, except for the two that GitLab spells differently."""
     if status == HTTPStatus.NOT_FOUND:
         return "404 Not found"
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -88,7 +88,7 @@ def missing_parameter_message(name: str) -> str:
 
 
 def response_from_error(route: Route, error: ErrorEntryProtocol) -> ErrorResponse:
-    """The answer for an entry of the operation's `errors`."""
+    """The response for an entry of the operation's `errors`."""
     code = str(error.code)
     status = STATUS_BY_CODE.get(code, 500)
     message: object = standard_message(status)
@@ -106,12 +106,12 @@ def response_from_error(route: Route, error: ErrorEntryProtocol) -> ErrorRespons
 
 
 def not_found_response(route: Route, subject: str | None) -> ErrorResponse:
-    """The answer where something on the way to the answer is null."""
+    """The response when an object on the result path is null."""
     return _apply_override(route, "NOT_FOUND", 404, not_found_message(route, subject), {})
 
 
 def forbidden_response(route: Route) -> ErrorResponse:
-    """The answer where a guard says no."""
+    """The response when a guard denies permission."""
     return _apply_override(route, "FORBIDDEN", 403, standard_message(403), {})
 
 
@@ -125,15 +125,15 @@ def not_found_message(route: Route, subject: str | None, reason: str | None = No
 
 
 def invalid_parameters_response(route: Route, code: str, message: object) -> ErrorResponse:
-    """The answer for parameters that are missing (REQUIRED) or cannot be read (INVALID), before the graph is asked."""
+    """The response for parameters that are missing (REQUIRED) or invalid (INVALID), found before the operation runs."""
     return _apply_override(route, code, 400, message, {})
 
 
 def response_from_user_errors(route: Route, errors: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> ErrorResponse:
-    """The answer for a mutation's userErrors.
+    """The response for a mutation's userErrors.
 
-    `fields` are the parameters by the names of the input fields they fill. The first error that is not about a value
-    decides; errors about values are told together, as {"message": {"title": ["is too long"]}}.
+    `fields` maps input fields to the names of their parameters. The first error that is not about a value decides; errors about values are
+    reported together, as {"message": {"title": ["is too long"]}}.
     """
     first = next((error for error in errors if error["code"] not in ("INVALID", "TAKEN")), errors[0])
     code = str(first["code"])
@@ -152,7 +152,7 @@ def response_from_user_errors(route: Route, errors: Sequence[Mapping[str, Any]],
 
 
 def v3_field_name(route: Route, name: str | None, fields: Mapping[str, str]) -> str:
-    """The v3 name of a field: what the row says, else the parameter that filled it, else its snake case."""
+    """The v3 name of a field: the route's own name, else the parameter that filled it, else its name in snake case."""
     if not name:
         return "base"
     return route.error_field_names.get(name) or fields.get(name) or re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
@@ -188,6 +188,6 @@ def _apply_override(
         return ErrorResponse(status, override_message if status < 400 else {"message": override_message}, headers)
     if override < 400:
         return ErrorResponse(override, None, headers)
-    # A status that the row chose brings its own words, unless the message explains a value.
+    # A status that the route chose has its own message, unless the error explains a value.
     has_standard_message = isinstance(message, str) and message == standard_message(status)
     return ErrorResponse(override, {"message": standard_message(override) if has_standard_message else message}, headers)

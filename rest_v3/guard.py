@@ -1,4 +1,4 @@
-"""The guard of a row: whether the caller may do this at all, asked before a parameter is called wrong."""
+"""The guard of a route: checks whether the caller may do this at all, before a parameter error is reported."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,16 +9,16 @@ from rest_v3.route import Route
 
 
 class RouteGuard:
-    """An operation of things that must be there and `viewerCan {…}` booleans, asked in the order in which they stand."""
+    """An operation of required objects and `viewerCan {…}` booleans, checked in the order of the selection."""
 
     def __init__(self, operation: RouteOperation) -> None:
         self.operation = operation
 
     def evaluate(self, route: Route, result: Any) -> ErrorResponse | None:
-        """404 for a null on the way, or what its error says, 403 for a false; the first one in the operation's order decides.
+        """404 for a required object that is null, or its error's status; 403 for a false. The first in the operation's order decides.
 
-        A thing that could not be asked for, because the parameter that names it is missing or unreadable, speaks against nobody:
-        that is the 400 which the guard is asked about.
+        An object that cannot be requested, because the parameter that names it is missing or invalid, is skipped: its error is the 400 that
+        the guard precedes.
         """
         if result.data is None:
             return response_from_error(route, result.errors[0])

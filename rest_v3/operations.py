@@ -1,7 +1,7 @@
-"""The operations of rest_v3: read beside the rows, prepared once, with only the fragments they use.
+"""The operations of rest_v3: read from the files beside the routes and prepared once, with only the fragments they use.
 
-At start each operation is held against the schema and turned into plans: how variables are spelled, where enums and times
-stand in the answer, what a guard looks at. A request then only walks data; nothing is parsed or validated again.
+At start, each operation is validated against the schema and its metadata is computed: conversions of variables, positions of enums and
+timestamps in the response, the objects that a guard checks. Requests parse and validate nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,7 +44,7 @@ from graph.operations.output_format import OutputFormat
 
 
 class PreparedOperationProtocol(Protocol):
-    """What rest_v3 reads of graph.operations.execution's prepared operations."""
+    """The interface of graph.operations.execution's prepared operations that rest_v3 uses."""
 
     @property
     def name(self) -> str | None: ...
@@ -58,7 +58,7 @@ class PreparedOperationProtocol(Protocol):
 
 
 Prepare = Callable[[str, str], Any]
-"""graph.operations.execution.prepare: the source of an operation with its fragments, and its name."""
+"""graph.operations.execution.prepare: takes the source of an operation with its fragments, and its name."""
 
 VIEWER, PROJECT_VISIBLE, GROUP_VISIBLE = "Viewer", "ProjectSeen", "GroupSeen"
 BUILTIN_SOURCE = """
@@ -66,11 +66,11 @@ query Viewer { viewer { id } }
 query ProjectSeen($id: String!) { project(path: $id) { id } }
 query GroupSeen($id: String!) { group(path: $id) { id } }
 """
-"""Operations that need no file: the guards of rows without one; rows that answer nothing ask one of them first."""
+"""Operations without a file: default guards; routes that always refuse run one of them first."""
 
 
 def default_guard(path: str) -> str:
-    """The guard of a row that names none: the project or the group is seen, else at least the caller is known."""
+    """The default guard: the project or group must be visible; without one, the caller must be authenticated."""
     if path.startswith("/projects/:id/"):
         return PROJECT_VISIBLE
     if path.startswith("/groups/:id"):
@@ -79,23 +79,23 @@ def default_guard(path: str) -> str:
 
 
 class BadOperationError(Exception):
-    """A `.graphql` file that cannot serve; raised at start, never during a request."""
+    """A `.graphql` file is invalid; raised at start, never during a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedField:
-    """A field of an answer: every selection of one response key of an object, fragments included."""
+    """A field of the response: all selections of one response key of an object, fragments included."""
 
     key: str
     name: str
     type: GraphQLOutputType
     is_always_present: bool
-    """False behind a type condition, @include or @skip: the key may then be absent."""
+    """False below a type condition, @include or @skip: the key may be absent."""
     subfields: "dict[str, SelectedField]" = field(default_factory=dict)
     fragment: str | None = None
-    """The one fragment that is all that is selected below, where it is one."""
+    """The single fragment that is selected below this field, if nothing else is."""
     description: str | None = None
-    """What the schema says of the field."""
+    """The schema's description of the field."""
 
     @property
     def is_list(self) -> bool:
@@ -107,7 +107,7 @@ class SelectedField:
 
     @property
     def is_connection(self) -> bool:
-        """Whether it is a list with pages, whose rows stand under `nodes`."""
+        """Whether the field is a paginated list, whose rows are under `nodes`."""
         named = get_named_type(self.type)
         return isinstance(named, GraphQLObjectType | GraphQLInterfaceType) and {"nodes", "pageInfo"} <= named.fields.keys()
 
@@ -132,7 +132,7 @@ class RouteOperationVariable:
 
 @dataclass(frozen=True, slots=True)
 class RouteOperation:
-    """A prepared operation, and what the rows need to know of it."""
+    """A prepared operation, with the metadata that routes need."""
 
     prepared: Any
     variables: Mapping[str, RouteOperationVariable]
@@ -155,7 +155,7 @@ class RouteOperation:
 
 
 class OperationRegistry:
-    """The operations in the `.graphql` files of a folder, by name. Fragments may stand in any of the files."""
+    """The operations in the `.graphql` files of a folder, by name. Fragments may be in any of the files."""
 
     def __init__(self, sources: Iterable[str], prepare: Prepare) -> None:
         self._prepare = prepare
@@ -169,7 +169,7 @@ class OperationRegistry:
                 elif isinstance(definition, OperationDefinitionNode) and definition.name:
                     _add_unique(self._definitions, definition.name.value, definition)
                 else:
-                    raise BadOperationError("only named operations and fragments may stand in a .graphql file")
+                    raise BadOperationError("a .graphql file may contain only named operations and fragments")
 
     @classmethod
     def read(cls, folder: Path, prepare: Prepare) -> "OperationRegistry":
@@ -185,10 +185,10 @@ class OperationRegistry:
         return frozenset(self._fragments)
 
     def get(self, name: str) -> RouteOperation:
-        """The operation, prepared at its first use. Raises BadOperationError when no file has it."""
+        """The operation, prepared on first use. Raises BadOperationError when no file has it."""
         if name not in self._loaded:
             if name not in self._definitions:
-                raise BadOperationError(f"no .graphql file has an operation {name}")
+                raise BadOperationError(f"no .graphql file defines the operation {name}")
             self._loaded[name] = describe_operation(self._prepare(self.source(name), name))
         return self._loaded[name]
 
@@ -200,7 +200,7 @@ class OperationRegistry:
             spread = pending.pop()
             if spread not in used:
                 if spread not in self._fragments:
-                    raise BadOperationError(f"no .graphql file has a fragment {spread}, which {name} uses")
+                    raise BadOperationError(f"no .graphql file defines the fragment {spread}, which {name} uses")
                 used[spread] = self._fragments[spread]
                 pending.extend(_collect_spreads(used[spread]))
         return "\n\n".join(map(_source_of, (self._definitions[name], *used.values())))
@@ -213,9 +213,9 @@ class OperationRegistry:
 
 
 def describe_operation(prepared: PreparedOperationProtocol) -> RouteOperation:
-    """What the rows need to know of a prepared operation.
+    """Computes the metadata of a prepared operation.
 
-    Raises BadOperationError for a mutation that does not ask for its user errors.
+    Raises BadOperationError for a mutation that does not select its user errors.
     """
     fragments: dict[str, FragmentDefinitionNode] = {}
     operation: OperationDefinitionNode | None = None
@@ -225,25 +225,25 @@ def describe_operation(prepared: PreparedOperationProtocol) -> RouteOperation:
         elif isinstance(definition, OperationDefinitionNode) and operation is None:
             operation = definition
     if operation is None:
-        raise BadOperationError(f"{prepared.name} is no operation")
+        raise BadOperationError(f"{prepared.name} is not an operation")
     root = prepared.schema.get_root_type(operation.operation)
     if root is None:
-        raise BadOperationError(f"the schema has no {operation.operation.value}")
+        raise BadOperationError(f"the schema has no root type for {operation.operation.value}")
     selected = _SelectionMerger(prepared.schema, fragments).merge(root, operation.selection_set)
     described = RouteOperation(prepared, _read_variables(prepared.schema, operation), selected, _map_input_fields(operation))
     if described.is_mutation:
         for payload in selected.values():
             errors = payload.subfields.get("userErrors")
             if errors is None or not {"field", "message", "code"} <= errors.subfields.keys():
-                raise BadOperationError(f"{prepared.name} does not ask for userErrors {{ field message code }}")
+                raise BadOperationError(f"{prepared.name} does not select userErrors {{ field message code }}")
     return described
 
 
 class _SelectionMerger:
     """Merges the selections of an operation by response key.
 
-    GraphQL's own validation demands that selections of one key have the same leaf types, whatever the type conditions, so
-    one plan a key is enough and the type of an object needs not be known.
+    GraphQL's validation requires equal leaf types for selections of one key, whatever the type conditions, so one plan for each key is
+    enough and the type of an object need not be known.
     """
 
     def __init__(self, schema: GraphQLSchema, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
@@ -352,5 +352,5 @@ def _source_of(node: Any) -> str:
 
 def _add_unique(definitions: dict[str, Any], name: str, definition: Any) -> None:
     if name in definitions:
-        raise BadOperationError(f"two definitions of {name}")
+        raise BadOperationError(f"duplicate definition of {name}")
     definitions[name] = definition

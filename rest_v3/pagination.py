@@ -1,4 +1,4 @@
-"""Pages: `page` and `per_page` in, `first` and `offset` to the graph, totals and links out (wire-facts 3, DECISIONS 7)."""
+"""Pagination: `page` and `per_page` to `first` and `offset`; totals and links in headers (wire-facts 3, DECISIONS 7)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ MAX_PAGE_SIZE = 100
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page asked for: one-based number, and its size."""
+    """A requested page: its number, from 1, and its size."""
 
     number: int
     size: int
 
     @property
     def offset(self) -> int:
-        """How many entries come before it; past every list when the number is beyond a GraphQL Int."""
+        """Number of entries before it; past every list when the number exceeds a GraphQL Int."""
         return min((self.number - 1) * self.size, MAX_INT)
 
 
@@ -28,7 +28,7 @@ FIRST_PAGE = PageRequest(1, DEFAULT_PAGE_SIZE)
 
 
 def read_page_request(sent: Mapping[str, Any]) -> PageRequest:
-    """The page that was asked for. Whatever is no positive number counts as not sent; more than 100 a page is 100."""
+    """The requested page. Values that are not positive numbers are ignored; more than 100 entries per page become 100."""
     if "page" not in sent and "per_page" not in sent:
         return FIRST_PAGE
     size = _read_positive(sent.get("per_page"), DEFAULT_PAGE_SIZE)
@@ -38,7 +38,7 @@ def read_page_request(sent: Mapping[str, Any]) -> PageRequest:
 def _read_positive(raw: Any, default: int) -> int:
     if isinstance(raw, str):
         raw = raw.strip()
-        # More digits than fit: a page that far is as empty as the last one that can be named.
+        # The number has too many digits: return the last page that can be requested, which is empty as well.
         if raw.isascii() and raw.isdigit() and len(raw) > 9:
             return int(raw) if len(raw) <= 18 else MAX_INT
         raw = int(raw) if INTEGER.fullmatch(raw) else default
@@ -50,10 +50,10 @@ def _read_positive(raw: Any, default: int) -> int:
 def build_headers(
     page: PageRequest, *, total: int | None, has_more: bool, url: str, filters: Sequence[tuple[str, str]]
 ) -> list[tuple[bytes, bytes]]:
-    """The paging headers of a list.
+    """The pagination headers of a list.
 
-    `total` is None where counting would cost the whole history: then `has_more` says whether a page follows, and neither
-    totals nor a last page are told. `url` is the list's address without its query, `filters` the known parameters.
+    `total` is None where counting would read the whole history: then `has_more` says whether a page follows, and totals and the last page
+    are left out. `url` is the address of the list without its query, `filters` are the known parameters.
     """
     if total is not None:
         pages = -(-total // page.size)
@@ -77,7 +77,7 @@ def build_headers(
 
 
 def _split_query(filters: Sequence[tuple[str, str]], size: int) -> tuple[str, str]:
-    """A page's query, what stands before its number and what behind it: the links of a list differ in nothing else."""
+    """The query string of a page, before and after its number: the links of a list differ only in the number."""
     if not filters:
         return "page=", f"&per_page={size}"
     pairs = sorted([*filters, ("page", ""), ("per_page", str(size))])
@@ -86,5 +86,5 @@ def _split_query(filters: Sequence[tuple[str, str]], size: int) -> tuple[str, st
 
 
 def encode_query(pairs: Iterable[tuple[str, str]]) -> str:
-    """A query string sorted by name; commas are escaped, for clients that split the header at them."""
+    """A query string sorted by name. Commas are escaped for clients that split the Link header at them."""
     return "&".join(f"{quote_plus(name)}={quote_plus(value)}" for name, value in sorted(pairs))

@@ -1,6 +1,6 @@
-"""What a profile changes: `document` nothing, `gitlab-8.5` what clients of that time need (DECISIONS 1, 38 and 39, clients.md 3).
+"""Profiles: `document` follows the document exactly; `gitlab-8.5` is for clients of that version (DECISIONS 1, 38, 39).
 
-A profile is the fields of rows that it replaces, by call; `errors` are merged into the row's own.
+A profile lists the fields of routes that it replaces, by call; `errors` are merged into the route's own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,13 +47,13 @@ PROFILES: Mapping[str, RouteChanges] = {
 
 
 class UnknownProfileError(ValueError):
-    """A profile of no such name."""
+    """There is no profile of this name."""
 
 
 def apply_profile(profile: str, routes: Iterable[Route]) -> tuple[Route, ...]:
-    """The rows as a profile has them. Raises UnknownProfileError."""
+    """The routes with the changes of a profile. Raises UnknownProfileError."""
     if profile not in PROFILES:
-        raise UnknownProfileError(f"{profile!r} is no profile; there are {', '.join(PROFILES)}")
+        raise UnknownProfileError(f"unknown profile {profile!r}; use one of {', '.join(PROFILES)}")
     changes = PROFILES[profile]
     return tuple(_apply_changes(route, changes.get(route.call)) for route in routes)
 

@@ -1,8 +1,8 @@
-"""The changes of form that GraphQL cannot spell.
+"""Conversions of results that GraphQL cannot express.
 
-Two kinds. Those that every answer needs follow from the schema and the selection: enums become v3's lower-case words, times get their
-three digits, an inner connection becomes its list. The graph's plans make answers in this form at once (`output_format`); what graphql-core
-answered is brought there (`plan_transform`). The rest are functions that a row names as `reshape`; they take what the row gives and the
+There are two kinds. General conversions follow from the schema and the selection: enums become v3's lower-case words, timestamps have three
+decimal digits, an inner connection becomes its list. Compiled plans produce this format directly (`output_format`); results of graphql-core
+are converted (`plan_transform`). The others are functions that a route names as `reshape`; they take the value at the result path and the
 operation's whole data.
 """
 
@@ -18,7 +18,7 @@ Transform = Callable[[Any], Any]
 
 
 def plan_transform(selected: SelectedField) -> Transform | None:
-    """How to bring the value of a field into v3's form; None where it already has it. Values are copied, never altered."""
+    """The function that converts a field's value to v3's format; None where it already has it. Values are copied, not changed."""
     transform = _plan_value(selected)
     if transform is None or not selected.is_list:
         return transform
@@ -31,7 +31,7 @@ def plan_entry_transform(selected: SelectedField) -> Transform | None:
 
 
 def output_format(path: tuple[str, ...]) -> OutputFormat:
-    """The same as a form: of the answer from these response keys downward, the connection that stands there included."""
+    """The same as an output format: for the response from these keys downward, including the connection at that path."""
     return OutputFormat(path, str.lower, truncate_to_milliseconds, _truncate_all, _visible_connection_field)
 
 
@@ -61,7 +61,7 @@ def _plan_connection(selected: SelectedField) -> Transform | None:
 
 
 def _visible_connection_field(requested: Mapping[str, str]) -> str | None:
-    """An inner connection is its nodes, or its length where nothing else is asked for."""
+    """An inner connection becomes its nodes, or its count where nothing else is selected."""
     if "nodes" in requested:
         return "nodes"
     key, name = next(iter(requested.items()))
@@ -85,7 +85,7 @@ def _transform_each(transform: Transform) -> Transform:
 
 
 def truncate_to_milliseconds(time: str) -> str:
-    """The graph's six digits of a second cut to the three of v3; the offset stays.
+    """Truncates the graph's six decimal digits of a second to the three of v3; the offset stays.
 
     >>> truncate_to_milliseconds("2016-01-19T08:40:25.934123Z")
     '2016-01-19T08:40:25.934Z'
@@ -103,13 +103,13 @@ Schema = dict[str, Any]
 
 
 class ListWrapper:
-    """One thing, where v3 answers a list of it (`POST /hooks`)."""
+    """One object in a list, where v3 returns a list (`POST /hooks`)."""
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
         return [value]
 
     def transform_schema(self, schema: Schema) -> Schema:
-        """What becomes of the JSON schema of the answer."""
+        """The corresponding change of the response's JSON schema."""
         return {"type": "array", "items": schema}
 
 
@@ -117,7 +117,7 @@ wrap_in_list = ListWrapper()
 
 
 class NullBody:
-    """No body but `null`."""
+    """The body `null`."""
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
         return None
@@ -130,7 +130,7 @@ return_null = NullBody()
 
 
 class TrueBody:
-    """The body `true`, for what was done to a thing that is not answered."""
+    """The body `true`, for routes that return no object."""
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
         return True
@@ -143,7 +143,7 @@ return_true = TrueBody()
 
 
 class AdminOnlyKeys:
-    """Drops keys from each object unless the operation's `viewer { isAdmin }` is true."""
+    """Removes keys from each object unless the operation's `viewer { isAdmin }` is true."""
 
     def __init__(self, *keys: str) -> None:
         self.keys = frozenset(keys)
@@ -164,7 +164,7 @@ show_keys_to_admins = AdminOnlyKeys
 
 
 class ConstantKeys:
-    """Adds keys whose value never changes to each object."""
+    """Adds constant keys to each object."""
 
     def __init__(self, **constant: Any) -> None:
         self.constant = constant
@@ -184,7 +184,7 @@ add_keys = ConstantKeys
 
 
 class MergedChild:
-    """Each object with the keys of the object under one of its keys, in its place."""
+    """Merges the object under one key into its parent."""
 
     def __init__(self, key: str) -> None:
         self.key = key

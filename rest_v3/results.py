@@ -1,4 +1,4 @@
-"""What the outcome of a row's operation says: the value that the row gives, or why there is none."""
+"""Reads the result of a route's operation: the value at its result path, or the error response."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,29 +10,29 @@ from rest_v3.operations import RouteOperation, SelectedField
 from rest_v3.route import InvalidRouteError, Route
 
 PARTIAL_RESULT_CODES = frozenset(("NOT_FOUND", "FORBIDDEN", "UNAVAILABLE"))
-"""Errors that leave a null inside an answer without spoiling it: a missing pack does not fail a page of builds."""
+"""Errors that may leave a null inside a response: a missing pack does not fail a page of builds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """A key on the way to the answer, and the noun that is missing where it is null; None where null is a lawful value."""
+    """A key of the result path, and the noun that is missing where it is null; None where null is valid."""
 
     key: str
     missing_noun: str | None
 
 
 class RouteResultReader:
-    """Reads the outcomes of one row. Raises InvalidRouteError when its operation does not ask for what it gives."""
+    """Reads the results of one route. Raises InvalidRouteError when its operation does not select the result path."""
 
     def __init__(self, route: Route, operation: RouteOperation) -> None:
         self._route = route
         self._operation = operation
         self._steps, self.target = self._resolve_path()
         self.path = tuple(step.key for step in self._steps)
-        """The response keys on the way to what the row gives."""
+        """The response keys of the result path."""
 
     def error_of(self, result: Any) -> ErrorResponse | None:
-        """The refusal that an outcome stands for, if it is one."""
+        """The error response of a result, if it has an error."""
         data = result.data
         if result.errors:
             error = self._decisive_error(result)
@@ -46,7 +46,7 @@ class RouteResultReader:
         return None
 
     def _decisive_error(self, result: Any) -> Any:
-        """The first error that is not a mere null inside the answer."""
+        """The first error that is more than a null inside the response."""
         if result.data is None or not self._steps:
             return result.errors[0]
         if self.locate(result.data)[0] is None:
@@ -59,7 +59,7 @@ class RouteResultReader:
         return None
 
     def locate(self, data: Any) -> tuple[Any, str | None]:
-        """The value that the row gives, and the noun of what is null on the way to it."""
+        """The value at the result path, and the noun of a null on the path."""
         value = data
         if not self._steps:
             return None, None
@@ -77,7 +77,7 @@ class RouteResultReader:
         target: SelectedField | None = None
         for key in self._route.result_path.split("."):
             if key not in selected:
-                raise InvalidRouteError(f"{self._route.call}: {self._operation.name} does not ask for {self._route.result_path}")
+                raise InvalidRouteError(f"{self._route.call}: {self._operation.name} does not select {self._route.result_path}")
             target = selected[key]
             named = get_named_type(target.type)
             steps.append(PathStep(key, named.name if is_composite_type(named) else None))

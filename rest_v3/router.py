@@ -1,4 +1,4 @@
-"""From a raw path to the endpoints that stand there."""
+"""Routing: from a raw path to the endpoints of that path."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class RouteNode(Generic[T]):
-    """A node of the tree of paths: what answers there by method, and what lies below."""
+    """A node of the tree of paths: the endpoints by method, and the nodes below."""
 
     __slots__ = ("children", "methods", "parameter_child")
 
@@ -19,7 +19,7 @@ class RouteNode(Generic[T]):
 
     @property
     def allow_header(self) -> str:
-        """The Allow header of this place."""
+        """The Allow header of this path."""
         names = {"OPTIONS", *self.methods}
         if "GET" in names:
             names.add("HEAD")
@@ -27,13 +27,13 @@ class RouteNode(Generic[T]):
 
 
 class Router(Generic[T]):
-    """The tree of paths. A literal segment goes before a parameter."""
+    """The tree of paths. A literal segment takes precedence over a parameter."""
 
     def __init__(self) -> None:
         self._root: RouteNode[T] = RouteNode()
 
     def add(self, method: str, path: str, target: T) -> None:
-        """Raises ValueError for a second row of the same call."""
+        """Raises ValueError for a duplicate call."""
         node = self._root
         for segment in split_path(path.encode()):
             if segment.startswith(":"):
@@ -42,11 +42,11 @@ class Router(Generic[T]):
             else:
                 node = node.children.setdefault(segment, RouteNode())
         if method in node.methods:
-            raise ValueError(f"two rows for {method} {path}")
+            raise ValueError(f"duplicate route {method} {path}")
         node.methods[method] = target
 
     def find(self, segments: list[str]) -> tuple[RouteNode[T], list[str]] | None:
-        """The place of a path and the values of its parameters, in order; None for an unknown path."""
+        """The node of a path and the values of its parameters, in order; None for an unknown path."""
         values: list[str] = []
         node = self._root
         for segment in segments:
@@ -60,7 +60,7 @@ class Router(Generic[T]):
         else:
             if node.methods:
                 return node, values
-        # A literal segment may lead nowhere where a parameter of the same place does not.
+        # A literal segment may be a dead end where a parameter of the same node is not.
         values = []
         node_found = _find_node(self._root, segments, 0, values)
         return None if node_found is None else (node_found, values)
@@ -94,9 +94,9 @@ def _find_node(node: RouteNode[T], segments: list[str], depth: int, values: list
 
 
 def split_path(raw: bytes) -> list[str]:
-    """The decoded segments of a raw path, with doubled and closing slashes folded.
+    """The decoded segments of a raw path, without empty segments.
 
-    Decoding comes after splitting, so that an escaped slash stays inside its segment:
+    Segments are decoded after splitting, so that an escaped slash stays inside its segment:
 
     >>> split_path(b"/projects/group%2Fname//issues/")
     ['projects', 'group/name', 'issues']
@@ -114,7 +114,7 @@ def path_segments(scope: Mapping[str, Any], base: str = "/api/v3") -> list[str]:
     """The segments of a request's path below the mount (and below `base` where the application is not mounted)."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     if scope.get("root_path", "") in ("", base) and raw.isascii() and b"%" not in raw and b"?" not in raw:
-        # As most are.
+        # The common case.
         path = raw.decode("ascii")
         if path.startswith(base) and path[len(base) : len(base) + 1] == "/":
             return [segment for segment in path[len(base) + 1 :].split("/") if segment]

@@ -1,7 +1,7 @@
-"""What the v3 layer would ask the graph for a request: the operation, its variables, and what else the door does.
+"""Translates a v3 request to the GraphQL operation, its variables, and notes on what else the endpoint does.
 
-The request goes through the door itself, before a graph that runs nothing and keeps what it is asked, so a translation cannot differ
-from what is served.
+The request runs through the v3 application itself, over a graph that only records operations, so a translation cannot differ from what is
+served.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -23,14 +23,14 @@ from rest_v3.route import Route
 from rest_v3.router import split_path
 
 MAX_SUGGESTIONS = 3
-"""So many rows are named where there is none for a call."""
+"""Maximum number of similar calls that are suggested for an unknown call."""
 PLACEHOLDER_TICKET = "TICKET"
 MULTIPART_BOUNDARY = "a-boundary-that-no-value-holds"
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """`query` has only the fragments that it uses; `notes` are sentences on what the door does besides running it."""
+    """`query` has only the fragments that it uses; `notes` are sentences about what the endpoint does besides running it."""
 
     call: str
     operation: str
@@ -38,7 +38,7 @@ class Translation:
     variables: Mapping[str, Any]
     notes: tuple[str, ...]
     can_run_as_graphql: bool
-    """Whether /graphql can run it with these variables: not where one of them stands for a file."""
+    """Whether /graphql can run it with these variables: not where a variable stands for a file."""
 
 
 class UnknownCallError(Exception):
@@ -50,7 +50,7 @@ class UnknownCallError(Exception):
 
 
 class RejectedCallError(Exception):
-    """The door answers before it asks for the operation: a parameter is missing or cannot be read."""
+    """The endpoint responds without running the operation: a parameter is missing or invalid."""
 
     def __init__(self, status: int, body: Any) -> None:
         super().__init__(f"{status}: {orjson.dumps(body).decode()}")
@@ -60,7 +60,7 @@ class RejectedCallError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordedResult:
-    """An outcome, as the door reads it."""
+    """An operation result, as endpoints read it."""
 
     data: Any
     errors: tuple[Any, ...] = ()
@@ -69,7 +69,7 @@ class RecordedResult:
 
 @dataclass(frozen=True, slots=True)
 class NotRunError:
-    """The one error of what is not run."""
+    """The error of an operation that is not run."""
 
     code: str = "UNAVAILABLE"
     message: str = ""
@@ -80,7 +80,7 @@ class NotRunError:
 
 
 class DiscardedFile:
-    """A file that nobody keeps."""
+    """A received file that is discarded."""
 
     ticket = PLACEHOLDER_TICKET
 
@@ -90,11 +90,11 @@ class DiscardedFile:
 
 
 class RecordingGraph:
-    """Stands where the graph stands: keeps what it is asked, lets every guard pass, and runs nothing."""
+    """Replaces the graph: records operations, lets every guard pass, and runs nothing."""
 
     def __init__(self) -> None:
         self.operation = ""
-        """The row's own; others are guards."""
+        """The recorded operations of the route itself; others are guards."""
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
     async def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Any:
@@ -112,7 +112,7 @@ def _accept_everything(selected: Mapping[str, SelectedField]) -> dict[str, Any]:
 
 
 class Translator:
-    """The rows under a profile. Raises UnknownProfileError."""
+    """The routes of a profile. Raises UnknownProfileError."""
 
     def __init__(self, profile: str = DOCUMENT) -> None:
         from graph.operations.execution import prepare
@@ -126,10 +126,10 @@ class Translator:
         )
 
     async def translate(self, method: str, path: str, body: str = "") -> Translation:
-        """What the row of `GET`, `/projects/3/builds?scope=failed` runs.
+        """The operation that `GET`, `/projects/3/builds?scope=failed` runs.
 
-        The path may begin with /api/v3, also as a whole URL. The body is a form as curl's `-d` sends it, or a JSON object.
-        Raises UnknownCallError, RejectedCallError.
+        The path may begin with /api/v3, or be a whole URL. The body is a form as sent by curl's `-d`, or a JSON object. Raises
+        UnknownCallError, RejectedCallError.
         """
         method, (path, query) = method.upper(), _strip_base(path)
         route = self._app.find_route(method, path)
@@ -170,33 +170,34 @@ class Translator:
         suggestions = tuple(dict.fromkeys(row.call for row in calls))[:MAX_SUGGESTIONS]
         allowed_methods = [each for each in ("GET", "POST", "PUT", "DELETE") if self._app.find_route(each, path)]
         if allowed_methods:
-            return UnknownCallError(f"no row answers {method} {path}; this path answers {', '.join(allowed_methods)}", suggestions)
-        return UnknownCallError(f"no row answers {method} {path}", suggestions)
+            return UnknownCallError(f"no route matches {method} {path}; this path allows {', '.join(allowed_methods)}", suggestions)
+        return UnknownCallError(f"no route matches {method} {path}", suggestions)
 
 
 def describe_route(route: Route) -> tuple[str, ...]:
-    """What the door does for a row besides running its operation."""
+    """What the endpoint does for a route besides running its operation."""
     notes = []
     guard = route.guard or (None if route.allows_anonymous else default_guard(route.path))
     if _has_file(route):
         notes.append(
-            f"The file is received first: the operation {guard} says who may send one, and how large it may be "
-            f"({route.upload_limit_path}). The operation is given its ticket, here {PLACEHOLDER_TICKET}, so that only the door can run it."
+            f"The endpoint receives the file first: the operation {guard} authorizes it and returns its maximum size"
+            f" ({route.upload_limit_path}). The operation takes the ticket of the file, here {PLACEHOLDER_TICKET}, so only the"
+            " endpoint can run it."
         )
     elif guard is not None and route.rejection_status is None and len(route.params) > len(route.path_names):
-        notes.append(f"Before it says that a parameter is missing or wrong, it asks {guard} whether the caller may hear so.")
+        notes.append(f"Before it reports a missing or invalid parameter, the endpoint runs {guard} to check whether the caller may know.")
     if route.rejection_status is not None:
-        notes.append(f"It answers {route.rejection_status} to everybody whom this operation lets pass.")
+        notes.append(f"It responds with {route.rejection_status} to every caller whom this operation authorizes.")
     elif route.file_key is not None:
-        notes.append(f"The answer is the file that `{route.result_path}.{route.file_key}` names; the door sends its bytes.")
+        notes.append(f"The response is the file that `{route.result_path}.{route.file_key}` names; the endpoint streams it.")
     elif route.result_path is not None:
         notes.append(
-            f"The answer is `{route.result_path}`."
+            f"The response is `{route.result_path}`."
             if not route.is_unpaged
-            else f"The answer is the whole of `{route.result_path}`, page by page."
+            else f"The response is all of `{route.result_path}`, page by page."
         )
     else:
-        notes.append("The answer is `null`.")
+        notes.append("The response is `null`.")
     return tuple(notes)
 
 
@@ -214,7 +215,7 @@ def _strip_base(path: str) -> tuple[str, str]:
 
 
 def _encode_body(route: Route, body: str) -> tuple[bytes, str]:
-    """The body as bytes, and its content type; for a row with a file a form that ends with an empty one."""
+    """The body as bytes, and its content type; for a route with a file, a form that ends with an empty one."""
     if body.lstrip().startswith("{"):
         return _encode(body), "application/json"
     if not _has_file(route):
@@ -234,12 +235,12 @@ def _encode_body(route: Route, body: str) -> tuple[bytes, str]:
 
 
 def _encode(body: str) -> bytes:
-    """As a command line gave them, which need not be UTF-8."""
+    """Encodes an argument of the command line, which need not be UTF-8."""
     return body.encode(errors="surrogateescape")
 
 
 def _similarity(row: Route, method: str, requested: list[str]) -> float:
-    """How like a row's call is, segment by segment; a parameter is like anything."""
+    """The similarity of a route's call, segment by segment; a parameter matches any segment."""
     expected = row.path.strip("/").split("/")
     matching = sum(
         0.9 if segment.startswith(":") else SequenceMatcher(None, segment, requested_segment).ratio()

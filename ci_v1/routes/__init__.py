@@ -7,11 +7,11 @@ from rest_v3.route import Route, StatusOverride
 
 SECTION = "Runners"
 RUNNER_INFO = tuple(text(name, aliases=(f"info[{name}]",)) for name in ("name", "version", "revision", "platform", "architecture"))
-"""What a runner says of itself."""
+"""The runner's description of itself."""
 BUILD = integer("id", required=True)
 NOT_FOUND_RESPONSE = (404, "404 Not Found")
 UNKNOWN_TOKEN: dict[str, StatusOverride] = {"UNAUTHENTICATED": 403}
-"""A token that nobody has, or has any more."""
+"""The error for an unknown or revoked token."""
 NOT_RUNNING: dict[str, StatusOverride] = {
     **UNKNOWN_TOKEN,
     "CONFLICT": (403, "403 Forbidden - Build is not running!"),
@@ -27,7 +27,7 @@ ROUTES: tuple[Route, ...] = (
         reshape=format_registration,
         no_store=True,
         section=SECTION,
-        summary="Make a runner known, by a registration token",
+        summary="Register a runner with a registration token",
     ),
     Route(
         call="DELETE /runners/delete",
@@ -35,7 +35,7 @@ ROUTES: tuple[Route, ...] = (
         operation="UnregisterRunner",
         result_path="unregisterRunner.runner",
         section=SECTION,
-        summary="Forget a runner",
+        summary="Unregister a runner",
     ),
     Route(
         call="POST /builds/register",
@@ -47,7 +47,7 @@ ROUTES: tuple[Route, ...] = (
         not_found_noun="",
         no_store=True,
         section=SECTION,
-        summary="Take the next build; 404 when there is none",
+        summary="Take the next build; 404 if none is pending",
     ),
     Route(
         call="PUT /builds/:id",
@@ -58,7 +58,7 @@ ROUTES: tuple[Route, ...] = (
         errors={**NOT_RUNNING, "CONFLICT": NOT_FOUND_RESPONSE},
         not_found_noun="",
         section=SECTION,
-        summary="Send the trace so far, and how the build ended",
+        summary="Update the trace and the state of a build",
     ),
     Route(
         call="POST /builds/:id/artifacts/authorize",
@@ -70,7 +70,7 @@ ROUTES: tuple[Route, ...] = (
         status=200,
         not_found_noun="",
         section=SECTION,
-        summary="Ask whether an artifact may be sent, as proxies of the time do",
+        summary="Check whether an artifact may be uploaded, as GitLab's proxy does",
     ),
     Route(
         call="POST /builds/:id/artifacts",
@@ -81,7 +81,7 @@ ROUTES: tuple[Route, ...] = (
         not_found_noun="",
         no_store=True,
         section=SECTION,
-        summary="Send the artifact of a build",
+        summary="Upload the artifact of a build",
     ),
     Route(
         call="GET /builds/:id/artifacts",
@@ -92,7 +92,7 @@ ROUTES: tuple[Route, ...] = (
         errors=NOT_RUNNING,
         not_found_noun="",
         section=SECTION,
-        summary="Fetch the artifact of the build, or of one before it",
+        summary="Download the artifact of the build, or of a build of an earlier stage",
     ),
     Route(
         call="DELETE /builds/:id/artifacts",
@@ -103,7 +103,7 @@ ROUTES: tuple[Route, ...] = (
         errors=NOT_RUNNING,
         not_found_noun="",
         section=SECTION,
-        summary="Take the artifact of a build away",
+        summary="Delete the artifact of a build",
     ),
 )
 
@@ -117,4 +117,4 @@ BUILD_DETAILS = Route(
     not_found_noun="",
     no_store=True,
 )
-"""What the sender of an artifact is answered; no path of its own leads here."""
+"""The response to an artifact upload; no path leads to this route."""

@@ -1,8 +1,8 @@
-"""Typed Python clients of the graph, made from a folder of operations.
+"""Generates typed Python clients of the GraphQL API from a folder of operations.
 
-`operation_documents` reads the folder and validates it against the schema. `selections` makes classes of results and `inputs` of
-variables, both as the data of `client_model`. `renderer` prints them in lines that no formatter changes (`layout`). `runtime` and
-`streams` are copied into every client as they are here.
+`operation_documents` reads the folder and validates it against the schema. `selections` turns results and `inputs` turns variables into
+classes, both as data of `client_model`. `renderer` prints them in lines that no formatter changes (`layout`). `runtime` and `streams` are
+copied into every client unchanged.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ __all__ = ["InvalidOperationsError", "OperationProblem", "generate"]
 
 
 def generate(folder: Path, schema: GraphQLSchema, version: str) -> str:
-    """The source of a module for the operations in the `.graphql` files of a folder, the same for the same files, schema and version.
+    """The source of a module for the operations in the `.graphql` files of a folder. The same input produces the same module.
 
     Raises InvalidOperationsError.
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PlainType:
-    """A value as JSON has it, or as `read`, a function of the runtime, makes it: `PlainType("dt.datetime", "_datetime")`."""
+    """A JSON value, or one converted by `read`, a function of the runtime: `PlainType("dt.datetime", "_datetime")`."""
 
     annotation: str
     read: str | None = None
@@ -26,7 +26,7 @@ class ListType:
 
 @dataclass(frozen=True, slots=True)
 class NullableType:
-    """What may be null."""
+    """A nullable type."""
 
     inner_type: "Type"
 
@@ -46,7 +46,7 @@ class RecordMember:
 
 @dataclass(frozen=True, slots=True)
 class RecordClass:
-    """A class of an answer."""
+    """A class of a response."""
 
     name: str
     description: str
@@ -55,7 +55,7 @@ class RecordClass:
 
 @dataclass(frozen=True, slots=True)
 class VariantUnion:
-    """What stands behind an interface or a union: a class by `__typename`."""
+    """The possible types of an interface or a union: a class for each `__typename`."""
 
     name: str
     reader: str
@@ -67,7 +67,7 @@ class VariantUnion:
 
 @dataclass(frozen=True, slots=True)
 class EnumClass:
-    """An enumeration: members and their words."""
+    """An enumeration: members and their values."""
 
     name: str
     description: str
@@ -76,7 +76,7 @@ class EnumClass:
 
 @dataclass(frozen=True, slots=True)
 class InputField:
-    """A field of an input, or a variable. One that is not `is_required` need not be sent."""
+    """A field of an input, or a variable. One that is not `is_required` may be omitted."""
 
     name: str
     key: str
@@ -112,5 +112,5 @@ class ClientModel:
     enums: list[EnumClass] = field(default_factory=list)
     inputs: list[InputClass] = field(default_factory=list)
     answers: list[RecordClass | VariantUnion] = field(default_factory=list)
-    """Each after those that it names."""
+    """Each class after those that it refers to."""
     methods: list[OperationMethod] = field(default_factory=list)

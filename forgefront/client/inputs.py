@@ -1,4 +1,4 @@
-"""What operations are sent: variables, and the input types and enumerations behind them."""
+"""The variables of operations, with their input types and enumerations."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,14 +31,14 @@ SCALAR_TYPES = {
     "DateTime": PlainType("dt.datetime", "_datetime"),
     "Date": PlainType("dt.date", "_date"),
 }
-"""Others are what JSON makes of them."""
+"""Other scalars have the type of their JSON value."""
 ANY_TYPE = PlainType("Any")
 RESERVED_NAMES = frozenset(("sent",))
-"""Names that an input's class has already."""
+"""Names that an input's class defines itself."""
 
 
 def wrap_type(kind: Any, named: Type) -> Type:
-    """A type of the schema around `named`, which stands for its innermost."""
+    """A type of the schema around `named`, which replaces its innermost type."""
     if isinstance(kind, GraphQLNonNull):
         return _wrap_non_null(kind.of_type, named)
     return NullableType(_wrap_non_null(kind, named))
@@ -57,7 +57,7 @@ def leaf_type(kind: Any) -> Type:
 
 
 def read_variables(operation: OperationDefinitionNode, schema: GraphQLSchema) -> list[tuple[InputField, GraphQLInputType]]:
-    """The variables, those that must be given first."""
+    """The variables, required ones first."""
     found = []
     for definition in operation.variable_definitions or ():
         kind: Any = type_from_ast(schema, definition.type)
@@ -73,7 +73,7 @@ def _argument_name(key: str) -> str:
 
 
 def collect_input_types(kinds: Iterable[Any]) -> list[GraphQLInputObjectType]:
-    """The input types among some types, and those behind them, by name."""
+    """The input types among some types, and those they refer to, by name."""
     found: dict[str, GraphQLInputObjectType] = {}
     pending = [get_named_type(kind) for kind in kinds]
     while pending:

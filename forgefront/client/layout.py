@@ -1,4 +1,4 @@
-"""Lines as formatters leave them: 88 characters, a bracket's contents on a line of their own where they do not fit, then a line each."""
+"""Lays out lines as formatters do: 88 characters; brackets that do not fit have their contents on their own line, then one line each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def format_flat(piece: Piece) -> str:
 
 
 def format_lines(before: str, piece: Piece, after: str, indent: int, *, may_wrap: bool = True) -> list[str]:
-    """The lines of `before piece after` at an indent. What has no brackets of its own is put in some, if `may_wrap`."""
+    """The lines of `before piece after` at an indent. A piece without brackets is put in parentheses, if `may_wrap`."""
     line = " " * indent + before + format_flat(piece) + after
     if len(line) <= WIDTH:
         return [line]

@@ -1,11 +1,11 @@
-"""Names of GraphQL as names of Python."""
+"""Converts names of GraphQL to names of Python."""
 
 import builtins
 import keyword
 import re
 
 SHADOWED_NAMES = frozenset(("bool", "float", "int", "object", "str", "tuple", "property", "classmethod", "dt", "self", "cls", "data"))
-"""What a name of a field or an argument would hide from the lines after it."""
+"""Builtins that a field or an argument of this name would shadow."""
 
 
 def snake_case(name: str) -> str:
@@ -29,13 +29,13 @@ def pascal_case(name: str) -> str:
 
 
 class UniqueNames:
-    """Names of a module, each given once."""
+    """Allocates names of a module, each once."""
 
     def __init__(self, reserved: frozenset[str]) -> None:
         self._names = set(reserved) | set(dir(builtins))
 
     def reserve(self, preferred: str, suffix: str) -> str:
-        """`preferred`; where that is taken, with `suffix` behind it; where that is taken too, with a number as well."""
+        """`preferred`; if that is taken, with `suffix` appended; if that is taken too, with a number as well."""
         name = preferred
         if name in self._names:
             name = preferred + suffix

@@ -29,12 +29,12 @@ from graphql import (
 )
 
 VALIDATION_RULES = [rule for rule in specified_rules if rule is not NoUnusedFragmentsRule]
-"""A fragment may wait for its operation."""
+"""A fragment may precede the operation that uses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationProblem:
-    """What is wrong, and where: a line from 1 on, None where no line is to blame."""
+    """A problem and its position: a line from 1 on, or None where no line is to blame."""
 
     file: str
     line: int | None
@@ -45,7 +45,7 @@ class OperationProblem:
 
 
 class InvalidOperationsError(Exception):
-    """Operations that no client can be made of."""
+    """The operations cannot be turned into a client."""
 
     def __init__(self, problems: Iterable[OperationProblem]) -> None:
         self.problems = tuple(problems)
@@ -54,7 +54,7 @@ class InvalidOperationsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OperationDocument:
-    """Operations and fragments by name, in the order of names; what stands behind an interface or a union asks for `__typename`."""
+    """Operations and fragments by name, sorted. Every selection of an interface or a union includes `__typename`."""
 
     files: tuple[str, ...]
     operations: dict[str, OperationDefinitionNode]
@@ -62,10 +62,10 @@ class OperationDocument:
 
 
 def read(folder: Path, schema: GraphQLSchema) -> OperationDocument:
-    """The operations of a folder, without what lies in folders below. Raises InvalidOperationsError."""
+    """The operations of a folder, without its subfolders. Raises InvalidOperationsError."""
     paths = sorted(folder.glob("*.graphql"))
     if not paths:
-        raise InvalidOperationsError([OperationProblem(str(folder), None, "there is no .graphql file")])
+        raise InvalidOperationsError([OperationProblem(str(folder), None, "there is no .graphql file in the folder")])
     definitions = list(_parse_files(paths))
     document = DocumentNode(definitions=tuple(definitions))
     if errors := validate(schema, document, VALIDATION_RULES):
@@ -74,7 +74,7 @@ def read(folder: Path, schema: GraphQLSchema) -> OperationDocument:
     operations = [each for each in document.definitions if isinstance(each, OperationDefinitionNode)]
     fragments = [each for each in document.definitions if isinstance(each, FragmentDefinitionNode)]
     if not operations:
-        raise InvalidOperationsError([OperationProblem(str(folder), None, "there is no operation, only fragments")])
+        raise InvalidOperationsError([OperationProblem(str(folder), None, "there are fragments but no operation")])
     return OperationDocument(
         tuple(path.name for path in paths),
         {definition_name(each): each for each in sorted(operations, key=definition_name)},
@@ -99,7 +99,7 @@ def _parse_files(paths: list[Path]) -> Iterable[DefinitionNode]:
         try:
             parsed = parse(Source(path.read_text(encoding="utf-8"), str(path)))
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(OperationProblem(str(path), None, f"it cannot be read: {error}"))
+            problems.append(OperationProblem(str(path), None, f"the file cannot be read: {error}"))
             continue
         except GraphQLError as error:
             problems.append(_problem_of(error))
@@ -108,7 +108,7 @@ def _parse_files(paths: list[Path]) -> Iterable[DefinitionNode]:
             if isinstance(definition, FragmentDefinitionNode) or (isinstance(definition, OperationDefinitionNode) and definition.name):
                 found.append(definition)
             else:
-                problems.append(problem_at(definition, "only fragments and operations with a name may stand here"))
+                problems.append(problem_at(definition, "only fragments and named operations are allowed"))
     if problems:
         raise InvalidOperationsError(problems)
     return found
@@ -121,7 +121,7 @@ def _problem_of(error: GraphQLError) -> OperationProblem:
 
 
 class _TypenameAdder(TypeInfoVisitor):
-    """Asks for `__typename` wherever it is needed to know what came."""
+    """Adds `__typename` wherever it is needed to know the type of an object."""
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._info = TypeInfo(schema)

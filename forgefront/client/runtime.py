@@ -1,4 +1,4 @@
-"""What every client has in it, as it stands here. In lines of 88 characters, as formatters make them where nobody tells them otherwise."""
+"""Code that every client contains, copied as it is; 88 columns, as formatters do."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Unset(enum.Enum):
 
 
 UNSET: Final = Unset.UNSET
-"""Stands for what is not sent, which differs from null."""
+"""Marks a variable that is not sent, which differs from null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One of the errors of an answer."""
+    """One of the errors of a response."""
 
     message: str
     code: str | None
@@ -37,7 +37,7 @@ class Problem:
 class ForgefrontError(Exception):
     """A call that was refused or failed.
 
-    What breaks on the way, or takes too long, comes as httpx.TransportError.
+    Connection errors and timeouts are raised as httpx.TransportError.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ForgefrontError(Exception):
         self.status = status
         self.problems = problems
         self.data = data
-        """What was answered in spite of it, as JSON."""
+        """The partial data of the response, as JSON."""
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class ForgefrontError(Exception):
 
     @property
     def request_id(self) -> str | None:
-        """What the log of the service has this call under."""
+        """The id of this call in the log of the service."""
         return next((each.request_id for each in self.problems), None)
 
 
@@ -121,15 +121,15 @@ def _decode(read: Callable[[Any], T], data: Any) -> T:
         return read(data)
     except (KeyError, TypeError, ValueError) as error:
         raise ForgefrontError(
-            f"not what this client was made for, make it anew: {error!r}",
+            f"the response does not match this client, generate it again: {error!r}",
             data=data,
         ) from error
 
 
 def _data_of(body: Any, status: int) -> Any:
-    """The data of an answer; raises ForgefrontError where it has errors."""
+    """The data of a response; raises ForgefrontError if it has errors."""
     if not isinstance(body, dict) or not ("data" in body or "errors" in body):
-        raise ForgefrontError(f"no answer of GraphQL, status {status}", status=status)
+        raise ForgefrontError(f"not a GraphQL response, status {status}", status=status)
     errors = body.get("errors")
     if not errors:
         return body["data"]
@@ -167,8 +167,8 @@ def _headers(token: str | None) -> dict[str, str]:
 class _Client:
     """`url` is the address of the service, `token` a private token.
 
-    `timeout` is in seconds, for each of connecting, sending and waiting; None waits for
-    ever. An `http` that is given stays open.
+    `timeout` is in seconds, for each of connecting, sending and waiting; None waits
+    indefinitely. An `http` client that is passed in is not closed.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What operations answer, as classes: one for each selection, one for each fragment, one for each type behind an interface or a union.
+"""Turns the results of operations into classes: one for each selection, each fragment, and each type behind an interface or a union.
 
-A field whose selection is one fragment on its own type has the fragment's class; any other selection is a class of its own, with the
-fields of the fragments in it, called after the way to it: `ProjectBuildsProjectBuildsNodes`.
+A field whose selection is one fragment on its own type has the fragment's class. Any other selection has its own class, with the fields of
+its fragments, named by its path: `ProjectBuildsProjectBuildsNodes`.
 """
 
 from collections.abc import Iterator
@@ -42,22 +42,22 @@ from forgefront.client.operation_documents import InvalidOperationsError, Operat
 from forgefront.client.renderer import RESERVED_NAMES
 
 RESERVED_MEMBERS = frozenset(("read",))
-"""Names that a class of an answer has already."""
+"""Names that a class of a response defines itself."""
 RESERVED_METHODS = frozenset(("close", "aclose"))
 OTHER_SUFFIX = "Other"
 
 
 @dataclass(slots=True)
 class RequestedField:
-    """A response key of one type: every place that asks for it."""
+    """A response key of one type, with all its field nodes."""
 
     nodes: list[FieldNode] = field(default_factory=list)
     is_always_present: bool = False
-    """False behind @include or @skip alone: the key may then be missing."""
+    """False if every selection has @include or @skip: the key may then be missing."""
 
 
 def build_model(document: OperationDocument, schema: GraphQLSchema) -> ClientModel:
-    """The client of a document that is valid. Raises InvalidOperationsError where two names of GraphQL would be one of Python."""
+    """The client of a valid document. Raises InvalidOperationsError when two GraphQL names map to one Python name."""
     return _ModelBuilder(document, schema).build()
 
 
@@ -79,7 +79,7 @@ class _ModelBuilder:
             self._note_enum(get_named_type(input_type))
         for field_ in (each for kind in kinds for each in kind.fields.values()):
             self._note_enum(get_named_type(field_.type))
-        # The schema's own names come before those that are made up.
+        # Names of the schema take precedence over generated ones.
         for known in self._schema.type_map.values():
             if isinstance(known, GraphQLEnumType) or known in kinds:
                 self._unique_names.reserve(known.name, "Type")
@@ -99,7 +99,7 @@ class _ModelBuilder:
         method = snake_case(name)
         method = f"{method}_" if method in RESERVED_METHODS else method
         if any(each.name == method for each in self._model.methods):
-            self._problems.append(problem_at(operation, f"another operation's method is called {method} too"))
+            self._problems.append(problem_at(operation, f"the method of another operation is named {method} too"))
         self._check_unique(operation, [each.name for each in variables], "variables")
         result = self._add_type(
             root, [operation.selection_set], self._unique_names.reserve(pascal_case(name), "Result"), f"What {name} answers."
@@ -119,7 +119,7 @@ class _ModelBuilder:
         )
 
     def _operation_source(self, operation: OperationDefinitionNode) -> str:
-        """The operation with the fragments it uses, in the order of their names."""
+        """The operation with the fragments it uses, sorted by name."""
         used: set[str] = set()
         pending: list[Any] = [operation]
         while pending:
@@ -130,7 +130,7 @@ class _ModelBuilder:
         return "\n\n".join(print_ast(each) for each in (operation, *(self._document.fragments[name] for name in sorted(used))))
 
     def _add_type(self, kind: Any, sets: list[SelectionSetNode], name: str, about: str) -> NamedType:
-        """The class of some selections of one object, or the alias of its classes."""
+        """The class for the selections of an object, or the alias of its classes."""
         narrowing = self._narrowed_types(kind, sets) if is_abstract_type(kind) else []
         if not narrowing:
             self._add_record(kind, None, sets, name, about)
@@ -155,7 +155,7 @@ class _ModelBuilder:
             attribute = f"{attribute}_" if attribute in RESERVED_MEMBERS else attribute
             if attribute in keys_by_attribute:
                 self._problems.append(
-                    problem_at(requested.nodes[0], f"{key} and {keys_by_attribute[attribute]} would both be called {attribute}")
+                    problem_at(requested.nodes[0], f"{key} and {keys_by_attribute[attribute]} would both be named {attribute}")
                 )
             keys_by_attribute[attribute] = key
             found = self._member_type(kind, typename, requested, name + pascal_case(key), f"{key} of {name}.")
@@ -181,7 +181,7 @@ class _ModelBuilder:
         return inputs.wrap_type(definition.type, inner)
 
     def _sole_fragment(self, kind: Any, sets: list[SelectionSetNode]) -> str | None:
-        """The fragment on this type that is all that is asked for, if it is so; beside it only `__typename`, which it has itself."""
+        """The fragment on this type that is the whole selection, if there is one. `__typename` beside it is ignored."""
         names: set[str] = set()
         for selection in (each for one in sets for each in one.selections):
             if isinstance(selection, FragmentSpreadNode) and not selection.directives:
@@ -202,7 +202,7 @@ class _ModelBuilder:
         return self._fragments[name]
 
     def _collect_fields(self, kind: Any, sets: list[SelectionSetNode]) -> dict[str, RequestedField]:
-        """What is asked of one type, by response key, in the order of asking."""
+        """The requested fields of a type, by response key, in the order of the request."""
         found: dict[str, RequestedField] = {}
 
         def collect(selections: SelectionSetNode, always: bool) -> None:
@@ -220,7 +220,7 @@ class _ModelBuilder:
         return found
 
     def _narrowed_types(self, kind: Any, sets: list[SelectionSetNode]) -> list[str]:
-        """The types behind an interface or a union that a condition is about."""
+        """The types behind an interface or a union that a type condition applies to."""
         found: set[str] = set()
 
         def visit(selections: SelectionSetNode) -> None:
@@ -247,7 +247,7 @@ class _ModelBuilder:
         return None
 
     def _matches(self, kind: Any, condition: str | None) -> bool:
-        """Whether whatever is of a type fulfils a condition."""
+        """Whether every object of a type satisfies a condition."""
         if condition is None or condition == kind.name:
             return True
         condition_type: Any = self._schema.type_map[condition]
@@ -255,7 +255,7 @@ class _ModelBuilder:
 
     def _check_unique(self, node: Any, names: list[str], what: str) -> None:
         if double := sorted({name for name in names if names.count(name) > 1}):
-            self._problems.append(problem_at(node, f"two {what} would both be called {double[0]}"))
+            self._problems.append(problem_at(node, f"two {what} would both be named {double[0]}"))
 
 
 def _response_key(node: FieldNode) -> str:
@@ -271,7 +271,7 @@ def _collect_spreads(selections: SelectionSetNode | None) -> Iterator[str]:
 
 
 def _comment_above(operation: OperationDefinitionNode) -> str:
-    """What the comment right above an operation says."""
+    """The comment directly above an operation."""
     lines: list[str] = []
     token = operation.loc.start_token if operation.loc else None
     while token and token.prev and token.prev.kind.value == "Comment" and token.prev.line == token.line - 1:

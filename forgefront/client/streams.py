@@ -1,4 +1,4 @@
-"""What a client with subscriptions has in it besides: it reads Server-Sent Events, and goes on after the last one when it is cut."""
+"""Code for subscriptions in clients: reads Server-Sent Events and reconnects."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from forgefront.client.runtime import Unset, _AsyncClient, _Client, _data_of, _d
 
 # ---
 _SILENCE_SECONDS = 45.0
-"""The service says something each 15 seconds; who is silent for so long is gone."""
+"""The service sends something every 15 seconds; a longer silence means a disconnect."""
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 30.0
 _RETRYABLE = frozenset((429, 502, 503, 504))
-"""Statuses that pass: of a service that is being started again, and of one that has not
-yet noticed that the last connection is cut, and counts it."""
+"""Temporary statuses: the service restarts, or it has not yet detected that the
+previous connection is lost, and still counts it."""
 
 
 @dataclass(slots=True)
 class _StreamState:
-    """Where a stream stands, over all its connections."""
+    """The position of a stream, across all its connections."""
 
     last_event_id: str | None = None
     pause_seconds: float = _MIN_PAUSE_SECONDS
@@ -38,7 +38,7 @@ class _StreamState:
         return sent
 
     def accept(self, response: httpx.Response) -> bool:
-        """Whether events follow; else it is tried again. Raises what is answered."""
+        """Whether events follow; if not, retry. Raises the error of the response."""
         kind = response.headers.get("content-type", "")
         if response.status_code == 200 and kind.startswith("text/event-stream"):
             self.is_started = True
@@ -49,7 +49,7 @@ class _StreamState:
             self.pause_seconds = max(self.pause_seconds, seconds)
             return False
         _decoded(response)
-        raise AssertionError("an answer that is no stream")
+        raise AssertionError("a response that is not a stream")
 
     def next_pause(self) -> float:
         """Seconds until the next connection."""
@@ -59,7 +59,7 @@ class _StreamState:
 
 
 class _EventParser:
-    """Makes answers of the bytes of one connection."""
+    """Parses the bytes of one connection into results."""
 
     def __init__(self, state: _StreamState) -> None:
         self._state = state
@@ -78,7 +78,7 @@ class _EventParser:
                 self._state.is_ended = True
                 return
             if b"id" in fields:
-                # Also without an event: then it says how far the stream has come.
+                # An id without an event reports the position of the stream.
                 self._state.last_event_id = fields[b"id"].decode()
             if fields.get(b"event") == b"next":
                 self._state.pause_seconds = _MIN_PAUSE_SECONDS

@@ -1,7 +1,7 @@
-"""What the command line offers: a file a noun, its operations beside it."""
+"""The commands: a file for each noun, with its operations beside it."""
 
 import gc
 
-# What is loaded from here on stays to the end, and is half a million objects: looking through it again and again while it comes was an
-# eighth of what a start takes.
+# The half million objects loaded from here on live to the end of the process. Collecting garbage repeatedly while they are loaded was an
+# eighth of the startup time.
 gc.set_threshold(50_000, 5, 200)

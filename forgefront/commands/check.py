@@ -13,15 +13,15 @@ from forgefront.data_folder_check import check_data_folder, repair_indexes
 
 def check(
     data: DataOption = None,
-    full: Annotated[bool, typer.Option("--full", help="Also have git follow every object of every repository; slow.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Also check every object of every repository with git fsck; slow.")] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Also repair what the repositories tell: the index of their branches and commits.")
+        bool, typer.Option("--repair", help="Also rebuild the index of branches and commits where it differs from a repository.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look whether the data folder, the database and the repositories are whole, and say what to do where they are not.
+    """Check the data folder, the database and the repositories, and report how to repair what is wrong.
 
-    Changes nothing without --repair, and may run beside the service. Exits with 1 when anything is wrong, and was not repaired.
+    Changes nothing without --repair, and may run beside the service. Exits with 1 if a problem was found and not repaired.
     """
     logs.configure("text", "error")
     config = load_config(data)
@@ -34,10 +34,10 @@ def check(
         for finding in report.problems:
             typer.echo(f"WRONG  {finding.area}: {finding.subject}: {finding.problem}\n       → {finding.remedy}")
         for finding in report.repaired:
-            typer.echo(f"mended {finding.area}: {finding.subject}: {finding.problem}")
+            typer.echo(f"fixed  {finding.area}: {finding.subject}: {finding.problem}")
         for note in report.notes:
             typer.echo(f"note   {note}")
-        typer.echo(f"looked at: {'; '.join(report.checked)}")
-        typer.echo(f"{len(report.problems)} problems" if report.problems else "all is well")
+        typer.echo(f"checked: {'; '.join(report.checked)}")
+        typer.echo(f"{len(report.problems)} problems" if report.problems else "no problems")
     if report.problems:
         raise typer.Exit(EXIT_FAILED)

@@ -12,33 +12,33 @@ FolderArgument = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="The folder with the `.graphql` files.", exists=True, file_okay=False, show_default=False)
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE", help="Write the module there instead.", dir_okay=False, show_default=False)
+    Path | None, typer.Option("--output", metavar="FILE", help="Write the module to this file instead.", dir_okay=False, show_default=False)
 ]
 
 
 def client(folder: FolderArgument, output: OutputOption = None) -> None:
     """Print a typed Python client for the operations in a folder.
 
-    The module needs httpx and nothing else. Its classes `Client` and
-    `AsyncClient` have a method for each operation: variables are arguments,
-    and answers are frozen dataclasses, one for each selection and fragment.
-    Fragments may stand in any of the `.graphql` files. Behind an interface or
-    a union there is a class for each type that the operation names; a
-    DateTime is a datetime, enumerations are StrEnums, and what is not given is
-    not sent. Subscriptions are iterators, which go on after the last event
-    when their connection is cut, and end when the service ends them.
+    The module depends only on httpx. Its classes `Client` and `AsyncClient`
+    have a method for each operation: variables are arguments, and results are
+    frozen dataclasses, one for each selection and fragment. Fragments may be
+    in any of the `.graphql` files. An interface or a union has a class for each
+    type that the operation names; a DateTime is a datetime, enumerations are
+    StrEnums, and omitted arguments are not sent. Subscriptions are iterators:
+    they resume after the last event when the connection is lost, and end when
+    the service ends them.
 
         forgefront client queries/ --output forge_client.py
 
         with Client("https://forge.example.com", token) as forge:
             print(forge.project_builds(path="group/name").project)
 
-    What is refused is a ForgefrontError with its codes and the id of the
-    request. The same files give the same module, formatted, and right under
-    `mypy --strict`. Operations that do not fit the schema are told with file,
-    line and reason, and the exit code is 2.
+    Errors are raised as ForgefrontError with their codes and the id of the
+    request. The same files produce the same module, formatted, and valid under
+    `mypy --strict`. For operations that do not match the schema, the command
+    prints file, line and reason, and exits with 2.
     """
-    # Here, since the other commands need not load the whole schema to be listed.
+    # Imported here, so that other commands do not load the whole schema.
     from forgefront.client import InvalidOperationsError, generate
     from graph.schema import graphql_schema
 

@@ -1,6 +1,6 @@
-"""What commands share: options, the way to the graph, and errors as people read them.
+"""What commands share: options, access to the graph, and error messages.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration.
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration.
 """
 
 import asyncio
@@ -32,21 +32,21 @@ DataOption = Annotated[
 UsernameOption = Annotated[
     str | None,
     typer.Option(
-        "--as", metavar="USERNAME", help="Act as this user, with their rights.  [default: the first administrator]", show_default=False
+        "--as", metavar="USERNAME", help="Act as this user, with their permissions.  [default: the first administrator]", show_default=False
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
-    """Ends the command with a text on standard error."""
+    """Ends the command with a message on standard error."""
     for line in message.splitlines():
         typer.echo(f"forgefront: {line}", err=True)
     raise typer.Exit(code)
 
 
 def load_config(data: Path | None, **given: Any) -> Config:
-    """The configuration of this run; a wrong one ends the command."""
+    """The configuration of this run; an invalid one ends the command."""
     try:
         return Config.load(data=data, **given)
     except ConfigError as error:
@@ -54,10 +54,10 @@ def load_config(data: Path | None, **given: Any) -> Config:
 
 
 def load_existing_config(data: Path | None) -> Config:
-    """As `load_config`, of a data folder that is there; the command ends without one."""
+    """As `load_config`, for an existing data folder; the command ends if there is none."""
     config = load_config(data)
     if not config.data.is_dir():
-        fail(f"there is no data folder {config.data}; name one with --data, or begin one with `forgefront serve` or `forgefront demo`")
+        fail(f"there is no data folder {config.data}; name one with --data, or create one with `forgefront serve` or `forgefront demo`")
     return config
 
 
@@ -70,7 +70,7 @@ def run_with_client(
     may_create: bool = False,
     progress: ProgressCallback | None = None,
 ) -> T:
-    """Runs `work` over the data folder; ends the command where it is refused. Only with `may_create` it may begin a new folder."""
+    """Runs `work` over the data folder; ends the command if an operation is refused. Creates a new folder only with `may_create`."""
     config = load_config(data) if may_create else load_existing_config(data)
     return run_with_backend(config, lambda engine: work(LocalClient(engine.graph, document, username)), progress=progress)
 
@@ -82,7 +82,7 @@ def run_with_backend(
     progress: ProgressCallback | None = None,
     clock: Callable[[], datetime] = now,
 ) -> T:
-    """Runs `work` over a started engine, and ends the command with a text where something is refused or cannot be reached."""
+    """Runs `work` over a started backend; ends the command with a message if something is refused or unreachable."""
     logs.configure("text", "error")
 
     async def work_with_backend() -> T:

@@ -16,22 +16,22 @@ from forgefront.demo.demo_builder import Demo, DemoBuilder, ExistingDemo
 from forgefront.demo.demo_folder import FolderNotEmpty, claim_folder
 
 CHECKOUT_FOLDER = Path(__file__).parents[2]
-"""The checkout that this program runs from, if it does."""
+"""The checkout that this program runs from, if it is one."""
 OWN_PROJECT_NAME = "forgefront"
 
 RepositoryOption = Annotated[
     Path | None,
     typer.Option(
-        "--repository", help="The repository whose history the demo shows.  [default: this checkout's]", file_okay=False, show_default=False
+        "--repository", help="The repository whose history the demo shows.  [default: this checkout]", file_okay=False, show_default=False
     ),
 ]
 
 
 def demo(data: DataOption = None, repository: RepositoryOption = None, as_json: JsonOption = False) -> None:
-    """Fill an empty data folder with a forge to look at, from a real repository.
+    """Fill an empty data folder with a demo, built from a real repository.
 
-    Every author becomes a user; around the history stand projects, members, labels, a milestone, issues with notes. Prints the accounts
-    with their tokens. A folder that holds anything is refused, and not changed.
+    Every author becomes a user; projects, members, labels, a milestone, and issues with notes are added around the history. Prints the
+    accounts with their tokens. Refuses a folder that is not empty, without changing it.
     """
     source, reason = find_source(repository)
     if reason:
@@ -41,27 +41,27 @@ def demo(data: DataOption = None, repository: RepositoryOption = None, as_json: 
         print_result(created.as_json(), True)
         return
     width = max(map(len, created.accounts))
-    typer.echo(f"Filled, with the project {created.project_path} (id {created.project_id}).")
-    typer.echo(f"Accounts, with their tokens (all of them sign in with the password {created.password}):")
+    typer.echo(f"Created the demo with the project {created.project_path} (id {created.project_id}).")
+    typer.echo(f"Accounts, with their tokens (the password of all accounts is {created.password}):")
     for name, account in created.accounts.items():
         typer.echo(f"  {name:{width}}  {account.token}  {account.role}")
     typer.echo("Serve it: forgefront serve" + (f" --data {data}" if data else ""))
 
 
 def find_source(repository: Path | None) -> tuple[Path | None, str]:
-    """The repository to show, and why there is none. One that was named and has no commit ends the command."""
+    """The repository to show, or the reason why there is none. A named repository without a commit ends the command."""
     if repository is not None:
         if not demo_history.has_history(repository):
             fail(f"--repository {repository}: there is no git repository with a commit", command_context.EXIT_USAGE)
         return repository, ""
     if demo_history.has_history(CHECKOUT_FOLDER):
         return CHECKOUT_FOLDER, ""
-    reason = "has no commit yet" if (CHECKOUT_FOLDER / ".git").exists() else "is no git checkout"
+    reason = "has no commit yet" if (CHECKOUT_FOLDER / ".git").exists() else "is not a git checkout"
     return None, f"{CHECKOUT_FOLDER} {reason}"
 
 
 def fill_folder(config: Config, source: Path | None) -> Demo:
-    """Fills the folder; ends the command where that is refused."""
+    """Fills the folder; ends the command if that is refused."""
     name = OWN_PROJECT_NAME if source in (None, CHECKOUT_FOLDER) else demo_history.project_name_of(source or CHECKOUT_FOLDER)
     try:
         clock = demo_history.create_clock(source)
@@ -80,5 +80,5 @@ def fill_folder(config: Config, source: Path | None) -> Demo:
 
 
 def find_existing_demo(config: Config) -> ExistingDemo | None:
-    """The demo that the folder holds; None when it holds something else."""
+    """The demo that the folder contains; None if it contains something else."""
     return command_context.run_with_backend(config, demo_builder.find_existing_demo)

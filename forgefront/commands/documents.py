@@ -20,13 +20,15 @@ def documents(
         ),
     ] = None,
     as_json: JsonOption = False,
-    manifest: Annotated[bool, typer.Option("--manifest", help="Print the manifest of them, which FORGEFRONT_DOCUMENTS takes.")] = False,
+    manifest: Annotated[
+        bool, typer.Option("--manifest", help="Print the manifest of the documents, which FORGEFRONT_DOCUMENTS accepts.")
+    ] = False,
 ) -> None:
     """Check trusted documents against the schema, and list them: name, kind, cost in points, id.
 
-    FORGEFRONT_DOCUMENTS names the folder or manifest to be served. The cost is that of no variables.
+    FORGEFRONT_DOCUMENTS names the folder or manifest to be served. The cost is that without variables.
     """
-    # Here, since the other commands need not load the whole schema to be listed.
+    # Imported here, so that other commands do not load the whole schema.
     from forgefront.served_documents import built_in_documents
     from graph.operations import trusted_documents
 

@@ -12,15 +12,15 @@ from forgefront.local_client import LocalClient, drop_nulls
 OPERATIONS_FILE = Path(__file__).with_suffix(".graphql")
 COLUMNS = ("id", "path", "name", "description")
 
-app = typer.Typer(no_args_is_help=True, help="Groups: people with common projects.")
+app = typer.Typer(no_args_is_help=True, help="Manage groups, which own projects in common.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The path of the group, or its id.")]
-DescriptionOption = Annotated[str | None, typer.Option(help="What it is about; empty clears it.", show_default=False)]
+DescriptionOption = Annotated[str | None, typer.Option(help="A description; an empty value clears it.", show_default=False)]
 
 
 @app.command("list")
 def list_groups(
-    search: Annotated[str | None, typer.Option(help="Only with this text in the name or path.", show_default=False)] = None,
+    search: Annotated[str | None, typer.Option(help="Only groups whose name or path contains this string.", show_default=False)] = None,
     data: DataOption = None,
     username: UsernameOption = None,
     as_json: JsonOption = False,
@@ -40,10 +40,10 @@ def show_group(path: GroupArgument, data: DataOption = None, username: UsernameO
 @app.command("create")
 def create_group(
     path: Annotated[str, typer.Argument(help="The first segment of its projects' full paths.")],
-    name: Annotated[str | None, typer.Option(help="The name, in words.  [default: the path]", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The display name.  [default: the path]", show_default=False)] = None,
     description: DescriptionOption = None,
     owner: Annotated[
-        str | None, typer.Option(metavar="USERNAME", help="Who owns it.  [default: the first administrator]", show_default=False)
+        str | None, typer.Option(metavar="USERNAME", help="The owner.  [default: the first administrator]", show_default=False)
     ] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -56,14 +56,14 @@ def create_group(
 @app.command("change")
 def change_group(
     path: GroupArgument,
-    name: Annotated[str | None, typer.Option(help="Another name.", show_default=False)] = None,
-    new_path: Annotated[str | None, typer.Option(help="Another path; the old addresses stop working.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The new name.", show_default=False)] = None,
+    new_path: Annotated[str | None, typer.Option(help="The new path; URLs with the old path stop working.", show_default=False)] = None,
     description: DescriptionOption = None,
     data: DataOption = None,
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a group; what is not given stays."""
+    """Change a group. Options that are not given change nothing."""
     values = drop_nulls(name=name, path=new_path, description=description)
 
     async def work(forge: LocalClient) -> object:
@@ -75,7 +75,7 @@ def change_group(
 @app.command("delete")
 def delete_group(
     path: GroupArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     data: DataOption = None,
     username: UsernameOption = None,
     as_json: JsonOption = False,

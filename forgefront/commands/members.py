@@ -12,7 +12,7 @@ from forgefront.commands.output import print_result
 OPERATIONS_FILE = Path(__file__).with_suffix(".graphql")
 COLUMNS = ("id", "username", "name", "access_level", "since")
 
-app = typer.Typer(no_args_is_help=True, help="Members of groups and projects.")
+app = typer.Typer(no_args_is_help=True, help="Manage members of groups and projects.")
 
 
 class MemberLevel(StrEnum):
@@ -24,13 +24,13 @@ class MemberLevel(StrEnum):
 
 
 NamespaceArgument = Annotated[str, typer.Argument(help="A group (its path), or a project (its full path, with a slash).")]
-UsernameArgument = Annotated[str, typer.Argument(help="Whose membership.")]
-LevelOption = Annotated[MemberLevel, typer.Option(help="What the member may do; owners exist in groups only.")]
+UsernameArgument = Annotated[str, typer.Argument(help="The username of the member.")]
+LevelOption = Annotated[MemberLevel, typer.Option(help="The access level; only groups have owners.")]
 
 
 @app.command("list")
 def list_members(place: NamespaceArgument, data: DataOption = None, username: UsernameOption = None, as_json: JsonOption = False) -> None:
-    """List the members of a group, or a project's own."""
+    """List the members of a group, or the direct members of a project."""
     found = run_with_client(
         data, OPERATIONS_FILE, lambda forge: forge.list_all(f"{_kind_of(place)}Members", "members", path=place), username=username
     )
@@ -46,7 +46,7 @@ def create_member(
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a user a member."""
+    """Add a member."""
     _change_membership("Add", place, member, level, data, username, as_json)
 
 
@@ -59,7 +59,7 @@ def change_member(
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a member another level."""
+    """Change the access level of a member."""
     _change_membership("Update", place, member, level, data, username, as_json)
 
 
@@ -71,7 +71,7 @@ def delete_member(
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End a membership."""
+    """Remove a member."""
     _change_membership("Remove", place, member, None, data, username, as_json)
 
 

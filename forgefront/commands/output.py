@@ -1,4 +1,4 @@
-"""What commands print: JSON for scripts, aligned columns for people, and how far a long work is."""
+"""Output of commands: JSON for scripts, aligned columns for people, and progress of long commands."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ PROGRESS_SECONDS = 5.0
 
 
 def print_result(value: Any, as_json: bool, columns: tuple[str, ...] = ()) -> None:
-    """Prints what an operation gave: a list as a table of `columns`, a thing as a line a field."""
+    """Prints the result of an operation: a list as a table of `columns`, an object as one line for each field."""
     if as_json:
         typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
     elif isinstance(value, list):
@@ -45,13 +45,13 @@ def _format_value(value: Any) -> str:
         return ", ".join(map(_format_value, value)) or "-"
     if isinstance(value, dict):
         return ", ".join(f"{key} {_format_value(item)}" for key, item in value.items())
-    # A name may hold anything; what would move the cursor or colour the terminal is shown as a mark.
+    # A name may contain any characters; control characters of the terminal are replaced.
     return "".join(character if character.isprintable() else "�" for character in str(value))
 
 
 @contextmanager
 def show_progress() -> Iterator[ProgressCallback]:
-    """Shows how far a work is on standard error: a bar on a terminal, else a line for each phase and every few seconds."""
+    """Shows the progress of a command on standard error: a bar on a terminal, else a line for each phase and every few seconds."""
     if sys.stderr.isatty():
         with _progress_bar() as report:
             yield report
@@ -61,7 +61,7 @@ def show_progress() -> Iterator[ProgressCallback]:
 
 @contextmanager
 def _progress_bar() -> Iterator[ProgressCallback]:
-    # Here, since most commands need none of it.
+    # Imported here, since most commands do not need it.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -25,7 +25,7 @@ OPERATIONS_FILE = Path(__file__).with_suffix(".graphql")
 POLL_SECONDS = 0.5
 COLUMNS = ("id", "path", "visibility", "default_branch", "archived")
 
-app = typer.Typer(no_args_is_help=True, help="Projects: a repository and what is kept around it.")
+app = typer.Typer(no_args_is_help=True, help="Manage projects: a repository with its issues, merge requests and builds.")
 
 
 class ProjectVisibility(StrEnum):
@@ -35,20 +35,22 @@ class ProjectVisibility(StrEnum):
 
 
 ProjectArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="The full path GROUP/NAME, or the id.")]
-DescriptionOption = Annotated[str | None, typer.Option(help="What it is about; empty clears it.", show_default=False)]
-VisibilityOption = Annotated[ProjectVisibility | None, typer.Option(help="Who sees it without being a member.", show_default=False)]
+DescriptionOption = Annotated[str | None, typer.Option(help="A description; an empty value clears it.", show_default=False)]
+VisibilityOption = Annotated[ProjectVisibility | None, typer.Option(help="Who can see it without being a member.", show_default=False)]
 DefaultBranchOption = Annotated[
-    str | None, typer.Option("--default-branch", metavar="BRANCH", help="The branch where none is named.", show_default=False)
+    str | None, typer.Option("--default-branch", metavar="BRANCH", help="The default branch.", show_default=False)
 ]
 TagsOption = Annotated[
-    list[str] | None, typer.Option("--tag", help="A word to find it by; several are given one by one.", show_default=False)
+    list[str] | None, typer.Option("--tag", help="A tag for searches; repeat the option for several.", show_default=False)
 ]
-FeatureOption = Annotated[bool | None, typer.Option(show_default=False, help="Whether it has them.")]
+FeatureOption = Annotated[bool | None, typer.Option(show_default=False, help="Whether it is enabled.")]
 
 
 @app.command("list")
 def list_projects(
-    search: Annotated[str | None, typer.Option(help="Only with this text in the name, path or description.", show_default=False)] = None,
+    search: Annotated[
+        str | None, typer.Option(help="Only projects whose name, path or description contains this string.", show_default=False)
+    ] = None,
     data: DataOption = None,
     username: UsernameOption = None,
     as_json: JsonOption = False,
@@ -67,8 +69,8 @@ def show_project(path: ProjectArgument, data: DataOption = None, username: Usern
 
 @app.command("create")
 def create_project(
-    path: Annotated[str, typer.Argument(metavar="PROJECT", help="GROUP/NAME; NAME alone for the personal space of --owner.")],
-    name: Annotated[str | None, typer.Option(help="The name, in words.  [default: the path]", show_default=False)] = None,
+    path: Annotated[str, typer.Argument(metavar="PROJECT", help="GROUP/NAME; NAME alone for the personal namespace of --owner.")],
+    name: Annotated[str | None, typer.Option(help="The display name.  [default: the path]", show_default=False)] = None,
     repository: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +79,7 @@ def create_project(
     ] = None,
     owner: Annotated[
         str | None,
-        typer.Option(metavar="USERNAME", help="Who creates it.  [default: the first administrator]", show_default=False),
+        typer.Option(metavar="USERNAME", help="The creator.  [default: the first administrator]", show_default=False),
     ] = None,
     description: DescriptionOption = None,
     visibility: VisibilityOption = None,
@@ -108,27 +110,29 @@ def create_project(
 @app.command("change")
 def change_project(
     path: ProjectArgument,
-    name: Annotated[str | None, typer.Option(help="Another name.", show_default=False)] = None,
-    new_path: Annotated[str | None, typer.Option(help="Another last segment; the old addresses stop working.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The new name.", show_default=False)] = None,
+    new_path: Annotated[
+        str | None, typer.Option(help="The new last segment of the path; URLs with the old path stop working.", show_default=False)
+    ] = None,
     group: Annotated[str | None, typer.Option(help="Move it to this group.", show_default=False)] = None,
     description: DescriptionOption = None,
     visibility: VisibilityOption = None,
     default_branch: DefaultBranchOption = None,
     tag: TagsOption = None,
-    archived: Annotated[bool | None, typer.Option(help="Whether it is only kept.", show_default=False)] = None,
+    archived: Annotated[bool | None, typer.Option(help="Whether it is archived, and so read-only.", show_default=False)] = None,
     issues: FeatureOption = None,
     merge_requests: FeatureOption = None,
     builds: FeatureOption = None,
     wiki: FeatureOption = None,
     snippets: FeatureOption = None,
     public_builds: Annotated[
-        bool | None, typer.Option(help="Whether builds are seen by all who see an internal or public project.", show_default=False)
+        bool | None, typer.Option(help="Whether everyone who can see an internal or public project can see its builds.", show_default=False)
     ] = None,
     data: DataOption = None,
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a project; what is not given stays."""
+    """Change a project. Options that are not given change nothing."""
     values = drop_nulls(
         name=name,
         path=new_path,
@@ -145,7 +149,7 @@ def change_project(
         publicBuilds=public_builds,
     )
     if group is not None and values:
-        fail("move a project and change it in two commands: --group goes alone", 2)
+        fail("--group cannot be combined with other changes; use two commands", 2)
 
     async def work(forge: LocalClient) -> object:
         if group is not None:
@@ -159,9 +163,9 @@ def change_project(
 def import_merge_requests(
     path: ProjectArgument, data: DataOption = None, username: UsernameOption = None, as_json: JsonOption = False
 ) -> None:
-    """Write down the merge requests that the merge commits of the default branch tell of.
+    """Record merge requests from the merge commits of the default branch.
 
-    It goes on in the service when this command is ended, and where it was when it is run again.
+    The import continues in the service when this command ends, and resumes where it stopped when the command runs again.
     """
 
     with show_progress() as report_progress:
@@ -170,7 +174,7 @@ def import_merge_requests(
             forge = LocalClient(engine.graph, OPERATIONS_FILE, username)
             await forge.run("ImportMergeRequests", path=path)
             while True:
-                # Here, unless the service has taken it.
+                # The import runs here, unless the service has started it.
                 await merge_request_imports.run_pending(engine.graph.services)
                 found = (await forge.run("MergeRequestImport", path=path))["mergeRequestImport"]
                 if found is None or found["state"] in ("FINISHED", "FAILED"):
@@ -188,11 +192,11 @@ def import_merge_requests(
 @app.command("delete")
 def delete_project(
     path: ProjectArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     data: DataOption = None,
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a project with all that is in it, and its repository."""
+    """Delete a project with everything in it, and its repository."""
     yes or typer.confirm(f"Delete the project {path} with its issues and its repository?", abort=True)
     print_result(run_with_client(data, OPERATIONS_FILE, lambda forge: forge.run("DeleteProject", path=path), username=username), as_json)

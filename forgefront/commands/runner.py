@@ -15,23 +15,23 @@ from forgefront.runner.build_runner import GRACE_SECONDS, BuildRunner
 from forgefront.runner.forge_client import ClaimedBuild, ForgeClient, RequestRejected
 
 UrlOption = Annotated[
-    str, typer.Option("--url", help="The address of the service, as http://localhost:8080.", envvar="FORGEFRONT_RUNNER_URL")
+    str, typer.Option("--url", help="The address of the service, such as http://localhost:8080.", envvar="FORGEFRONT_RUNNER_URL")
 ]
 TokenOption = Annotated[
     str,
     typer.Option(
         "--token",
-        help="The runner's token. Others on this machine see what stands on a command line, so better set the variable.",
+        help="The runner's token. Other users of this machine can read command lines, so prefer the environment variable.",
         envvar="FORGEFRONT_RUNNER_TOKEN",
         show_envvar=True,
     ),
 ]
-ConcurrentOption = Annotated[int, typer.Option("--concurrent", help="How many builds run side by side.", min=1, max=64)]
-BuildsFolderOption = Annotated[Path, typer.Option("--builds-dir", help="The folder to work in.", file_okay=False)]
-OnceOption = Annotated[bool, typer.Option("--once", help="Run one build, then end: with 0 when it passed, else with 1.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each build that ended; log in JSON too.")]
-GraceOption = Annotated[float, typer.Option("--grace", help="Seconds that builds get to end when the runner is told to stop.", min=0)]
-NameOption = Annotated[str, typer.Option("--name", help="What the runner calls itself.")]
+ConcurrentOption = Annotated[int, typer.Option("--concurrent", help="Number of builds that run concurrently.", min=1, max=64)]
+BuildsFolderOption = Annotated[Path, typer.Option("--builds-dir", help="The working folder.", file_okay=False)]
+OnceOption = Annotated[bool, typer.Option("--once", help="Run one build, then exit: with 0 if it passed, else with 1.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each finished build; log in JSON too.")]
+GraceOption = Annotated[float, typer.Option("--grace", help="Seconds that builds have to finish when the runner is stopped.", min=0)]
+NameOption = Annotated[str, typer.Option("--name", help="The name of this runner.")]
 
 
 def runner(
@@ -46,8 +46,8 @@ def runner(
 ) -> None:
     """Take builds from a service, and run them in a shell on this machine.
 
-    The scripts come from the repositories, so everybody who may push to one runs commands here, as this user: run it as a user of its own,
-    in a container or a virtual machine. Ctrl-C lets builds end, or gives them back; a second one does not wait.
+    The scripts come from the repositories, so everybody who may push to one runs commands here, as this user: use a dedicated user, in a
+    container or a virtual machine. Ctrl-C lets builds finish, or returns them to the queue; a second Ctrl-C does not wait.
     """
     log_format: Literal["json", "text"] = "json" if as_json else "text"
     logs.configure(log_format, "info")

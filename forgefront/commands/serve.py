@@ -23,19 +23,19 @@ from storage.database.engine import Database
 def serve(
     data: DataOption = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.  [default: 127.0.0.1]", show_default=False)] = None,
-    port: Annotated[int | None, typer.Option(help="The port; 0 takes a free one.  [default: 8080]", show_default=False)] = None,
+    port: Annotated[int | None, typer.Option(help="The port; 0 picks a free one.  [default: 8080]", show_default=False)] = None,
     external_url: Annotated[
-        str | None, typer.Option(help="The address that clients use, for links.  [default: of host and port]", show_default=False)
+        str | None, typer.Option(help="The address that clients use, for links.  [default: from host and port]", show_default=False)
     ] = None,
     ssh_port: Annotated[
-        int | None, typer.Option(help="The port for git over SSH; 0 takes a free one.  [default: no SSH]", show_default=False)
+        int | None, typer.Option(help="The port for git over SSH; 0 picks a free one.  [default: no SSH]", show_default=False)
     ] = None,
     with_demo: Annotated[bool, typer.Option("--demo", help="Fill an empty data folder with the demo first.")] = False,
     repository: demo_command.RepositoryOption = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C: GraphQL at /graphql, REST v3 at /api/v3.
 
-    Brings the database up to date first. Everything else is configured by FORGEFRONT_* and by forgefront.toml in the data folder.
+    Migrates the database first. Everything else is configured by FORGEFRONT_* variables and by forgefront.toml in the data folder.
     """
     config = load_config(data, host=host, port=port, external_url=external_url, ssh_port=ssh_port)
     created: Demo | None = None
@@ -43,7 +43,7 @@ def serve(
     if with_demo and _can_fill_folder(config):
         source, reason = demo_command.find_source(repository)
         if reason:
-            typer.echo(f"{reason}; the demo's project is empty. To see a history: --repository PATH, with a new --data.", err=True)
+            typer.echo(f"{reason}; the demo's project is empty. To show a history: --repository PATH, with a new --data.", err=True)
         created = demo_command.fill_folder(config, source)
     elif with_demo:
         existing = demo_command.find_existing_demo(config)
@@ -76,18 +76,18 @@ def _create_greeting(created: Demo | None, existing: demo_builder.ExistingDemo |
         show = f"{_program_name()} admin token show dev --data {_quote(config.data)}"
         if created is not None:
             width = max(map(len, created.accounts))
-            lines += ["", f"Accounts, with their tokens (all of them sign in with the password {created.password}):"]
+            lines += ["", f"Accounts, with their tokens (the password of all accounts is {created.password}):"]
             lines += [f"  {name:{width}}  {account.token}  {account.role}" for name, account in created.accounts.items()]
             lines += ["", "Three commands to try:", *_example_commands(base, created.accounts["dev"].token, created.project_id)]
-            lines += ["A runner that builds what is pushed to demo/pipeline:"]
+            lines += ["A runner for the builds of demo/pipeline:"]
             lines += [f"  FORGEFRONT_RUNNER_TOKEN={created.runner_token} {_program_name()} runner --url {base}"]
         elif existing is not None:
-            lines += ["", f"The data are kept. The tokens: {show}", "", "Three commands to try:"]
+            lines += ["", f"The data are from an earlier run. To print a token: {show}", "", "Three commands to try:"]
             lines += _example_commands(base, f"$({show})", existing.project_id)
         elif not _has_administrator(config):
-            lines += ["", "Nobody administers it yet. To open the first account:"]
+            lines += ["", "There is no administrator yet. To create the first account:"]
             lines += [f"  {_program_name()} admin user create NAME --email ADDRESS --admin --data {_quote(config.data)}"]
-            lines += ["To look at a demo instead, which takes a folder of its own:", f"  {_program_name()} demo --data FOLDER"]
+            lines += ["To serve a demo instead, in its own folder:", f"  {_program_name()} demo --data FOLDER"]
         lines += ["", "Ctrl-C stops it."]
         typer.echo("\n".join(lines))
         sys.stdout.flush()
@@ -105,7 +105,7 @@ def _format_ssh_lines(config: Config) -> list[str]:
 
 
 def _has_administrator(config: Config) -> bool:
-    """Asked of the database on a thread of its own, since the server's loop runs in this one. True where it does not answer."""
+    """Reads the database in a thread of its own, since the server's event loop runs in this one. True if the database cannot be reached."""
 
     async def query() -> bool:
         database = Database(config.database_url, pool_size=1)
@@ -132,7 +132,7 @@ def _example_commands(base: str, token: str, project_id: int) -> list[str]:
 
 
 def _program_name() -> str:
-    """How this program was called, as it can be called again from the same place."""
+    """The name of this program, as it can be called again from the same folder."""
     called = Path(sys.argv[0])
     return _quote(called) if os.sep in sys.argv[0] else called.name
 

@@ -11,9 +11,9 @@ from forgefront.local_client import LocalClient
 
 OPERATIONS_FILE = Path(__file__).with_name("users.graphql")
 
-app = typer.Typer(no_args_is_help=True, help="Private tokens: what speaks for a user in every call.")
+app = typer.Typer(no_args_is_help=True, help="Manage private tokens, which authenticate a user in every request.")
 
-UsernameArgument = Annotated[str, typer.Argument(help="Whose token.")]
+UsernameArgument = Annotated[str, typer.Argument(help="The username.")]
 
 
 @app.command("show")
@@ -24,7 +24,7 @@ def show_token(username: UsernameArgument, data: DataOption = None, as_json: Jso
 
 @app.command("create")
 def create_token(username: UsernameArgument, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """Make and print a new private token; the old one is worthless from now on."""
+    """Create and print a new private token; the old one becomes invalid."""
 
     async def work(forge: LocalClient) -> dict[str, str]:
         user = await forge.run("User", username=username)
@@ -36,5 +36,5 @@ def create_token(username: UsernameArgument, data: DataOption = None, as_json: J
 
 
 def _print_token(found: dict[str, str], as_json: bool) -> None:
-    # The bare token, so that $(forgefront admin token show NAME) is one.
+    # The bare token, for $(forgefront admin token show NAME).
     print_result(found if as_json else found["token"], as_json)

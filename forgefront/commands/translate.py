@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
 CallArgument = Annotated[
-    str, typer.Argument(metavar="CALL", help="The method and the path below /api/v3, with its query, or a whole URL.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="CALL", help="The method and the path below /api/v3, with its query string, or a whole URL.", show_default=False
+    ),
 ]
 DataOption = Annotated[
     list[str] | None,
@@ -25,8 +28,8 @@ DataOption = Annotated[
         "-d", "--data", metavar="NAME=VALUE", help="A parameter of the body, as curl sends it; or one JSON object.", show_default=False
     ),
 ]
-CurlOption = Annotated[bool, typer.Option("--curl", help="Print a curl that asks /graphql the same; it takes the token from $TOKEN.")]
-UrlOption = Annotated[str, typer.Option("--url", envvar="FORGEFRONT_EXTERNAL_URL", help="The address in it.")]
+CurlOption = Annotated[bool, typer.Option("--curl", help="Print an equivalent curl command for /graphql; it reads the token from $TOKEN.")]
+UrlOption = Annotated[str, typer.Option("--url", envvar="FORGEFRONT_EXTERNAL_URL", help="The address in the curl command.")]
 ProfileOption = Annotated[str, typer.Option("--profile", envvar="FORGEFRONT_V3_PROFILE", help="The v3 profile.")]
 
 
@@ -40,8 +43,8 @@ def translate(
 ) -> None:
     """Print the GraphQL operation that answers a v3 call, and its variables.
 
-    The call goes through the rows of the v3 layer itself, so this is what the
-    service runs for it; neither a server nor a database is needed.
+    The call goes through the routes of the v3 layer itself, so this is what
+    the service runs for it; neither a server nor a database is needed.
 
         forgefront translate 'GET /projects/3/builds?scope=failed'
 
@@ -49,19 +52,19 @@ def translate(
 
         forgefront translate 'GET /projects/3/issues' --curl | sh
 
-    Where the door does more than to run one operation, it is said below. A
-    call that no row answers, and one whose parameters v3 refuses, with the
-    status and the body that it answers, end with exit code 1.
+    Notes follow if the endpoint does more than run one operation. The exit
+    code is 1 if no route matches the call, and if v3 rejects its parameters;
+    then the status and the body of the response are printed.
     """
-    # Here, since the other commands need not load the whole schema to be listed.
+    # Imported here, so that other commands do not load the whole schema.
     from rest_v3.profiles import UnknownProfileError
     from rest_v3.translation import RejectedCallError, UnknownCallError
 
     method, _, path = call.strip().partition(" ")
     if method.upper() not in METHODS or not path.strip() or not path.isprintable():
-        fail(f"{call!r} is no call: write the method and the path, as in 'GET /projects/3/builds'", EXIT_USAGE)
+        fail(f"{call!r} is not a call: write the method and the path, as in 'GET /projects/3/builds'", EXIT_USAGE)
     if sent and method.upper() in ("GET", "HEAD"):
-        fail(f"{method} sends no body: put the parameters behind the path, as in '?scope=failed'", EXIT_USAGE)
+        fail(f"{method} sends no body: put the parameters after the path, as in '?scope=failed'", EXIT_USAGE)
     try:
         translation = asyncio.run(create_translator(profile).translate(method, path.strip(), "&".join(sent or ())))
     except UnknownProfileError as error:
@@ -70,12 +73,12 @@ def translate(
         if as_json:
             print_result({"error": str(error), "nearest": list(error.suggestions)}, True)
             raise typer.Exit(EXIT_FAILED) from None
-        fail("\n".join((f"{error}; the nearest rows are", *(f"  {suggestion}" for suggestion in error.suggestions))))
+        fail("\n".join((f"{error}; the most similar routes are", *(f"  {suggestion}" for suggestion in error.suggestions))))
     except RejectedCallError as error:
         if as_json:
             print_result({"status": error.status, "body": error.body}, True)
             raise typer.Exit(EXIT_FAILED) from None
-        fail(f"v3 answers this with {error}")
+        fail(f"v3 responds with {error}")
     if curl:
         if not translation.can_run_as_graphql:
             fail(f"{translation.call} takes a file, which /graphql does not: call v3")

@@ -14,37 +14,39 @@ from forgefront.local_client import LocalClient, drop_nulls
 OPERATIONS_FILE = Path(__file__).with_suffix(".graphql")
 COLUMNS = ("id", "username", "name", "email", "state", "admin")
 
-app = typer.Typer(no_args_is_help=True, help="Users: people, and programs, with an account.")
+app = typer.Typer(no_args_is_help=True, help="Manage users, people and programs alike.")
 
-UsernameArgument = Annotated[str, typer.Argument(help="The user.")]
+UsernameArgument = Annotated[str, typer.Argument(help="The username.")]
 EmailOption = Annotated[str | None, typer.Option(help="The primary e-mail address.", show_default=False)]
 NameOption = Annotated[str | None, typer.Option(help="The full name.", show_default=False)]
-AdminOption = Annotated[bool | None, typer.Option("--admin/--no-admin", help="Whether an administrator.", show_default=False)]
+AdminOption = Annotated[bool | None, typer.Option("--admin/--no-admin", help="Whether the user is an administrator.", show_default=False)]
 PasswordFileOption = Annotated[
     Path | None,
     typer.Option(help="Read the password from the first line of this file; - is standard input.", allow_dash=True, show_default=False),
 ]
 CanCreateGroupOption = Annotated[bool | None, typer.Option(help="Whether the user may create groups.", show_default=False)]
-ProjectsLimitOption = Annotated[int | None, typer.Option(help="How many personal projects the user may have.", show_default=False)]
-BioOption = Annotated[str | None, typer.Option(help="What the user says of themselves.", show_default=False)]
-SkypeOption = Annotated[str | None, typer.Option(help="The address at a messenger.", show_default=False)]
+ProjectsLimitOption = Annotated[int | None, typer.Option(help="Maximum number of personal projects.", show_default=False)]
+BioOption = Annotated[str | None, typer.Option(help="A short biography.", show_default=False)]
+SkypeOption = Annotated[str | None, typer.Option(help="An address in a messenger.", show_default=False)]
 LinkedinOption = Annotated[str | None, typer.Option(help="A professional profile.", show_default=False)]
 TwitterOption = Annotated[str | None, typer.Option(help="A microblog.", show_default=False)]
-WebsiteOption = Annotated[str | None, typer.Option("--website-url", help="The user's own page.", show_default=False)]
-ProviderOption = Annotated[str | None, typer.Option(help="The directory in which --extern-uid is.", show_default=False)]
+WebsiteOption = Annotated[str | None, typer.Option("--website-url", help="The user's website.", show_default=False)]
+ProviderOption = Annotated[str | None, typer.Option(help="The directory that contains --extern-uid.", show_default=False)]
 ExternUidOption = Annotated[str | None, typer.Option(help="The user's id in a directory.", show_default=False)]
 ConfirmedOption = Annotated[bool | None, typer.Option(help="Whether the e-mail address was confirmed.", show_default=False)]
 
 
 @app.command("list")
 def list_users(
-    search: Annotated[str | None, typer.Option(help="Only with this text in the username, name or e-mail.", show_default=False)] = None,
-    active: Annotated[bool, typer.Option("--active", help="Leave out who is blocked.")] = False,
+    search: Annotated[
+        str | None, typer.Option(help="Only users whose username, name or e-mail contains this string.", show_default=False)
+    ] = None,
+    active: Annotated[bool, typer.Option("--active", help="Leave out blocked users.")] = False,
     data: DataOption = None,
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the users, the newest first."""
+    """List the users, newest first."""
     found = run_with_client(
         data, OPERATIONS_FILE, lambda forge: forge.list_all("Users", search=search, active=active or None), username=username
     )
@@ -53,7 +55,7 @@ def list_users(
 
 @app.command("show")
 def show_user(user: UsernameArgument, data: DataOption = None, username: UsernameOption = None, as_json: JsonOption = False) -> None:
-    """Show all that is known of a user, except secrets."""
+    """Show everything about a user except secrets."""
     print_result(run_with_client(data, OPERATIONS_FILE, lambda forge: _find_user(forge, user), username=username), as_json)
 
 
@@ -62,9 +64,9 @@ def create_user(
     user: Annotated[str, typer.Argument(metavar="USERNAME", help="The name in mentions and paths.")],
     email: Annotated[str, typer.Option(help="The primary e-mail address.")],
     name: Annotated[str | None, typer.Option(help="The full name.  [default: the username]", show_default=False)] = None,
-    admin: Annotated[bool, typer.Option("--admin", help="Make an administrator.")] = False,
+    admin: Annotated[bool, typer.Option("--admin", help="Make the user an administrator.")] = False,
     password_file: PasswordFileOption = None,
-    no_password: Annotated[bool, typer.Option("--no-password", help="No password: the user only has a token.")] = False,
+    no_password: Annotated[bool, typer.Option("--no-password", help="Set no password: the user has only a token.")] = False,
     can_create_group: CanCreateGroupOption = None,
     projects_limit: ProjectsLimitOption = None,
     bio: BioOption = None,
@@ -77,10 +79,10 @@ def create_user(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Open an account; the first administrator is made so too.
+    """Create a user, for example the first administrator.
 
-    The password is asked for, or read from standard input where that is no terminal, or from --password-file. It is no option,
-    since every user of the machine can read the arguments of a command. `forgefront admin token show` gives the token.
+    The password is prompted for, or read from standard input if that is not a terminal, or from --password-file. It is not an option, since
+    every user of the machine can read the arguments of a command. `forgefront admin token show` prints the token.
     """
     password = None if no_password else _read_password(password_file)
     values = drop_nulls(
@@ -106,13 +108,13 @@ def create_user(
 @app.command("change")
 def change_user(
     user: UsernameArgument,
-    new_username: Annotated[str | None, typer.Option(help="Another username; personal projects move along.", show_default=False)] = None,
+    new_username: Annotated[str | None, typer.Option(help="Another username; personal projects move with it.", show_default=False)] = None,
     email: EmailOption = None,
     add_email: Annotated[list[str] | None, typer.Option(help="Add a secondary e-mail address.", show_default=False)] = None,
     name: NameOption = None,
     admin: AdminOption = None,
     password_file: PasswordFileOption = None,
-    ask_password: Annotated[bool, typer.Option("--password", help="Ask for a new password, or read it from standard input.")] = False,
+    ask_password: Annotated[bool, typer.Option("--password", help="Prompt for a new password, or read it from standard input.")] = False,
     can_create_group: CanCreateGroupOption = None,
     projects_limit: ProjectsLimitOption = None,
     bio: BioOption = None,
@@ -124,11 +126,13 @@ def change_user(
     extern_uid: ExternUidOption = None,
     confirmed: ConfirmedOption = None,
     blocked_by_directory: Annotated[
-        bool | None, typer.Option(help="Block on behalf of a directory, which only it takes back.", show_default=False)
+        bool | None, typer.Option(help="Block on behalf of a directory, which alone can unblock.", show_default=False)
     ] = None,
-    two_factor_enabled: Annotated[bool | None, typer.Option(help="Whether signing in takes a second factor.", show_default=False)] = None,
+    two_factor_enabled: Annotated[
+        bool | None, typer.Option(help="Whether signing in requires a second factor.", show_default=False)
+    ] = None,
     theme_id: Annotated[int | None, typer.Option(help="The theme of the pages.", show_default=False)] = None,
-    color_scheme_id: Annotated[int | None, typer.Option(help="The colours of code.", show_default=False)] = None,
+    color_scheme_id: Annotated[int | None, typer.Option(help="The colour scheme of code.", show_default=False)] = None,
     current_sign_in_at: Annotated[
         datetime | None,
         typer.Option(help="When the user last signed in, UTC.", formats=["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d"], show_default=False),
@@ -137,7 +141,7 @@ def change_user(
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change an account; what is not given stays, and empty text clears what may be empty."""
+    """Change a user. Options that are not given change nothing, and an empty value clears an optional field."""
     values = drop_nulls(
         username=new_username,
         email=email,
@@ -176,25 +180,25 @@ def change_user(
 
 @app.command("block")
 def block_user(user: UsernameArgument, data: DataOption = None, username: UsernameOption = None, as_json: JsonOption = False) -> None:
-    """Keep a user out of the service from now on."""
+    """Block a user."""
     _run_for_user("BlockUser", user, data, username, as_json)
 
 
 @app.command("unblock")
 def unblock_user(user: UsernameArgument, data: DataOption = None, username: UsernameOption = None, as_json: JsonOption = False) -> None:
-    """Let a user in again."""
+    """Unblock a user."""
     _run_for_user("UnblockUser", user, data, username, as_json)
 
 
 @app.command("delete")
 def delete_user(
     user: UsernameArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     data: DataOption = None,
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Close an account. Personal projects go with it; what the user wrote elsewhere stays, as a ghost's."""
+    """Delete a user with all personal projects. What they wrote elsewhere is reassigned to the ghost user."""
     yes or typer.confirm(f"Delete the user {user} with all personal projects?", abort=True)
     _run_for_user("DeleteUser", user, data, username, as_json)
 
@@ -213,7 +217,7 @@ async def _find_user(forge: LocalClient, username: str) -> Any:
 
 
 def _read_password(file: Path | None) -> str:
-    """From a file, a terminal or standard input; ends the command where there is none."""
+    """Reads a password from a file, a terminal or standard input; ends the command if it is empty."""
     if file is not None and str(file) != "-":
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
@@ -225,5 +229,5 @@ def _read_password(file: Path | None) -> str:
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
-        fail("no password was given: type it, pipe it in, name a --password-file, or leave it out with --no-password", EXIT_USAGE)
+        fail("no password: type it, pipe it in, name a --password-file, or use --no-password", EXIT_USAGE)
     return password

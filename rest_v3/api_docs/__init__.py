@@ -1,1 +1,1 @@
-"""api_docs."""
+"""The OpenAPI document of the routes, and the page that shows it."""

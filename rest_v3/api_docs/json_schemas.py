@@ -1,7 +1,7 @@
-"""JSON schemas of answers, parameters and bodies, made from the rows and their operations, and the names that they have together.
+"""JSON schemas of responses, parameters and bodies, derived from the routes and their operations, and the component registry.
 
-A schema is first written out whole, with the name that it should have as its `title`: that of the fragment which selects an object, of the
-enum, of the row's shape. `ComponentRegistry` then puts a reference in the place of each, so that what is equal is one component.
+A schema is first written inline, with its name as the `title`: the name of the fragment that selects an object, of the enum, or of the
+route's shape. `ComponentRegistry` then replaces each with a reference, so that equal schemas become one component.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ SCALAR_SCHEMAS: Mapping[str, Schema] = {
     "Date": {"type": "string", "format": "date"},
     "JSON": {"type": "object", "additionalProperties": True},
 }
-"""JSON schemas of the graph's scalars; one that is not here is text."""
+"""JSON schemas of the graph's scalars; any other scalar is a string."""
 
 PARAMETER_SCHEMAS: Mapping[str, Schema] = {
     "integer": {"type": "integer", "minimum": -MAX_INT - 1, "maximum": MAX_INT},
@@ -36,7 +36,7 @@ PARAMETER_SCHEMAS: Mapping[str, Schema] = {
     "names": {"type": "string", "description": "Names separated by commas."},
     "file": {"type": "string", "format": "binary"},
 }
-"""JSON schemas of the kinds of parameters; one that is not here is text."""
+"""JSON schemas of the kinds of parameters; any other kind is a string."""
 
 ID_SCHEMA: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_INT}
 NULL_SCHEMA: Schema = {"type": "null"}
@@ -46,14 +46,14 @@ VALUE_MESSAGES_SCHEMA: Schema = {"type": "object", "additionalProperties": {"$re
 
 
 def error_schemas(*, by_value: bool) -> dict[str, Schema]:
-    """The components of what every error is; `by_value`: whether rows report values of a list each by itself."""
+    """The components of an error body. `by_value`: whether routes report each value of a list separately."""
     messages = FIELD_MESSAGES_SCHEMA
     schemas = {"FieldMessages": messages}
     if by_value:
         either = {"anyOf": [FIELD_MESSAGES_SCHEMA["additionalProperties"], {"$ref": "#/components/schemas/ValueMessages"}]}
         inner = {"type": "object", "additionalProperties": FIELD_MESSAGES_SCHEMA}
         schemas = {"FieldMessages": {"type": "object", "additionalProperties": either}, "ValueMessages": inner}
-    schemas["FieldMessages"] = {"description": "What is wrong with each parameter.", **schemas["FieldMessages"]}
+    schemas["FieldMessages"] = {"description": "The validation errors of each parameter.", **schemas["FieldMessages"]}
     message = {
         "anyOf": [
             {"type": "string"},
@@ -63,7 +63,7 @@ def error_schemas(*, by_value: bool) -> dict[str, Schema]:
     }
     error = {
         "type": "object",
-        "description": "Why a call was refused.",
+        "description": "Why the call was refused.",
         "required": ["message"],
         "properties": {"message": message},
         "additionalProperties": False,
@@ -72,7 +72,7 @@ def error_schemas(*, by_value: bool) -> dict[str, Schema]:
 
 
 class ComponentRegistry:
-    """Named schemas. Equal ones are one, whatever their names; what another one is called already is called after its place."""
+    """Named schemas. Equal schemas become one component, whatever their names; a name already in use is qualified by its context."""
 
     def __init__(self) -> None:
         self.schemas: dict[str, Schema] = {}
@@ -80,13 +80,13 @@ class ComponentRegistry:
         self._names: dict[bytes, str] = {}
 
     def reserve(self, schema: Schema) -> None:
-        """Gives a schema, and nothing else, the name that is its title. What is reserved first keeps a name."""
+        """Registers a schema under its title. Names that are reserved first are kept."""
         if (name := schema.get("title")) is not None and name not in self._reserved:
             self._reserved[name] = _digest(schema)
             self._names.setdefault(_digest(schema), name)
 
     def replace_with_references(self, schema: Schema, context_name: str = "") -> Schema:
-        """The schema with references to components in the place of all that has a title; `context_name` names what it stands in."""
+        """Replaces every titled schema by a reference to a component; `context_name` names the surrounding schema."""
         digest = _digest(schema)
         name = schema.get("title")
         if name is not None:
@@ -117,7 +117,7 @@ class ComponentRegistry:
 
 
 def _digest(schema: Schema) -> bytes:
-    """What a schema comes to without its names and descriptions."""
+    """A schema without its names and descriptions, for comparison."""
     return orjson.dumps(_strip_annotations(schema), option=orjson.OPT_SORT_KEYS)
 
 
@@ -132,14 +132,14 @@ def _strip_annotations(part: Any, *, named: bool = False) -> Any:
 
 
 def response_schema(endpoint: Endpoint) -> Schema:
-    """The JSON schema of the body of success, written out."""
+    """The JSON schema of a successful response, inline."""
     route, target = endpoint.route, endpoint.target
     if target is None:
         return NULL_SCHEMA
     if endpoint.is_paginated:
         schema = _field_schema(target.subfields["nodes"])
     else:
-        # A null there is a 404, but for values that are no objects.
+        # A null there is a 404, except where the value is not an object.
         schema = _field_schema(target, is_nullable=not target.subfields and not is_non_null_type(target.type))
     if route.reshape is not None:
         transform_schema = getattr(route.reshape, "transform_schema", None)
@@ -152,14 +152,14 @@ def response_schema(endpoint: Endpoint) -> Schema:
 
 
 def named_description(selected: SelectedField) -> str:
-    """What the schema says of the type of a field."""
+    """The JSON schema of a field's type."""
     if selected.is_connection and "nodes" in selected.subfields:
         selected = selected.subfields["nodes"]
     return get_named_type(selected.type).description or selected.type_name
 
 
 def add_constant_bodies(schema: Schema, endpoint: Endpoint) -> Schema:
-    """The schema of success with the constant bodies that the row answers instead, as `null` for what was gone already."""
+    """The schema of success, with the constant bodies that the route may return instead, such as `null` for something already deleted."""
     bodies = [answer[1] if isinstance(answer, tuple) else None for answer in endpoint.route.errors.values() if _status_of(answer) < 400]
     if False in bodies and schema.get("const") is True:
         return {"type": "boolean", "description": "Whether anything was changed."}
@@ -171,7 +171,7 @@ def _status_of(answer: Any) -> int:
 
 
 def make_nullable(schema: Schema) -> Schema:
-    """The schema of the same or null."""
+    """The schema, or null."""
     if schema == NULL_SCHEMA or NULL_SCHEMA in schema.get("anyOf", ()):
         return schema
     if "title" in schema or "$ref" in schema or "const" in schema or "enum" in schema or not isinstance(schema.get("type"), str):
@@ -221,14 +221,14 @@ def _entry_schema(selected: SelectedField, *, is_nullable: bool) -> Schema:
 
 
 def _add_description(schema: Schema, description: str | None) -> Schema:
-    """The schema with a description, where it is no component and has none of its own."""
+    """Adds a description to a schema that is not a component and has none."""
     if description is None or "description" in schema or "anyOf" in schema or "title" in schema.get("items", {}):
         return schema
     return {**schema, "description": description}
 
 
 def parameter_schema(parameter: RouteParameter, variable: RouteOperationVariable | None) -> Schema:
-    """What may be sent for a parameter, written out."""
+    """The JSON schema of a parameter's values, inline."""
     schema = dict(PARAMETER_SCHEMAS.get(parameter.kind, {"type": "string"}))
     if parameter.allowed_words:
         schema = _choice_schema(parameter, variable)
@@ -266,7 +266,7 @@ def _choice_schema(parameter: RouteParameter, variable: RouteOperationVariable |
 def body_schema(
     name: str, parameters: list[RouteParameter], variables: Mapping[str, RouteOperationVariable], one_of: tuple[str, ...]
 ) -> Schema:
-    """The fields of a body, as JSON, in a form or in a multipart form."""
+    """The fields of a body, as JSON, a form or a multipart form."""
     properties = {}
     for parameter in parameters:
         schema = parameter_schema(parameter, variables.get(parameter.name))
@@ -278,7 +278,7 @@ def body_schema(
     if required:
         schema["required"] = required
     if one_of:
-        schema["description"] = f"At least one of {' and '.join(one_of)} has to be sent."
+        schema["description"] = f"At least one of {' and '.join(one_of)} is required."
     return schema
 
 

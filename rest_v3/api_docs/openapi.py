@@ -1,7 +1,7 @@
-"""The OpenAPI document, made from the rows, and the page to read it with.
+"""The OpenAPI document, generated from the routes, and the page that shows it.
 
-Parameters come from the row, statuses from the row and the error table, answers from the operation's selection over the schema; whatever
-has a name is a component (`rest_v3.api_docs.json_schemas`). The page is static and reads nothing except the document of this server.
+Parameters come from the route, statuses from the route and the error table, responses from the operation's selection over the schema.
+Whatever has a name is a component (`rest_v3.api_docs.json_schemas`). The page is static and reads only this server's document.
 """
 
 import re
@@ -38,28 +38,28 @@ READING_PAGE_CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The reading page's own files and the document; nothing else may load, not even inline."""
+"""Content security policy of the page: only its own files and the document load, nothing inline."""
 
 BINARY_CONTENT: Schema = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-"""The content of an answer that is a file."""
+"""The content of a response that is a file."""
 
 COMMON_CODES = frozenset(("FORBIDDEN", "LIMIT_EXCEEDED", "UNAVAILABLE", "INTERNAL"))
-"""Codes that every operation may give."""
+"""Error codes that every operation may return."""
 
 ERROR_DESCRIPTIONS: Mapping[int, str] = {
-    400: "A parameter is missing or cannot be read, or the request itself cannot.",
-    401: "There is no valid credential, or it does not allow this.",
-    403: "The caller may not do this.",
-    404: "There is no such thing, or the caller may not see it.",
-    405: "This is never allowed, or not in the present state.",
-    406: "The content type of the body is not supported, or there is nothing to take back.",
-    409: "An equal one exists, or the state does not allow it.",
-    413: "The body, or the file, is too large.",
-    416: "The range is beyond the end of the file.",
-    422: "These two do not go together.",
-    429: "It took too long, or there were too many attempts; Retry-After says when to try again.",
-    500: "A fault of the service; the log has it under the id in X-Request-Id.",
-    503: "The service cannot answer right now; Retry-After says when to try again.",
+    400: "A parameter is missing or invalid, or the request is malformed.",
+    401: "The credential is missing or invalid, or does not allow this.",
+    403: "The caller does not have permission.",
+    404: "The resource does not exist, or the caller may not see it.",
+    405: "Not allowed, or not allowed in the current state.",
+    406: "The content type of the body is not supported, or there is nothing to cancel.",
+    409: "An equal resource exists, or the state does not allow this.",
+    413: "The body or the file is too large.",
+    416: "The range starts after the end of the file.",
+    422: "The combination of values is invalid.",
+    429: "The request took too long, or there were too many attempts. Retry-After says when to try again.",
+    500: "Internal error. The log has the details under the id in X-Request-Id.",
+    503: "The service is unavailable. Retry-After says when to try again.",
     507: "The disk is full.",
 }
 
@@ -73,18 +73,18 @@ HEADERS: Mapping[str, Schema] = {
     "X-Total-Pages": {"type": "string"},
 }
 HEADER_DESCRIPTIONS: Mapping[str, str] = {
-    "Link": "Addresses of the first, previous, next and last page (RFC 8288).",
-    "X-Page": "Number of this page.",
-    "X-Per-Page": "Entries on a page.",
-    "X-Next-Page": "Number of the next page; blank on the last one.",
-    "X-Prev-Page": "Number of the previous page; blank on the first one.",
-    "X-Total": "Number of entries in all.",
-    "X-Total-Pages": "Number of pages.",
+    "Link": "Links to the first, previous, next and last page (RFC 8288).",
+    "X-Page": "Page number.",
+    "X-Per-Page": "Entries per page.",
+    "X-Next-Page": "Number of the next page; empty on the last page.",
+    "X-Prev-Page": "Number of the previous page; empty on the first page.",
+    "X-Total": "Total number of entries.",
+    "X-Total-Pages": "Total number of pages.",
 }
 
 
 def create_pages(endpoints: Iterable[Endpoint], base_url: str) -> Iterator[tuple[str, StaticPage]]:
-    """What is served beside the rows: the document at openapi.json, the page at docs. Nothing is made before it is asked for."""
+    """Static routes: the document at openapi.json, the page at docs. Both are built at the first request."""
     base_path = escape(urlsplit(base_url).path)
     html = Template((READING_FOLDER / "reading.html").read_text(encoding="utf-8")).substitute(base=base_path)
     yield from (
@@ -96,8 +96,8 @@ def create_pages(endpoints: Iterable[Endpoint], base_url: str) -> Iterator[tuple
 
 
 def build_document(endpoints: Iterable[Endpoint], base_url: str) -> Schema:
-    """The OpenAPI 3.1 document of the rows."""
-    # What answers no call with success is no operation of the interface: its 405 is that of any method that a path does not have.
+    """The OpenAPI 3.1 document of the routes."""
+    # A route that never succeeds is not an operation: its 405 is the response to any undefined method of a path.
     rows = [endpoint for endpoint in endpoints if endpoint.route.rejection_status is None]
     components = ComponentRegistry()
     answers = {each.route.call: response_schema(each) if each.route.file_key is None else {} for each in rows}
@@ -109,14 +109,14 @@ def build_document(endpoints: Iterable[Endpoint], base_url: str) -> Schema:
     for endpoint in rows:
         route = endpoint.route
         own = _to_template(route.path)
-        # Paths that differ in the names of their parameters alone are one path, which has the names of the first.
+        # Paths that differ only in the names of their parameters are one path, with the names of the first.
         path = templates.setdefault(re.sub(r"{\w+}", "{}", own), own)
         renamed = dict(zip(route.path_names, re.findall(r"{(\w+)}", path), strict=True))
         paths.setdefault(path, {})[route.method.lower()] = _build_operation(endpoint, components, answers[route.call], renamed)
         if route.section:
             sections.setdefault(route.section, []).append(route.summary)
     if duplicates := [name for name, times in Counter(endpoint.route.operation_id for endpoint in rows).items() if times > 1]:
-        raise InvalidRouteError(f"several rows are called {' and '.join(duplicates)}: give them names")
+        raise InvalidRouteError(f"several routes have the operation id {' and '.join(duplicates)}: set a name for each")
     by_value = any(endpoint.route.errors_by_value for endpoint in rows)
     statuses = {status for endpoint in rows for status in collect_error_statuses(endpoint)}
     return {
@@ -124,7 +124,7 @@ def build_document(endpoints: Iterable[Endpoint], base_url: str) -> Schema:
         "info": {
             "title": "Forgefront REST API",
             "version": "3",
-            "description": "The legacy interface. Everything it shows, and more, is in the graph at /graphql.",
+            "description": "The legacy interface. All its data, and more, is in the GraphQL API at /graphql.",
             "contact": {"name": "The administrators of this server", "url": base_url.removesuffix(urlsplit(base_url).path)},
         },
         "servers": [{"url": base_url, "description": "This server."}],
@@ -137,7 +137,7 @@ def build_document(endpoints: Iterable[Endpoint], base_url: str) -> Schema:
                     "type": "apiKey",
                     "in": "header",
                     "name": "PRIVATE-TOKEN",
-                    "description": "The private token of a user, as `GET /user` shows it.",
+                    "description": "The private token of a user, as returned by `GET /user`.",
                 },
                 "bearer": {"type": "http", "scheme": "bearer", "description": "The same token."},
             },
@@ -149,19 +149,19 @@ def build_document(endpoints: Iterable[Endpoint], base_url: str) -> Schema:
 
 
 def collect_error_statuses(endpoint: Endpoint) -> set[int]:
-    """Every status of an error that the row may answer."""
+    """The statuses of all errors that the route may return."""
     route = endpoint.route
     codes = {*COMMON_CODES, *route.error_codes}
     if not route.allows_anonymous:
         codes.add("UNAUTHENTICATED")
     if route.path_names or route.guard is not None or endpoint.operation.is_mutation:
         codes.add("NOT_FOUND")
-    # A query string that is not UTF-8 is refused by every row.
+    # Every route rejects a query string that is not UTF-8.
     statuses = {route.rejection_status or 400, 400}
     if endpoint.operation.is_mutation:
         codes |= {"INVALID", "REQUIRED", "TAKEN", "CONFLICT"}
     if route.method != "GET":
-        # What a body is refused for before it is read.
+        # Errors of reading a body.
         statuses |= {406, 413}
     if route.file_key is not None:
         statuses.add(416)
@@ -174,7 +174,7 @@ def collect_error_statuses(endpoint: Endpoint) -> set[int]:
         if status >= 400:
             statuses.add(status)
     if any(answer == 200 for answer in route.errors.values()):
-        # An id that is not one is not found, also where an unknown number is no failure.
+        # A malformed id is not found, also where an unknown id is not an error.
         statuses.add(404)
     return statuses
 
@@ -206,14 +206,14 @@ def _build_operation(endpoint: Endpoint, components: ComponentRegistry, answer: 
         ]
     if endpoint.is_paginated and not route.is_unpaged:
         described["parameters"] += [
-            _build_page_parameter("page", "The number of the page, from 1.", 1, None),
-            _build_page_parameter("per_page", "Entries on a page.", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE),
+            _build_page_parameter("page", "Page number, from 1.", 1, None),
+            _build_page_parameter("per_page", "Entries per page.", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE),
         ]
     return described
 
 
 def _build_description(endpoint: Endpoint) -> str:
-    """What the row does, and what the graph says of the field that it runs."""
+    """Summary of the route, and the schema's description of the field that it runs."""
     route = endpoint.route
     sentences = [f"{route.summary or _sentence_case(route.operation_id)}."]
     if endpoint.operation.is_mutation:
@@ -271,7 +271,7 @@ def _build_responses(endpoint: Endpoint, components: ComponentRegistry, answer: 
         "content": {"application/json": {"schema": schema}} if route.file_key is None else BINARY_CONTENT,
     }
     if route.file_key is not None:
-        responses["206"] = {"description": "The one range that was asked for.", "content": BINARY_CONTENT}
+        responses["206"] = {"description": "The requested range.", "content": BINARY_CONTENT}
     if endpoint.is_paginated and not route.is_unpaged:
         names = [name for name in HEADERS if route.has_total or "Total" not in name]
         responses[str(route.success_status)]["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}

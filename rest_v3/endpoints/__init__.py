@@ -1,1 +1,1 @@
-"""endpoints."""
+"""Endpoints: a route joined with its prepared operation."""

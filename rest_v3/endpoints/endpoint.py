@@ -1,8 +1,7 @@
-"""A row becomes an endpoint: read the request, run one operation, answer.
+"""Turns a route into an endpoint: reads the request, runs one operation, responds.
 
-The order of checks is DECISIONS 5: who is asking, the project or group, the right, the thing, and only then whether the parameters
-can be read. The operation itself keeps that order; where a parameter is wrong the operation cannot run, so the row's guard is asked
-before the 400 is given away.
+The order of checks is DECISIONS 5: caller, project or group, permission, resource, and only then parameters. The operation keeps that
+order. When a parameter is invalid the operation cannot run, so the route's guard runs before the 400 is returned.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -35,7 +34,7 @@ UNPAGED_BATCH_ROWS = 100
 
 
 class IncomingFile(Protocol):
-    """A file that is being received: written, brought to the disk, given to an operation by its ticket, and discarded if none kept it."""
+    """A file that is being received: written, flushed to disk, passed to an operation as a ticket, and discarded unless one stored it."""
 
     ticket: str
 
@@ -45,7 +44,7 @@ class IncomingFile(Protocol):
 
 
 class GraphExecutor(Protocol):
-    """What the endpoints ask of graph.operations.execution.Graph."""
+    """The interface of graph.operations.execution.Graph that endpoints use."""
 
     def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Awaitable[Any]: ...
     def receive(self) -> IncomingFile: ...
@@ -53,7 +52,7 @@ class GraphExecutor(Protocol):
 
 @dataclass(slots=True)
 class RestRequest:
-    """What an endpoint needs of a request. `path_values` stand in the order of the row's path parameters."""
+    """What an endpoint needs of a request. `path_values` are in the order of the route's path parameters."""
 
     method: str
     path_values: Sequence[str]
@@ -64,7 +63,7 @@ class RestRequest:
     receive: Receive
     request_id: str
     state: MutableMapping[str, Any]
-    """What the server is told of the request, for its access line: `user_id`."""
+    """State that the server reads for the access log: `user_id`."""
 
 
 @dataclass(slots=True)
@@ -75,7 +74,7 @@ class RestResponse:
 
 
 class Endpoint:
-    """A row with its operation, ready to answer. Raises InvalidRouteError when the two do not fit."""
+    """A route with its operation. Raises InvalidRouteError when the two do not match."""
 
     token_name = "private_token"  # noqa: S105 - what the parameter is called
     """The parameter that may hold the caller's credential."""
@@ -89,7 +88,7 @@ class Endpoint:
         self._base_url = base_url
         self._parameters = {parameter.name: parameter for parameter in route.params}
         in_path = route.path_names
-        # A row that refuses reads nothing, so nothing that is sent can be wrong.
+        # A route that always refuses reads no parameters, so none can be invalid.
         self._body_params = tuple(
             parameter for parameter in route.params if parameter.name not in in_path and route.rejection_status is None
         )
@@ -117,7 +116,7 @@ class Endpoint:
             self._validate_guard(self._guard)
 
     async def handle(self, request: RestRequest) -> RestResponse | None:
-        """The answer; None when the caller went away before the request was read."""
+        """The response; None when the client disconnected before the request was read."""
         malformed: ErrorResponse | None = None
         sent: dict[str, Any] = {}
         if request.query:
@@ -147,14 +146,14 @@ class Endpoint:
         return await self._respond_single(request, variables, credential)
 
     def credential_of(self, request: RestRequest, sent: dict[str, Any]) -> str | None:
-        """The caller's credential, or None; its parameter is taken out of what was sent."""
+        """The caller's credential, or None. Removes its parameter from the sent values."""
         return read_credential(request.headers, sent.pop(self.token_name, None))
 
     async def _respond_single(self, request: RestRequest, variables: dict[str, Any], credential: str | None) -> RestResponse:
         result = await self._run(request, self.operation, variables, credential)
         error = self._result_reader.error_of(result)
         if error is not None:
-            # A row may answer 200 for a number that nobody has; what is no number is not found all the same.
+            # A route may return 200 for an unknown number, but a malformed id is always not found.
             if error.status < 400 and self._has_no_id(request):
                 error = error_response(404, not_found_message(self.route, None))
             return self._respond_error(error)
@@ -168,16 +167,16 @@ class Endpoint:
         return await self._respond(value, result, [])
 
     def _has_no_id(self, request: RestRequest) -> bool:
-        """Whether a segment that should be an id cannot be one."""
+        """Whether a path segment that must be an id is malformed."""
         return any(read is read_id and not is_id(raw) for (_, read), raw in zip(self._path_readers, request.path_values, strict=True))
 
     def _read_variables(self, request: RestRequest, sent: Mapping[str, Any]) -> tuple[dict[str, Any], ErrorResponse | None]:
-        """The variables, and the 400 for parameters that are missing or cannot be read."""
+        """The variables, and the 400 for missing or invalid parameters."""
         variables: dict[str, Any] = {}
         errors: dict[str, list[str]] = {}
         for (name, read), raw in zip(self._path_readers, request.path_values, strict=True):
             variables[name] = read(raw)
-            # An id that cannot be one is nobody's, whatever else is wrong with it.
+            # A malformed id is not found, whether or not other parameters are invalid.
             if UNMATCHABLE in raw and read is not read_id:
                 errors[name] = ["is invalid"]
         body, value_errors, missing, message = (
@@ -198,8 +197,7 @@ class Endpoint:
     def _build_variables(
         self, sent: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, list[str]], str | None, str | Mapping[str, list[str]] | None]:
-        """The variables for what was sent, what is wrong with each that cannot be read, the first that is missing, and the whole message
-        that v3 had for one of the wrong ones."""
+        """Returns the variables, the errors by parameter, the first missing parameter, and v3's own message for an invalid value."""
         variables: dict[str, Any] = {}
         errors: dict[str, list[str]] = {}
         missing: str | None = None
@@ -218,7 +216,7 @@ class Endpoint:
         return variables, errors, missing, message
 
     async def _check_guard(self, request: RestRequest, variables: dict[str, Any], credential: str | None) -> ErrorResponse | None:
-        """Why the caller may not even hear that a parameter is wrong."""
+        """The error that hides a parameter error from the caller, if the guard returns one."""
         if self._guard is None:
             return None
         return self._guard.evaluate(self.route, await self._run_guard(request, self._guard, variables, credential))
@@ -302,7 +300,7 @@ class Endpoint:
             raise InvalidRouteError(f"{self.route.call}: {error}") from error
 
     def _validate_parameters(self) -> None:
-        """Parameters and variables are the same, required ones too; path parameters are declared."""
+        """Checks that parameters and variables are the same, required ones too, and that path parameters are declared."""
         variables = dict(self.operation.variables)
         if self.operation.is_paginated:
             del variables["first"], variables["offset"]
@@ -312,15 +310,15 @@ class Endpoint:
         if self.route.rejection_status is not None:
             return
         for name in variables.keys() ^ self._parameters.keys():
-            raise InvalidRouteError(f"{self.route.call}: {name} is not both a parameter and a variable of {self.operation.name}")
+            raise InvalidRouteError(f"{self.route.call}: {name} must be both a parameter and a variable of {self.operation.name}")
         for name, parameter in self._parameters.items():
             is_always_set = parameter.is_required or name in self.route.path_names or parameter.default is not NOT_SENT
             if variables[name].is_required and not is_always_set:
-                raise InvalidRouteError(f"{self.route.call}: {self.operation.name} needs {name}, which is optional")
+                raise InvalidRouteError(f"{self.route.call}: {self.operation.name} requires {name}, which is an optional parameter")
             self._validate_choices(parameter, variables[name])
         for name in self.route.needs_one_of:
             if name not in self._parameters:
-                raise InvalidRouteError(f"{self.route.call}: {name} is no parameter")
+                raise InvalidRouteError(f"{self.route.call}: {name} is not a parameter")
 
     def _validate_choices(self, parameter: RouteParameter, variable: RouteOperationVariable) -> None:
         if variable.enum is None or parameter.kind not in ("choice", "choices"):
@@ -330,14 +328,14 @@ class Endpoint:
             serialized = serialize(parameter.read(word))
             for name in serialized if isinstance(serialized, list) else [serialized]:
                 if name is not None and name not in variable.enum.values:
-                    raise InvalidRouteError(f"{self.route.call}: {variable.enum.name} has no {name}")
+                    raise InvalidRouteError(f"{self.route.call}: {variable.enum.name} has no value {name}")
 
     def _validate_guard(self, guard: RouteGuard) -> None:
         for variable in guard.operation.variables.values():
             if variable.name not in self._parameters or (variable.is_required and variable.name not in self.route.path_names):
-                raise InvalidRouteError(f"{self.route.call}: the guard {guard.operation.name} needs {variable.name}")
+                raise InvalidRouteError(f"{self.route.call}: the guard {guard.operation.name} requires {variable.name}")
         if guard.operation.is_mutation:
-            raise InvalidRouteError(f"{self.route.call}: the guard {guard.operation.name} is a mutation")
+            raise InvalidRouteError(f"{self.route.call}: the guard {guard.operation.name} must not be a mutation")
 
     def _plan_reshape(self, target: SelectedField | None) -> Callable[[Any], Any] | None:
         if target is None:
@@ -346,12 +344,12 @@ class Endpoint:
             return reshape.plan_transform(target)
         needed = {"nodes"} if self.route.is_unpaged else {"nodes", "totalCount" if self.route.has_total else "pageInfo"}
         if not needed <= target.subfields.keys():
-            raise InvalidRouteError(f"{self.route.call}: {self.operation.name} does not ask for {' and '.join(sorted(needed))}")
+            raise InvalidRouteError(f"{self.route.call}: {self.operation.name} does not select {' and '.join(sorted(needed))}")
         return reshape.plan_entry_transform(target)
 
 
 def create_serializer(variable: RouteOperationVariable) -> Callable[[Any], Any]:
-    """How a parameter's value becomes the variable: words as enum names, one value as a list where the variable is one."""
+    """Returns the function that turns a parameter's value into the variable: words to enum names, one value to a list."""
     enum = variable.enum is not None
     wrap = variable.is_list
 
@@ -370,7 +368,7 @@ def _quote_segment(segment: str) -> str:
 
 
 def _read_project_or_group(raw: str) -> str:
-    """A v3 id in digits or a full path; digits that no id can have become "0", which is nobody's."""
+    """A v3 id in digits, or a full path. Digits out of range become "0", which no resource has."""
     if raw.isdigit() and (not raw.isascii() or len(raw) > 10 or int(raw) > MAX_INT):
         return "0"
     return _read_path_string(raw)

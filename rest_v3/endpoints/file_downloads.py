@@ -1,8 +1,8 @@
-"""A row whose answer is a file: the operation authorises and names it, and its bytes are streamed (DECISIONS 26).
+"""Endpoints that respond with a file: the operation authorizes and names it, and its bytes are streamed (DECISIONS 26).
 
-A browser never shows such a file as a page of this site: it is sent as an attachment, of a kind that holds no script, to be sniffed by
-nobody, and with a policy under which nothing in it could load or run. One range of it may be asked for (RFC 9110, section 14); who asks
-for several gets the whole, so that no request costs more than the file once.
+Browsers must not render such a file as a page of this site: it is sent as an attachment, with a content type that runs no script, with
+`nosniff`, and with a content security policy that blocks everything. One range may be requested (RFC 9110, section 14). A request for
+several ranges receives the whole file, so that no request costs more than reading the file once.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ OpenFile = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]]
 
 @dataclass(slots=True)
 class FileResponse(RestResponse):
-    """An answer of `size` bytes that are read while they are sent. `open` raises FileNotFoundError when it is entered too late."""
+    """A response body of `size` bytes, read while it is sent. `open` raises FileNotFoundError when the file was deleted."""
 
     size: int
     open: OpenFile
 
 
 class FileDownloadEndpoint(Endpoint):
-    """An endpoint whose row is a file."""
+    """An endpoint that responds with a file."""
 
     def __init__(self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> None:
         super().__init__(route, operations, graph, base_url)
         if self.target is None or route.file_key not in self.target.subfields:
-            raise InvalidRouteError(f"{route.call}: {self.operation.name} does not ask for {route.file_key} in {route.result_path}")
+            raise InvalidRouteError(f"{route.call}: {self.operation.name} does not select {route.file_key} in {route.result_path}")
 
     async def handle(self, request: RestRequest) -> RestResponse | None:
         sent: dict[str, Any] = {}
@@ -105,9 +105,9 @@ def parse_range(range_header: bytes | None, size: int) -> tuple[int, int] | None
 
 
 def content_disposition(name: str) -> bytes:
-    """The Content-Disposition of a file to be kept (RFC 6266).
+    """The Content-Disposition header of a download (RFC 6266).
 
-    `filename` comes last, since clients of the time take whatever follows its `=`.
+    `filename` comes last, since legacy clients take everything after its `=`.
 
     >>> content_disposition("a.zip"), content_disposition('naïve "1".zip')
     (b'attachment; filename="a.zip"', b"attachment; filename*=UTF-8''na%C3%AFve%20%221%22.zip; filename=\\"na_ve _1_.zip\\"")
@@ -118,9 +118,9 @@ def content_disposition(name: str) -> bytes:
 
 
 async def send_file(receive: Receive, send: Send, response: FileResponse, *headers: tuple[bytes, bytes], is_head: bool) -> bool:
-    """Sends the bytes as fast as they are taken; False, and nothing was sent, where the file is gone meanwhile.
+    """Streams the file at the speed of the client. Returns False, without a response, if the file was deleted meanwhile.
 
-    Raises OSError for a file that turns out shorter: the connection is closed then, so that nobody takes the part for the whole.
+    Raises OSError if the file is shorter than expected: the connection is closed, so that no client takes the part for the whole.
     """
     start = {
         "type": "http.response.start",
@@ -140,7 +140,7 @@ async def send_file(receive: Receive, send: Send, response: FileResponse, *heade
 
 
 async def _send_pieces(receive: Receive, send: Send, pieces: AsyncIterator[bytes], remaining: int) -> None:
-    # The server takes what is sent to a caller who has gone, and throws it away.
+    # The server discards bytes sent to a disconnected client.
     disconnect = asyncio.ensure_future(wait_disconnected(receive))
     try:
         async for piece in pieces:
@@ -149,7 +149,7 @@ async def _send_pieces(receive: Receive, send: Send, pieces: AsyncIterator[bytes
             if disconnect.done():
                 return
         if remaining:
-            raise OSError(f"a file is shorter than it was: {remaining} bytes are missing")
+            raise OSError(f"the file is {remaining} bytes shorter than recorded")
         await send({"type": "http.response.body", "body": b""})
     finally:
         disconnect.cancel()

@@ -1,7 +1,7 @@
-"""A row with a file: the file is streamed to where the graph receives it, and the operation gets its ticket.
+"""Endpoints that take a file: the file is streamed to the graph's store, and the operation receives its ticket.
 
-What stands before the file in the form is read first, since the credential may be there; then the guard is asked, which also knows how
-many bytes a file may have. So nothing is kept of a caller who may not send it, and the memory does not grow with the file.
+Fields before the file are read first, since the credential may be among them; then the guard runs and returns the maximum size. So nothing
+is stored for an unauthorized caller, and memory use does not grow with the file.
 """
 
 import errno
@@ -15,15 +15,15 @@ from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, MalformedRequestError, 
 from rest_v3.route import InvalidRouteError, Route
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The disk, the quota or the file may not grow (RELIABILITY R11)."""
+"""The disk is full, the quota is exhausted, or the file exceeds its limit (RELIABILITY R11)."""
 
 
 class ClientDisconnected(Exception):
-    """The caller went away before all was read."""
+    """The client disconnected before the whole body was read."""
 
 
 class FileUploadEndpoint(Endpoint):
-    """An endpoint whose row has a file."""
+    """An endpoint that takes a file."""
 
     def __init__(self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> None:
         super().__init__(route, operations, graph, base_url)
@@ -31,11 +31,11 @@ class FileUploadEndpoint(Endpoint):
         selected = self._guard.operation.root_fields if self._guard is not None else {}
         for key in (route.upload_limit_path or "").split("."):
             if key not in selected:
-                raise InvalidRouteError(f"{route.call}: the guard does not ask for the limit of the file")
+                raise InvalidRouteError(f"{route.call}: the guard does not select the maximum file size")
             selected = selected[key].subfields
 
     async def handle(self, request: RestRequest) -> RestResponse | None:
-        """The answer; None when the caller went away before the request was read."""
+        """The response; None when the client disconnected before the request was read."""
         try:
             return await self._receive(request)
         except ClientDisconnected:
@@ -51,7 +51,7 @@ class FileUploadEndpoint(Endpoint):
             return self._respond_error(malformed)
         credential = self.credential_of(request, sent)
         variables, invalid = self._read_variables(request, sent)
-        assert self._guard is not None, "the limit stands in the guard's data"  # noqa: S101
+        assert self._guard is not None, "the guard's data has no upload limit"  # noqa: S101
         result = await self._run_guard(request, self._guard, variables, credential)
         error = self._guard.evaluate(self.route, result) or malformed or invalid
         if error is not None or form is None:
@@ -72,7 +72,7 @@ class FileUploadEndpoint(Endpoint):
             await incoming.discard()
 
     async def _read_until_file(self, request: RestRequest) -> tuple["FileUploadForm | None", dict[str, Any], ErrorResponse | None]:
-        """What was sent before the file, the form at its file, and the 400 or 413 for what cannot be read."""
+        """Returns the fields before the file, the form positioned at its file, and the 400 or 413 for what cannot be read."""
         sent: dict[str, Any] = {}
         form: FileUploadForm | None = None
         try:
@@ -96,7 +96,7 @@ class FileUploadEndpoint(Endpoint):
 
 
 class FileUploadForm(MultipartForm):
-    """A multipart form that is read as it comes. All but the file may have 1 MiB in all, and only what stands before it is a field."""
+    """A multipart form, parsed as it arrives. Everything but the file may have 1 MiB in total; only parts before the file become fields."""
 
     def __init__(self, content_type: bytes, field: str, receive: Receive) -> None:
         super().__init__(content_type)
@@ -109,12 +109,12 @@ class FileUploadForm(MultipartForm):
         self._is_ended = False
 
     async def read_to_file(self) -> None:
-        """Reads until the file begins, or the end where there is none. Raises MalformedRequestError, ClientDisconnected."""
+        """Reads until the file begins, or to the end if there is none. Raises MalformedRequestError, ClientDisconnected."""
         while self.file_name is None and not self._is_ended:
             await self._read_chunk()
 
     async def read_file(self) -> AsyncIterator[bytes]:
-        """The bytes of the file; at the end the whole form is read. Raises MalformedRequestError, ClientDisconnected."""
+        """The bytes of the file. Afterwards the whole form has been read. Raises MalformedRequestError, ClientDisconnected."""
         while True:
             pieces, self._file_pieces = self._file_pieces, []
             for piece in pieces:
@@ -156,7 +156,7 @@ class FileUploadForm(MultipartForm):
 
 
 async def _store_file(form: FileUploadForm, incoming: IncomingFile, limit: int) -> ErrorResponse | None:
-    """Writes the file. Returns the error of one that is too large or that cannot be read.
+    """Writes the file. Returns the error response for a file that is too large or malformed.
 
     Raises ClientDisconnected, and OSError for a full disk.
     """

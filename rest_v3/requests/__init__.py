@@ -1,1 +1,1 @@
-"""requests."""
+"""Reading requests: bodies, credentials and parameters."""

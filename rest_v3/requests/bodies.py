@@ -1,7 +1,7 @@
-"""From bytes to what was sent: queries, forms and JSON.
+"""Parses query strings, forms and JSON bodies.
 
-Values are not judged here: unknown names are dropped and known ones kept as they stand, text or JSON. What is refused is what
-cannot be read at all: more than 1 MiB, more than 1,000 fields, deeper than 64 levels, broken JSON or UTF-8.
+Values are not validated here: unknown names are dropped and known ones returned as sent, as strings or JSON. A request is rejected when it
+cannot be parsed: more than 1 MiB, more than 1,000 fields, deeper than 64 levels, invalid JSON or UTF-8.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -16,7 +16,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from rest_v3.errors import ErrorResponse, error_response
 
 MAX_FORM_BODY_BYTES = 2**20
-"""Bytes of a form or a JSON body."""
+"""Maximum size of a form or a JSON body in bytes."""
 
 MAX_FIELDS = 1000
 MAX_JSON_DEPTH = 64
@@ -25,7 +25,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class MalformedRequestError(Exception):
-    """The request cannot be read; `response` is what its caller gets."""
+    """The request cannot be parsed; `response` is the error response."""
 
     def __init__(self, response: ErrorResponse) -> None:
         super().__init__(response.status)
@@ -33,17 +33,17 @@ class MalformedRequestError(Exception):
 
 
 class AcceptedNames:
-    """The names that a row reads, and which of them gather several values."""
+    """The names of a route's parameters, and which of them collect several values."""
 
     def __init__(self, single: Iterable[str], multiple: Iterable[str]) -> None:
         self.single = frozenset(single)
         self.multiple = frozenset(multiple)
 
     def collect(self, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """What was sent by name. The last of equal names wins; lists gather `iid=1&iid=2`, `iid[]=1` and `iid[0]=1`.
+        """The sent values by name. The last of equal names wins; lists collect `iid=1&iid=2`, `iid[]=1` and `iid[0]=1`.
 
-        Brackets after any known name make what they would be in JSON, which no parameter takes for what it is not: `title[]=a` is
-        `["a"]`, and `scope[a]=b` is `{"a": "b"}`. Where a name has both forms, the object counts.
+        Brackets after a known name produce their JSON equivalent, which scalar parameters reject: `title[]=a` is `["a"]`, and `scope[a]=b`
+        is `{"a": "b"}`. When a name has both forms, the object wins.
         """
         sent: dict[str, Any] = {}
         for name, value in pairs:
@@ -65,7 +65,7 @@ class AcceptedNames:
         return sent
 
     def select(self, members: Mapping[str, Any]) -> dict[str, Any]:
-        """What was sent in a JSON object."""
+        """The sent values of a JSON object."""
         return {name: members[name] for name in members if name in self.single or name in self.multiple}
 
 
@@ -108,7 +108,7 @@ def _unquote(part: bytes) -> str:
 
 
 async def read_body(receive: Receive, declared: bytes | None, max_bytes: int = MAX_FORM_BODY_BYTES) -> bytes | None:
-    """The body; None when the caller went away. The bytes are counted, whatever length was declared.
+    """The body; None when the client disconnected. Counts the bytes instead of trusting Content-Length.
 
     Raises MalformedRequestError (413) for more than `max_bytes` bytes.
     """
@@ -130,9 +130,9 @@ async def read_body(receive: Receive, declared: bytes | None, max_bytes: int = M
 
 
 def parse_body(body: bytes, content_type: bytes, accepted: AcceptedNames) -> dict[str, Any]:
-    """What a body sends. Without a content type it is read as a form.
+    """The values of a body. Without a content type it is parsed as a form.
 
-    Raises MalformedRequestError: 400 for what cannot be read, 406 for another content type (wire-facts 2.3).
+    Raises MalformedRequestError: 400 for a malformed body, 406 for another content type (wire-facts 2.3).
     """
     kind = content_type.partition(b";")[0].strip().lower()
     if not body:
@@ -156,7 +156,7 @@ def _parse_json(body: bytes) -> dict[str, Any]:
         return {}
     if not isinstance(members, dict):
         raise MalformedRequestError(error_response(400, "400 Bad Request: the body is not a JSON object"))
-    # Counting characters bounds both measures from above and is enough for ordinary bodies.
+    # The number of these characters is an upper bound of both measures, and suffices for ordinary bodies.
     if body.count(b"{") + body.count(b"[") > MAX_JSON_DEPTH or body.count(b":") > MAX_FIELDS:
         _check_json_size(members)
     return members
@@ -190,9 +190,9 @@ def _parse_multipart(body: bytes, content_type: bytes) -> list[tuple[str, str]]:
 
 
 class MultipartForm:
-    """Gathers the text fields of a multipart form, which is fed in pieces.
+    """Collects the text fields of a multipart form from chunks.
 
-    Raises MalformedRequestError (400) for one that cannot be read.
+    Raises MalformedRequestError (400) for a malformed form.
     """
 
     def __init__(self, content_type: bytes) -> None:
@@ -226,14 +226,14 @@ class MultipartForm:
         with _convert_form_errors():
             self._parser.finalize()
             if not self._finished:
-                raise FormParserError("the last boundary is missing")
+                raise FormParserError("the closing boundary is missing")
 
     def begin(self) -> None:
         self._name = self._value = b""
         self._disposition = b""
         self._pieces: list[bytes] = []
         self.options: dict[bytes, bytes] = {}
-        """What the part says of itself, as its `name`."""
+        """A parameter of the part's headers, such as its `name`."""
 
     def header_name(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]

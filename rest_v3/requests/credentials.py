@@ -1,4 +1,4 @@
-"""Where a v3 credential may stand (DECISIONS 3): `private_token`, PRIVATE-TOKEN, `Authorization: Bearer`; nowhere else."""
+"""Credentials of v3 (DECISIONS 3): the parameter `private_token`, PRIVATE-TOKEN, or `Authorization: Bearer`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +9,7 @@ from rest_v3.requests.values import is_blank
 def read_credential(headers: Mapping[bytes, bytes], parameter: Any) -> str | None:
     """The caller's credential, or None.
 
-    The parameter wins over the headers, also when it is wrong (wire-facts 1.1). What cannot be a token is "", which no
-    user has.
+    The parameter wins over the headers, even when it is invalid (wire-facts 1.1). A malformed token is "", which no user has.
     """
     if parameter is not None:
         return parameter if isinstance(parameter, str) and _is_printable(parameter) else ""

@@ -1,14 +1,14 @@
-"""How v3 spells a parameter.
+"""Parameters of v3, declared as data of a route.
 
-A parameter is data on a row: `text("title", required=True)`, `choice("state_event", "close", "reopen")`. The same value
-may stand in the path, the query, a form or a JSON body, so each kind reads text as well as JSON (wire-facts 2.3):
+A parameter is declared as `text("title", required=True)` or `choice("state_event", "close", "reopen")`. The same value may be in the path,
+the query, a form or a JSON body, so each kind reads strings as well as JSON (wire-facts 2.3):
 
-    integer("line")        "12", 12                          -> 12
-    boolean("all")         "1", "t", "true", "on", true, 1   -> True; any other word -> False
-    names("labels")        "a, b", ["a", "b"], labels[]=a    -> ["a", "b"]
-    choice("sort", "asc")  "asc"                             -> "asc" (the operation's enum makes it ASC)
+ integer("line")        "12", 12                          -> 12
+ boolean("all")         "1", "t", "true", "on", true, 1   -> True; any other word -> False
+ names("labels")        "a, b", ["a", "b"], labels[]=a    -> ["a", "b"]
+ choice("sort", "asc")  "asc"                             -> "asc" (the operation's enum makes it ASC)
 
-A blank or null value counts as not sent, unless the parameter says that it clears.
+A blank or null value counts as not sent, unless the parameter is declared to clear a field.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ from rest_v3.requests.values import (
 
 
 class NotSent:
-    """The type of NOT_SENT: the variable is left out, which GraphQL keeps apart from null."""
+    """The type of NOT_SENT: the variable is omitted, which GraphQL distinguishes from null."""
 
     def __repr__(self) -> str:
         return "NOT_SENT"
@@ -47,32 +47,32 @@ Reader = Callable[[Value], Value]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteParameter:
-    """One parameter of a row: its name, what else it is called, and how its value is read."""
+    """A parameter of a route: its name, its aliases and its type."""
 
     name: str
     kind: str
-    """One of integer, text, boolean, names, integers, choice, choices, date, file; OpenAPI's types follow it."""
+    """One of integer, text, boolean, names, integers, choice, choices, date, file. OpenAPI's types follow from it."""
     read: Reader
     is_required: bool = False
     aliases: tuple[str, ...] = ()
-    """Older names of the same parameter: read when `name` itself was not sent, never answered."""
+    """Older names of the same parameter: read when `name` itself was not sent, never returned."""
     default: Value = NOT_SENT
     blank_value: Value = NOT_SENT
-    """What a blank value means (and 0 for integers); NOT_SENT where a blank is ignored."""
+    """The value of a blank (and of 0 for integers); NOT_SENT where a blank is ignored."""
     null_value: Value = NOT_SENT
-    """What a JSON null means."""
+    """The value of a JSON null."""
     is_lenient: bool = False
-    """A list filter: a value nobody knows falls back to the default instead of answering 400 (DECISIONS 6)."""
+    """For list filters: an unknown value falls back to the default instead of returning 400 (DECISIONS 6)."""
     invalid_message: str | Mapping[str, list[str]] | None = None
-    """The whole message for a value that cannot be read, where v3 had one of its own."""
+    """The whole message for an invalid value, where v3 had its own."""
     allowed_words: tuple[str, ...] = ()
     allowed_numbers: tuple[int, ...] = ()
-    """The only numbers that are accepted, where not all are."""
+    """The only numbers that are accepted; None accepts all."""
     description: str = ""
 
     @property
     def is_multiple(self) -> bool:
-        """Whether repeated and bracketed keys (`iid[]=1&iid[]=2`) are gathered; else the last one wins."""
+        """Whether repeated and bracketed keys (`iid[]=1&iid[]=2`) are collected; otherwise the last one wins."""
         return self.kind in ("names", "integers", "choices")
 
     @property
@@ -80,10 +80,10 @@ class RouteParameter:
         return (self.name, *self.aliases)
 
     def variable_value(self, sent: Mapping[str, Value]) -> Value:
-        """The variable for what was sent, or NOT_SENT.
+        """The variable for the sent value, or NOT_SENT.
 
-        Raises InvalidValueError for a value that cannot be read. A required parameter that is missing or blank is
-        NOT_SENT here: the row says which of them is named first.
+        Raises InvalidValueError for an invalid value. A required parameter that is missing or blank is NOT_SENT here: the endpoint reports
+        the first of them.
         """
         for key in self.accepted_names:
             if key in sent:
@@ -113,7 +113,7 @@ def text(
     null_clears: bool = False,
     description: str = "",
 ) -> RouteParameter:
-    """Free text. With `blank_clears` a blank is sent as "", with `null_clears` a JSON null is sent as null."""
+    """A string. With `blank_clears` a blank is sent as "", with `null_clears` a JSON null is sent as null."""
     return RouteParameter(
         name=name,
         kind="text",
@@ -143,9 +143,8 @@ def integer(
 ) -> RouteParameter:
     """A 32-bit number. With `blank_clears`, 0 and a blank are sent as null (`assignee_id=0`).
 
-    With `lenient`, what is no such number is as if it had not been sent.
-    `meanings` replaces some numbers (`{0: "PRIVATE", 10: "INTERNAL"}` for the levels of a graph's enum); `allowed` lists what
-    is accepted, after that replacement.
+    With `lenient`, an invalid number counts as not sent. `meanings` replaces numbers (`{0: "PRIVATE", 10: "INTERNAL"}` for the levels of a
+    graph's enum); `allowed` lists what is accepted, after that replacement.
     """
 
     def read(raw: Value) -> Value:
@@ -214,7 +213,7 @@ def boolean(
     strict: bool = False,
     description: str = "",
 ) -> RouteParameter:
-    """True or false. With `strict` a word for neither is wrong, where a slip would switch something off."""
+    """True or false. With `strict`, other words are invalid, for parameters where a typo would disable something."""
     read = read_strict_boolean if strict else read_boolean
     return RouteParameter(
         name=name, kind="boolean", read=read, is_required=required, aliases=aliases, default=default, description=description
@@ -261,9 +260,9 @@ def choice(
     invalid_message: str | Mapping[str, list[str]] | None = None,
     description: str = "",
 ) -> RouteParameter:
-    """One of some words. `means` gives the variable for a word that is not its own (`{"30": "DEVELOPER"}`).
+    """One of several words. `means` maps a word to another variable (`{"30": "DEVELOPER"}`).
 
-    A list filter is `lenient`: an unknown word is as if it had not been sent.
+    A list filter is `lenient`: an unknown word counts as not sent.
     """
     meanings = _word_meanings(words, means)
 
@@ -293,7 +292,7 @@ def choices(
     invalid_message: str | None = None,
     description: str = "",
 ) -> RouteParameter:
-    """Any of some words, as one word or a list of them (the `scope` of builds)."""
+    """Any of several words, as one word or a list (the `scope` of builds)."""
     meanings = _word_meanings(words, means)
 
     def read(raw: Value) -> Value:
@@ -312,12 +311,12 @@ def choices(
 
 
 def file(name: str, *, description: str = "") -> RouteParameter:
-    """A file of a multipart form. The variable is the ticket under which the graph received it (`rest_v3.endpoints.file_uploads`)."""
+    """A file of a multipart form. The variable is the ticket of the received file (`rest_v3.endpoints.file_uploads`)."""
     return RouteParameter(name=name, kind="file", read=read_file, is_required=True, description=description)
 
 
 def _allowed_numbers(meanings: Mapping[int, Value] | None, allowed: tuple[Value, ...]) -> tuple[int, ...]:
-    """Numbers that are among the values, or mean one of them."""
+    """Numbers that are allowed, after `meanings` is applied."""
     if not allowed:
         return ()
     return tuple(number for number in (meanings or dict.fromkeys(allowed)) if (meanings or {}).get(number, number) in allowed)

@@ -1,4 +1,4 @@
-"""Values as they are sent, read: text of a path, a query or a form, and what JSON has. See `rest_v3.requests.params`."""
+"""Parses single values: strings of a path, a query or a form, and JSON values. See `rest_v3.requests.params`."""
 
 import re
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ MAX_INT = 2**31 - 1
 """The largest GraphQL Int, and so the largest v3 number and id."""
 
 UNMATCHABLE = "\ufffd"
-"""Stands for path text that is not UTF-8 or holds a NUL: no project, branch or commit is called so."""
+"""Replaces a path segment that is not UTF-8 or contains NUL: no project, branch or commit has this name."""
 
 Value = Any
 V = TypeVar("V")
 
 
 class InvalidValueError(ValueError):
-    """A value that cannot be read; its text is what the caller is told about the parameter."""
+    """An invalid value; its message is what the response says about the parameter."""
 
 
 MAX_LIST_LENGTH = 1_000
-"""Values of one parameter."""
+"""Maximum number of values of one parameter."""
 
 
 def check_list_length(values: list[V]) -> list[V]:
@@ -31,7 +31,7 @@ def check_list_length(values: list[V]) -> list[V]:
 
 
 def is_blank(raw: Value) -> bool:
-    """Empty text, text of white space only, and lists that hold nothing else."""
+    """Whether a value is an empty string, only white space, or a list of such values."""
     if isinstance(raw, str):
         return not raw or raw.isspace()
     if isinstance(raw, list):
@@ -77,14 +77,14 @@ def read_integer(raw: Value) -> int:
 
 
 def is_id(raw: str) -> bool:
-    """Whether a segment of a path is ASCII digits in range, and so may be an id."""
+    """Whether a path segment is ASCII digits in the range of ids."""
     return len(raw) <= 10 and raw.isascii() and raw.isdigit() and int(raw) <= MAX_INT
 
 
 def read_id(raw: str) -> int:
-    """The id in a path; 0, which is nobody's, for anything but ASCII digits in 1..2147483647.
+    """The id in a path segment; 0, which no resource has, for anything but ASCII digits in 1..2147483647.
 
-    The graph then answers 404 in its turn, after 401 and the project's own 404.
+    The graph then returns 404 in the usual order, after 401 and the project's own 404.
     """
     return int(raw) if is_id(raw) else 0
 
@@ -134,7 +134,7 @@ def read_word(raw: Value, meanings: Mapping[str, Value]) -> Value:
 
 
 def to_list(raw: Value, *, commas: bool = False) -> list[Value]:
-    """What was sent as a list without its blanks; a single value is a list of one. With `commas`, they separate parts of a text too."""
+    """The sent list without its blanks; a single value is a list of one. With `commas`, strings are split at commas too."""
     parts = raw if isinstance(raw, list) else [raw]
     if commas:
         parts = [piece for part in parts for piece in (part.split(",") if isinstance(part, str) else [part])]

@@ -32,4 +32,4 @@ ROUTES: tuple[Route, ...] = (
 )
 
 EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST)
-"""Rows that the document does not show."""
+"""Routes that are not in the document."""

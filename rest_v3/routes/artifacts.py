@@ -1,4 +1,4 @@
-"""The row of the section Builds that is a file."""
+"""The route of the section Builds that responds with a file."""
 
 from rest_v3.requests.params import integer, text
 from rest_v3.route import Route
@@ -12,6 +12,6 @@ ARTIFACTS = (
         file_key="stream",
         not_found_noun="",
         section="Builds",
-        summary="The artifacts file of a build",
+        summary="Download the artifacts file of a build",
     ),
 )

@@ -1,4 +1,4 @@
-"""The section Builds of the interface document, but for the row that is a file."""
+"""The section Builds of the interface document, except for the route that responds with a file."""
 
 from rest_v3.requests.params import choices, integer, text
 from rest_v3.route import Route
@@ -9,7 +9,7 @@ SCOPE = choices(
     "scope",
     *("pending", "running", "failed", "success", "canceled"),
     invalid_message="Scope contains invalid value(s)",
-    description="Those of these states: one word or an array of them. All builds without it.",
+    description="Only builds in these states: one word or an array. Without it, all builds.",
 )
 
 BUILDS = (
@@ -21,7 +21,7 @@ BUILDS = (
         guard="MayReadBuilds",
         shape="Build",
         section="Builds",
-        summary="The builds of a project, the newest first",
+        summary="List the builds of a project, newest first",
     ),
     Route(
         call="GET /projects/:id/repository/commits/:sha/builds",
@@ -31,7 +31,7 @@ BUILDS = (
         guard="MayReadBuildsOfCommit",
         shape="Build",
         section="Builds",
-        summary="The builds of a commit, the newest first",
+        summary="List the builds of a commit, newest first",
     ),
     Route(
         call="GET /projects/:id/builds/:build_id",
@@ -41,7 +41,7 @@ BUILDS = (
         not_found_noun="",
         shape="Build",
         section="Builds",
-        summary="One build",
+        summary="Get a build",
     ),
 )
 
@@ -55,7 +55,7 @@ BUILD_ACTIONS = (
         not_found_noun="",
         shape="Build",
         section="Builds",
-        summary="Cancel a build; one that has ended stays as it is",
+        summary="Cancel a build; a finished build is not changed",
     ),
     Route(
         call="POST /projects/:id/builds/:build_id/retry",
@@ -66,7 +66,7 @@ BUILD_ACTIONS = (
         not_found_noun="",
         shape="Build",
         section="Builds",
-        summary="Have a build that has ended run again",
+        summary="Retry a finished build",
     ),
     Route(
         call="POST /projects/:id/builds/:build_id/erase",
@@ -77,6 +77,6 @@ BUILD_ACTIONS = (
         not_found_noun="",
         shape="ErasedBuild",
         section="Builds",
-        summary="Take the trace and the artifacts of a build that has ended away",
+        summary="Erase the trace and the artifacts of a finished build",
     ),
 )

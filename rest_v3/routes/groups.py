@@ -1,7 +1,7 @@
 """The section Groups of the interface document.
 
-What it does not show: a deletion and a transfer answer the record of the namespace, as the document has it in a project's entry;
-members answer the Group member, the one who goes as they were.
+Not in the document: a deletion and a transfer return the record of the namespace, as in a project's entry; the member routes return the
+Group member, a removed one as it was.
 """
 
 from rest_v3.requests.params import boolean, choice, integer, text
@@ -21,7 +21,7 @@ GROUPS = (
         result_path="groups",
         shape="Group",
         section="Groups",
-        summary="The caller's groups; all for administrators",
+        summary="List the caller's groups; all groups for administrators",
     ),
     Route(
         call="GET /groups/:id",
@@ -30,7 +30,7 @@ GROUPS = (
         result_path="group",
         shape="GroupDetails",
         section="Groups",
-        summary="One group, with its newest 100 projects",
+        summary="Get a group with its newest 100 projects",
     ),
     Route(
         call="POST /groups",
@@ -40,7 +40,7 @@ GROUPS = (
         guard="MayCreateGroup",
         shape="Group",
         section="Groups",
-        summary="Create a group, for who may",
+        summary="Create a group, if the caller may",
     ),
     Route(
         call="DELETE /groups/:id",
@@ -50,7 +50,7 @@ GROUPS = (
         reshape=add_keys(owner_id=None),
         shape="ProjectNamespace",
         section="Groups",
-        summary="Remove a group with all projects in it",
+        summary="Delete a group with all its projects",
     ),
     Route(
         call="GET /groups/:id/projects",
@@ -67,7 +67,7 @@ GROUPS = (
         result_path="group.projects",
         shape="ProjectOfGroup",
         section="Groups",
-        summary="The projects of a group that the caller may see",
+        summary="List the projects of a group that the caller may see",
     ),
     Route(
         call="POST /groups/:id/projects/:project_id",
@@ -78,7 +78,7 @@ GROUPS = (
         error_field_names={"groupPath": "new_namespace", "path": "new_namespace"},
         shape="ProjectNamespace",
         section="Groups",
-        summary="Move a project into a group; administrators only",
+        summary="Transfer a project to a group; administrators only",
     ),
     Route(
         call="GET /groups/:id/members",
@@ -88,7 +88,7 @@ GROUPS = (
         reshape=merge_child("user"),
         shape="GroupMember",
         section="Groups",
-        summary="The members of a group",
+        summary="List the members of a group",
     ),
     Route(
         call="POST /groups/:id/members",
@@ -100,7 +100,7 @@ GROUPS = (
         reshape=merge_child("user"),
         shape="GroupMember",
         section="Groups",
-        summary="Make a user a member of a group",
+        summary="Add a member to a group",
     ),
     Route(
         call="PUT /groups/:id/members/:user_id",
@@ -112,7 +112,7 @@ GROUPS = (
         reshape=merge_child("user"),
         shape="GroupMember",
         section="Groups",
-        summary="Give a member of a group another level",
+        summary="Change the access level of a group member",
     ),
     Route(
         call="DELETE /groups/:id/members/:user_id",
@@ -123,6 +123,6 @@ GROUPS = (
         reshape=merge_child("user"),
         shape="GroupMember",
         section="Groups",
-        summary="End a membership in a group",
+        summary="Remove a member from a group",
     ),
 )

@@ -13,7 +13,7 @@ HOOKS = (
         result_path="hooks",
         shape="Hook",
         section="System hooks",
-        summary="The system hooks",
+        summary="List the system hooks",
     ),
     Route(
         call="POST /hooks",
@@ -25,7 +25,7 @@ HOOKS = (
         reshape=wrap_in_list,
         shape="Hook",
         section="System hooks",
-        summary="Make a system hook",
+        summary="Create a system hook",
     ),
     Route(
         call="GET /hooks/:id",
@@ -35,7 +35,7 @@ HOOKS = (
         guard="MaySeeHooks",
         shape="HookTest",
         section="System hooks",
-        summary="Send a sample event to a system hook, and answer it",
+        summary="Send a sample event to a system hook and return it",
     ),
     Route(
         call="DELETE /hooks/:id",
@@ -47,6 +47,6 @@ HOOKS = (
         reshape=add_keys(project_id=None, service_id=None),
         shape="DeletedHook",
         section="System hooks",
-        summary="Delete a system hook, if it is there",
+        summary="Delete a system hook, if it exists",
     ),
 )

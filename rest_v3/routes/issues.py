@@ -29,7 +29,7 @@ ISSUES = (
         result_path="issues",
         shape="Issue",
         section="Issues",
-        summary="The issues that the caller wrote",
+        summary="List the issues that the caller created",
     ),
     Route(
         call="GET /projects/:id/issues",
@@ -38,7 +38,7 @@ ISSUES = (
         result_path="project.issues",
         shape="Issue",
         section="Issues",
-        summary="The issues of a project",
+        summary="List the issues of a project",
     ),
     Route(
         call="GET /projects/:id/issues/:issue_id",
@@ -47,7 +47,7 @@ ISSUES = (
         result_path="project.issue",
         shape="Issue",
         section="Issues",
-        summary="One issue",
+        summary="Get an issue",
     ),
     Route(
         call="POST /projects/:id/issues",
@@ -58,7 +58,7 @@ ISSUES = (
         status=200,
         shape="Issue",
         section="Issues",
-        summary="Write an issue",
+        summary="Create an issue",
     ),
     Route(
         call="PUT /projects/:id/issues/:issue_id",
@@ -68,7 +68,7 @@ ISSUES = (
         guard="MayUpdateIssue",
         shape="Issue",
         section="Issues",
-        summary="Change, close or reopen an issue",
+        summary="Update, close or reopen an issue",
     ),
     Route(
         call="DELETE /projects/:id/issues/:issue_id",
@@ -77,6 +77,6 @@ ISSUES = (
         name="DeleteIssue",
         rejection_status=405,
         section="Issues",
-        summary="Refused since ever: close the issue instead",
+        summary="Always refused: close the issue instead",
     ),
 )

@@ -14,7 +14,7 @@ LABELS = (
         result_path="project.labels",
         shape="Label",
         section="Labels",
-        summary="The labels of a project",
+        summary="List the labels of a project",
     ),
     Route(
         call="POST /projects/:id/labels",
@@ -50,6 +50,6 @@ LABELS = (
         needs_one_of=("new_name", "color"),
         shape="Label",
         section="Labels",
-        summary="Rename a label or give it another colour",
+        summary="Rename a label or change its colour",
     ),
 )

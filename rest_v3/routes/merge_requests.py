@@ -24,7 +24,7 @@ CANCEL = Route(
     errors={"FORBIDDEN": (401, "401 Unauthorized")},
     shape="MergeRequest",
     section="Merge requests",
-    summary="Take back a merge that waits for builds",
+    summary="Cancel a merge that waits for builds",
 )
 
 MERGE_REQUESTS = (
@@ -41,7 +41,7 @@ MERGE_REQUESTS = (
         result_path="project.mergeRequests",
         shape="MergeRequest",
         section="Merge requests",
-        summary="The merge requests of a project",
+        summary="List the merge requests of a project",
     ),
     Route(
         call="GET /projects/:id/merge_requests/:merge_request_id",
@@ -50,7 +50,7 @@ MERGE_REQUESTS = (
         result_path="project.mergeRequest",
         shape="MergeRequest",
         section="Merge requests",
-        summary="One merge request",
+        summary="Get a merge request",
     ),
     Route(
         call="GET /projects/:id/merge_requests/:merge_request_id/commits",
@@ -59,7 +59,7 @@ MERGE_REQUESTS = (
         result_path="project.mergeRequest.commits",
         shape="CommitOfMergeRequest",
         section="Merge requests",
-        summary="The commits that a merge request brings",
+        summary="List the commits of a merge request",
     ),
     Route(
         call="GET /projects/:id/merge_requests/:merge_request_id/changes",
@@ -68,7 +68,7 @@ MERGE_REQUESTS = (
         result_path="project.mergeRequest",
         shape="MergeRequestWithChanges",
         section="Merge requests",
-        summary="A merge request with what it changes",
+        summary="Get a merge request with its changes",
     ),
     Route(
         call="POST /projects/:id/merge_requests",
@@ -87,7 +87,7 @@ MERGE_REQUESTS = (
         errors={"NOT_ALLOWED": (422, "{message}")},
         shape="MergeRequest",
         section="Merge requests",
-        summary="Open a merge request",
+        summary="Create a merge request",
     ),
     Route(
         call="PUT /projects/:id/merge_requests/:merge_request_id",
@@ -97,7 +97,7 @@ MERGE_REQUESTS = (
             text("title"),
             *CONTENT,
             choice("state_event", "close", "reopen", "merge"),
-            text("source_branch", description="Cannot be changed: answers 400 for another one than it has."),
+            text("source_branch", description="Cannot be changed: any other value than the current one returns 400."),
         ),
         operation="UpdateMergeRequest",
         name="UpdateMergeRequest",
@@ -106,7 +106,7 @@ MERGE_REQUESTS = (
         guard="MayUpdateMergeRequest",
         shape="MergeRequest",
         section="Merge requests",
-        summary="Change, close, reopen or merge a merge request",
+        summary="Update, close, reopen or merge a merge request",
     ),
     Route(
         call="PUT /projects/:id/merge_requests/:merge_request_id/merge",
@@ -133,9 +133,9 @@ MERGE_REQUESTS = (
         result_path="project.mergeRequest.closesIssues",
         shape="Issue",
         section="Merge requests",
-        summary="The issues that merging would close",
+        summary="List the issues that merging would close",
     ),
 )
 
 CANCEL_BY_POST = replace(CANCEL, call=CANCEL.call.replace("PUT", "POST"), status=201, name="CancelMergeWhenBuildSucceedsByPost")
-"""As the server of the time spelled it (wire facts 15, row 20)."""
+"""The error as GitLab spelled it (wire facts 15, row 20)."""

@@ -15,7 +15,7 @@ MILESTONES = (
         result_path="project.milestones",
         shape="Milestone",
         section="Milestones",
-        summary="The milestones of a project",
+        summary="List the milestones of a project",
     ),
     Route(
         call="GET /projects/:id/milestones/:milestone_id",
@@ -24,7 +24,7 @@ MILESTONES = (
         result_path="project.milestone",
         shape="Milestone",
         section="Milestones",
-        summary="One milestone",
+        summary="Get a milestone",
     ),
     Route(
         call="POST /projects/:id/milestones",
@@ -44,7 +44,7 @@ MILESTONES = (
         guard="MayUpdateMilestone",
         shape="Milestone",
         section="Milestones",
-        summary="Change, close or activate a milestone",
+        summary="Update, close or activate a milestone",
     ),
     Route(
         call="GET /projects/:id/milestones/:milestone_id/issues",
@@ -53,6 +53,6 @@ MILESTONES = (
         result_path="project.milestone.issues",
         shape="Issue",
         section="Milestones",
-        summary="The issues that count to a milestone",
+        summary="List the issues of a milestone",
     ),
 )

@@ -18,7 +18,7 @@ NOTES = (
         result_path="project.issue.notes",
         shape="Note",
         section="Notes",
-        summary="The notes under an issue",
+        summary="List the notes on an issue",
     ),
     Route(
         call="GET /projects/:id/issues/:issue_id/notes/:note_id",
@@ -27,7 +27,7 @@ NOTES = (
         result_path="project.issue.note",
         shape="Note",
         section="Notes",
-        summary="One note under an issue",
+        summary="Get a note on an issue",
     ),
     Route(
         call="POST /projects/:id/issues/:issue_id/notes",
@@ -37,7 +37,7 @@ NOTES = (
         guard="MayCreateIssueNote",
         shape="Note",
         section="Notes",
-        summary="Write a note under an issue",
+        summary="Create a note on an issue",
     ),
     Route(
         call="PUT /projects/:id/issues/:issue_id/notes/:note_id",
@@ -47,7 +47,7 @@ NOTES = (
         guard="MayUpdateIssueNote",
         shape="Note",
         section="Notes",
-        summary="Rewrite a note under an issue",
+        summary="Update a note on an issue",
     ),
     Route(
         call="GET /projects/:id/snippets/:snippet_id/notes",
@@ -56,7 +56,7 @@ NOTES = (
         result_path="project.snippet.notes",
         shape="Note",
         section="Notes",
-        summary="The notes under a snippet",
+        summary="List the notes on a snippet",
     ),
     Route(
         call="GET /projects/:id/snippets/:snippet_id/notes/:note_id",
@@ -66,7 +66,7 @@ NOTES = (
         result_path="project.snippet.note.snippet",
         shape="Snippet",
         section="Notes",
-        summary="The snippet of a note under it",
+        summary="Get a note on a snippet",
     ),
     Route(
         call="POST /projects/:id/snippets/:snippet_id/notes",
@@ -76,7 +76,7 @@ NOTES = (
         guard="MayCreateSnippetNote",
         shape="Note",
         section="Notes",
-        summary="Write a note under a snippet",
+        summary="Create a note on a snippet",
     ),
     Route(
         call="PUT /projects/:id/snippets/:snippet_id/notes/:note_id",
@@ -86,7 +86,7 @@ NOTES = (
         guard="MayUpdateSnippetNote",
         shape="Note",
         section="Notes",
-        summary="Rewrite a note under a snippet",
+        summary="Update a note on a snippet",
     ),
     Route(
         call="GET /projects/:id/merge_requests/:merge_request_id/notes",
@@ -95,7 +95,7 @@ NOTES = (
         result_path="project.mergeRequest.notes",
         shape="Note",
         section="Notes",
-        summary="The notes under a merge request",
+        summary="List the notes on a merge request",
     ),
     Route(
         call="GET /projects/:id/merge_requests/:merge_request_id/notes/:note_id",
@@ -104,7 +104,7 @@ NOTES = (
         result_path="project.mergeRequest.note",
         shape="Note",
         section="Notes",
-        summary="One note under a merge request",
+        summary="Get a note on a merge request",
     ),
     Route(
         call="POST /projects/:id/merge_requests/:merge_request_id/notes",
@@ -114,7 +114,7 @@ NOTES = (
         guard="MayCreateMergeRequestNote",
         shape="Note",
         section="Notes",
-        summary="Write a note under a merge request",
+        summary="Create a note on a merge request",
     ),
     Route(
         call="PUT /projects/:id/merge_requests/:merge_request_id/notes/:note_id",
@@ -124,6 +124,6 @@ NOTES = (
         guard="MayUpdateMergeRequestNote",
         shape="Note",
         section="Notes",
-        summary="Rewrite a note under a merge request",
+        summary="Update a note on a merge request",
     ),
 )

@@ -4,7 +4,7 @@ from rest_v3.requests.params import boolean, integer, integers, names, text
 from rest_v3.route import Route
 
 LEVELS = {0: "PRIVATE", 1: "INTERNAL", 2: "PUBLIC", 10: "INTERNAL", 20: "PUBLIC"}
-"""The document's visibility levels, and those that clients of the time know (clients.md 3, row 13)."""
+"""The document's visibility levels, and those that legacy clients use (clients.md 3, row 13)."""
 VISIBILITIES = ("PRIVATE", "INTERNAL", "PUBLIC")
 PROTECTION = {0: "NONE", 1: "PARTIAL", 2: "FULL"}
 
@@ -34,7 +34,7 @@ SETTINGS = (
         result_path="settings",
         shape="ApplicationSettings",
         section="Application settings",
-        summary="How the instance behaves; administrators only",
+        summary="Get the application settings; administrators only",
     ),
     Route(
         call="PUT /application/settings",
@@ -44,6 +44,6 @@ SETTINGS = (
         guard="MayAdministrate",
         shape="ApplicationSettings",
         section="Application settings",
-        summary="Change how the instance behaves; administrators only",
+        summary="Update the application settings; administrators only",
     ),
 )

@@ -1,4 +1,4 @@
-"""Files attached to notes, which the interface document does not show (wire-facts 14)."""
+"""Files attached to notes, which are not in the interface document (wire-facts 14)."""
 
 from rest_v3.requests.params import file, text
 from rest_v3.route import Route
@@ -6,13 +6,13 @@ from rest_v3.route import Route
 UPLOADS = (
     Route(
         call="POST /projects/:id/uploads",
-        params=(text("id", required=True), file("file", description="The file, with its name; other fields stand before it.")),
+        params=(text("id", required=True), file("file", description="The file, with its name; other fields come before it.")),
         operation="CreateUpload",
         result_path="createUpload.upload",
         guard="MayUpload",
         upload_limit_path="project.uploadLimit",
         shape="Upload",
         section="Notes",
-        summary="Upload a file, to link to it from a note",
+        summary="Upload a file to link to from a note",
     ),
 )

@@ -1,4 +1,4 @@
-"""The section Users of the interface document, and signing in, which it does not show."""
+"""The section Users of the interface document, and sign-in, which is not in it."""
 
 from rest_v3.requests.params import boolean, integer, text
 from rest_v3.reshape import return_true, show_keys_to_admins
@@ -37,10 +37,10 @@ ADMIN_KEYS = (
 PUBLIC_PROFILE_KEYS = ("created_at", "is_admin", "bio", "messenger", "professional_profile", "microblog", "website_url")
 
 ALL_ERRORS_AS_404 = {"INVALID": 404, "REQUIRED": 404, "TAKEN": 404, "CONFLICT": 404, "NOT_ALLOWED": 404, "TOO_LARGE": 404}
-"""The document knows no other failure than 404 for these rows; the reasons stand in the message."""
+"""The document has no error except 404 for these routes; the message has the reason."""
 
 INVALID_AS_404 = {code: status for code, status in ALL_ERRORS_AS_404.items() if code != "REQUIRED"}
-"""The same for keys and addresses of others, but a parameter that is missing is 400 there (DECISIONS 40)."""
+"""The same for keys and e-mail addresses of other users, where a missing parameter is 400 (DECISIONS 40)."""
 
 USERS = (
     Route(
@@ -51,7 +51,7 @@ USERS = (
         reshape=show_keys_to_admins(*ADMIN_KEYS, *PUBLIC_PROFILE_KEYS),
         shape="UserInList",
         section="Users",
-        summary="The users of the instance",
+        summary="List the users",
     ),
     Route(
         call="GET /users/:id",
@@ -61,7 +61,7 @@ USERS = (
         reshape=show_keys_to_admins(*ADMIN_KEYS),
         shape="User",
         section="Users",
-        summary="One user",
+        summary="Get a user",
     ),
     Route(
         call="POST /users",
@@ -79,7 +79,7 @@ USERS = (
         errors={"TAKEN": (409, "{Field} {message}")},
         shape="UserForAdmin",
         section="Users",
-        summary="Open an account; administrators only",
+        summary="Create a user; administrators only",
     ),
     Route(
         call="PUT /users/:id",
@@ -90,7 +90,7 @@ USERS = (
         errors=ALL_ERRORS_AS_404,
         shape="UserForAdmin",
         section="Users",
-        summary="Change an account; administrators only",
+        summary="Update a user; administrators only",
     ),
     Route(
         call="DELETE /users/:id",
@@ -100,7 +100,7 @@ USERS = (
         errors={"NOT_FOUND": 200},
         shape="UserForAdmin",
         section="Users",
-        summary="Close an account; administrators only",
+        summary="Delete a user; administrators only",
     ),
     Route(
         call="GET /user",
@@ -109,7 +109,7 @@ USERS = (
         no_store=True,
         shape="CurrentUser",
         section="Users",
-        summary="The caller, with the private token",
+        summary="Get the caller, with the private token",
     ),
     Route(
         call="GET /user/keys",
@@ -117,7 +117,7 @@ USERS = (
         result_path="viewer.sshKeys",
         shape="SSHKey",
         section="Users",
-        summary="The caller's SSH keys",
+        summary="List the caller's SSH keys",
     ),
     Route(
         call="GET /users/:uid/keys",
@@ -127,7 +127,7 @@ USERS = (
         not_found_noun="User",
         shape="SSHKey",
         section="Users",
-        summary="The SSH keys of a user; administrators only",
+        summary="List the SSH keys of a user; administrators only",
     ),
     Route(
         call="GET /user/keys/:id",
@@ -136,7 +136,7 @@ USERS = (
         result_path="viewer.sshKey",
         shape="SSHKey",
         section="Users",
-        summary="One of the caller's SSH keys",
+        summary="Get one of the caller's SSH keys",
     ),
     Route(
         call="POST /user/keys",
@@ -166,7 +166,7 @@ USERS = (
         errors={"NOT_FOUND": 200},
         shape="SSHKey",
         section="Users",
-        summary="Take an SSH key away",
+        summary="Delete an SSH key",
     ),
     Route(
         call="DELETE /users/:uid/keys/:id",
@@ -176,7 +176,7 @@ USERS = (
         not_found_noun={"User": "User", "SshKey": "Key"},
         shape="SSHKey",
         section="Users",
-        summary="Take an SSH key away from a user; administrators only",
+        summary="Delete an SSH key of a user; administrators only",
     ),
     Route(
         call="GET /user/emails",
@@ -184,7 +184,7 @@ USERS = (
         result_path="viewer.emails",
         shape="Email",
         section="Users",
-        summary="The caller's addresses beside the primary one",
+        summary="List the caller's secondary e-mail addresses",
     ),
     Route(
         call="GET /users/:uid/emails",
@@ -194,7 +194,7 @@ USERS = (
         not_found_noun="User",
         shape="Email",
         section="Users",
-        summary="A user's addresses beside the primary one; administrators only",
+        summary="List a user's secondary e-mail addresses; administrators only",
     ),
     Route(
         call="GET /user/emails/:id",
@@ -203,7 +203,7 @@ USERS = (
         result_path="viewer.secondaryEmail",
         shape="Email",
         section="Users",
-        summary="One of the caller's addresses",
+        summary="Get one of the caller's secondary e-mail addresses",
     ),
     Route(
         call="POST /user/emails",
@@ -212,7 +212,7 @@ USERS = (
         result_path="addEmail.email",
         shape="Email",
         section="Users",
-        summary="Add an address",
+        summary="Add an e-mail address",
     ),
     Route(
         call="POST /users/:id/emails",
@@ -223,7 +223,7 @@ USERS = (
         errors=INVALID_AS_404,
         shape="Email",
         section="Users",
-        summary="Add an address to a user; administrators only",
+        summary="Add an e-mail address to a user; administrators only",
     ),
     Route(
         call="DELETE /user/emails/:id",
@@ -231,7 +231,7 @@ USERS = (
         operation="DeleteOwnEmail",
         errors={"NOT_FOUND": 200, "NOT_ALLOWED": 200},
         section="Users",
-        summary="Take an address away",
+        summary="Delete an e-mail address",
     ),
     Route(
         call="DELETE /users/:uid/emails/:id",
@@ -240,7 +240,7 @@ USERS = (
         errors={"NOT_ALLOWED": (404, "404 Email Not Found")},
         not_found_noun={"User": "User", "Email": "Email"},
         section="Users",
-        summary="Take an address away from a user; administrators only",
+        summary="Delete an e-mail address of a user; administrators only",
     ),
     Route(
         call="PUT /users/:uid/block",
@@ -252,7 +252,7 @@ USERS = (
         reshape=return_true,
         shape="True",
         section="Users",
-        summary="Keep a user out; administrators only",
+        summary="Block a user; administrators only",
     ),
     Route(
         call="PUT /users/:uid/unblock",
@@ -264,7 +264,7 @@ USERS = (
         reshape=return_true,
         shape="True",
         section="Users",
-        summary="Let a user in again; administrators only",
+        summary="Unblock a user; administrators only",
     ),
 )
 
@@ -278,5 +278,5 @@ SESSION = Route(
     errors={"UNAUTHENTICATED": 401},
     shape="CurrentUser",
     section="Users",
-    summary="Sign in with a password, for the private token",
+    summary="Sign in with a password and get the private token",
 )

@@ -127,12 +127,12 @@ class TestInvalidOperations:
         [
             ("query A { viewer { nothing } }", "a.graphql:1: Cannot query field 'nothing' on type 'User'."),
             ("query A {\n  viewer {", "a.graphql:2: Syntax Error: Expected Name, found <EOF>."),
-            ("{ viewer { id } }", "a.graphql:1: only fragments and operations with a name may stand here"),
-            ("query A { viewer { id } }\n\nquery a { viewer { id } }", "a.graphql:3: another operation's method is called a too"),
-            ("query A { viewer { webUrl\nweb_url: name } }", "a.graphql:2: web_url and webUrl would both be called web_url"),
+            ("{ viewer { id } }", "a.graphql:1: only fragments and named operations are allowed"),
+            ("query A { viewer { id } }\n\nquery a { viewer { id } }", "a.graphql:3: the method of another operation is named a too"),
+            ("query A { viewer { webUrl\nweb_url: name } }", "a.graphql:2: web_url and webUrl would both be named web_url"),
             ("query A($a_b: ID!, $aB: ID!) { a: node(id: $a_b) { id } b: node(id: $aB) { id } }", "a.graphql:1: two variables would"),
             ("query A { viewer { ...absent } }", "a.graphql:1: Unknown fragment 'absent'."),
-            ("fragment f on User { id }", "there is no operation, only fragments"),
+            ("fragment f on User { id }", "there are fragments but no operation"),
         ],
     )
     def test_are_reported_with_line_numbers(self, text: str, message: str, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ class TestRequests:
         with client.Client(url, "wrong") as stranger, pytest.raises(client.ForgefrontError) as refused:
             next(stranger.changes())
         assert refused.value.codes == ("UNAUTHENTICATED",)
-        with client.Client(f"{url}/elsewhere") as lost, pytest.raises(client.ForgefrontError, match="no answer of GraphQL, status 404"):
+        with client.Client(f"{url}/elsewhere") as lost, pytest.raises(client.ForgefrontError, match="not a GraphQL response, status 404"):
             lost.project_builds(path="olga/forge")
 
     async def run_subscriptions(self, client: Any, forge: Any) -> None:

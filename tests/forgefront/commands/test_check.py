@@ -56,7 +56,7 @@ class TestHealthyFolder:
     @pytest.mark.parametrize("options", [(), ("--full",)])
     def test_nothing_is_wrong(self, healthy: CommandRunner, options: tuple[str, ...]) -> None:
         assert healthy.json("check", *options)["problems"] == []
-        assert healthy("check", *options).stdout.endswith("all is well\n")
+        assert healthy("check", *options).stdout.endswith("no problems\n")
 
     def test_changes_nothing(self, healthy: CommandRunner) -> None:
         def state() -> dict[Path, bytes]:
@@ -98,13 +98,13 @@ class TestHealthyFolder:
 
 class TestFolder:
     def test_absent(self, tmp_path: Path) -> None:
-        assert only_problem(CommandRunner(tmp_path / "absent"))["problem"] == "it is not there"
+        assert only_problem(CommandRunner(tmp_path / "absent"))["problem"] == "it does not exist"
         assert not (tmp_path / "absent").exists()
 
     def test_missing_repositories_folder(self, healthy: CommandRunner) -> None:
         shutil.rmtree(healthy.data / "repositories")
         found = healthy("check", code=1).stdout
-        assert f"WRONG  folder: {healthy.data / 'repositories'}: it is not there" in found
+        assert f"WRONG  folder: {healthy.data / 'repositories'}: it does not exist" in found
         assert "WRONG  repositories: team/tools" in found
         assert "2 problems" in found
 
@@ -118,7 +118,7 @@ class TestKey:
     def test_others_may_read_it(self, healthy: CommandRunner) -> None:
         (healthy.data / "secret.key").chmod(0o644)
         found = only_problem(healthy)
-        assert found["problem"] == "others may read it (mode 644)"
+        assert found["problem"] == "other users can read it (mode 644)"
         assert found["remedy"] == f"chmod 600 {healthy.data / 'secret.key'}"
 
     @pytest.mark.parametrize(("name", "mode"), [("forgefront.db", 0o644), ("repositories", 0o750), ("forgefront.lock", 0o666)])
@@ -128,7 +128,7 @@ class TestKey:
 
         found = only_problem(healthy)
 
-        assert (found["area"], found["subject"], found["problem"]) == ("folder", str(path), f"others may use it (mode {mode:o})")
+        assert (found["area"], found["subject"], found["problem"]) == ("folder", str(path), f"other users have access (mode {mode:o})")
         assert found["remedy"].startswith(f"chmod {mode & 0o700:o} {path}")
         assert path.stat().st_mode & 0o777 == mode
 
@@ -163,7 +163,7 @@ class TestKey:
 class TestDatabase:
     def test_absent(self, healthy: CommandRunner) -> None:
         (healthy.data / "forgefront.db").unlink()
-        assert only_problem(healthy)["problem"] == "it is empty or not there"
+        assert only_problem(healthy)["problem"] == "it is empty or does not exist"
         assert not (healthy.data / "forgefront.db").exists()
 
     def test_no_database_at_all(self, healthy: CommandRunner) -> None:
@@ -174,7 +174,7 @@ class TestDatabase:
     def test_another_revision(self, healthy: CommandRunner, revision: str) -> None:
         with rows(healthy.data) as connection:
             connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
-        assert only_problem(healthy)["problem"].startswith(f"it is at {revision}, this program wants ")
+        assert only_problem(healthy)["problem"].startswith(f"it is at revision {revision}, this program requires ")
 
     def test_broken_reference(self, healthy: CommandRunner) -> None:
         with rows(healthy.data) as connection:
@@ -205,7 +205,7 @@ class TestDatabase:
 class TestRepositories:
     def test_absent(self, healthy: CommandRunner) -> None:
         shutil.rmtree(healthy.data / "repositories" / "1.git")
-        assert only_problem(healthy)["problem"] == "it is not there"
+        assert only_problem(healthy)["problem"] == "it does not exist"
 
     def test_no_repository(self, healthy: CommandRunner) -> None:
         (healthy.data / "repositories" / "1.git" / "HEAD").unlink()
@@ -235,7 +235,7 @@ class TestRepositories:
         (healthy.data / "repositories" / "77.git").mkdir()
         (healthy.data / "repositories" / ".incoming-x").mkdir()
         found = only_problem(healthy)
-        assert (found["subject"], found["problem"]) == (str(healthy.data / "repositories" / "77.git"), "no project has it")
+        assert (found["subject"], found["problem"]) == (str(healthy.data / "repositories" / "77.git"), "it belongs to no project")
 
 
 class TestUploads:
@@ -261,11 +261,11 @@ class TestUploads:
         file.unlink()
         found = only_problem(healthy)
         assert found["subject"] == f"team/tools/uploads/{self.SECRET}/a.png ({file})"
-        assert found["problem"] == "it is not there"
+        assert found["problem"] == "it does not exist"
 
     def test_cut_short(self, healthy: CommandRunner, file: Path) -> None:
         file.write_bytes(b"a")
-        assert only_problem(healthy)["problem"] == "it has 1 bytes instead of 3"
+        assert only_problem(healthy)["problem"] == "its size is 1 bytes instead of 3"
 
     def test_stray_files_are_reported(self, healthy: CommandRunner, file: Path) -> None:
         (stray := file.with_name("f" * 32)).touch()
@@ -300,9 +300,9 @@ class TestIndex:
             connection.execute("DELETE FROM branches")
             connection.execute("UPDATE commits SET oid = ? WHERE id = (SELECT MIN(id) FROM commits)", ("1" * 40,))
         output = healthy("check", "--repair").stdout
-        assert "mended index: team/tools: 2 branches are not in the index: master, topic\n" in output
-        assert "mended index: team/tools: 1 commit is in the index only\n" in output
-        assert output.endswith("all is well\n")
+        assert "fixed  index: team/tools: 2 branches are not in the index: master, topic\n" in output
+        assert "fixed  index: team/tools: 1 commit is in the index only\n" in output
+        assert output.endswith("no problems\n")
 
     def test_repair_does_not_change_a_healthy_index(self, healthy: CommandRunner) -> None:
         assert healthy.json("check", "--repair")["repaired"] == []

@@ -328,7 +328,7 @@ class TestProgram:
         printed = CliRunner().invoke(main, ["schema"]).stdout
         assert "type Query" in printed
         (tmp_path / "old.graphql").write_text(printed)
-        assert CliRunner().invoke(main, ["schema", "--against", str(tmp_path / "old.graphql")]).stdout == "no change\n"
+        assert CliRunner().invoke(main, ["schema", "--against", str(tmp_path / "old.graphql")]).stdout == "no changes\n"
         (tmp_path / "old.graphql").write_text(printed + "\ntype Gone { a: Int }\n")
         result = CliRunner().invoke(main, ["schema", "--against", str(tmp_path / "old.graphql")])
         assert (result.exit_code, result.stdout) == (1, "breaking: Gone was removed.\n1 changes, 1 of them breaking\n")

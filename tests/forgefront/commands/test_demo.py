@@ -298,7 +298,7 @@ class TestDataFolder:
         CommandRunner(tmp_path / "data")("demo", "--repository", tmp_path, code=2)
         monkeypatch.setattr("forgefront.commands.demo.CHECKOUT_FOLDER", tmp_path)
         result = CommandRunner(tmp_path / "data")("demo", code=1)
-        assert "is no git checkout; name a repository with --repository PATH" in result.stderr
+        assert "is not a git checkout; name a repository with --repository PATH" in result.stderr
         git(tmp_path, "init", "-q")
         assert "has no commit yet" in CommandRunner(tmp_path / "data")("demo", code=1).stderr
         assert not (tmp_path / "data").exists()

@@ -382,14 +382,14 @@ class TestInvalidRoutes:
         ("settings", "reason"),
         [
             ({"params": (ID,)}, "the path parameter issue_id is not declared"),
-            ({"params": (ID, KEY, text("more"))}, "more is not both"),
-            ({"operation": "NameIssue", "params": (ID, KEY, text("title"), text("note"))}, "needs title, which is optional"),
-            ({"operation": "Gone"}, "has an operation Gone"),
-            ({"result_path": "project.thing"}, "does not ask for project.thing"),
-            ({"guard": "Gone"}, "has an operation Gone"),
-            ({"guard": "ProjectCommit"}, "the guard ProjectCommit needs sha"),
-            ({"guard": "TouchIssue"}, "is a mutation"),
-            ({"needs_one_of": ("x",)}, "x is no parameter"),
+            ({"params": (ID, KEY, text("more"))}, "more must be both"),
+            ({"operation": "NameIssue", "params": (ID, KEY, text("title"), text("note"))}, "requires title, which is an optional parameter"),
+            ({"operation": "Gone"}, "defines the operation Gone"),
+            ({"result_path": "project.thing"}, "does not select project.thing"),
+            ({"guard": "Gone"}, "defines the operation Gone"),
+            ({"guard": "ProjectCommit"}, "the guard ProjectCommit requires sha"),
+            ({"guard": "TouchIssue"}, "must not be a mutation"),
+            ({"needs_one_of": ("x",)}, "x is not a parameter"),
         ],
     )
     def test_end_the_start(self, settings: dict[str, Any], reason: str) -> None:
@@ -405,12 +405,12 @@ class TestInvalidRoutes:
 
     def test_a_list_without_a_total_count(self) -> None:
         row = Route(call="GET /projects/:id/a", params=(ID,), operation="EndlessIssues", result_path="project.issues")
-        with pytest.raises(InvalidRouteError, match="does not ask for nodes and totalCount"):
+        with pytest.raises(InvalidRouteError, match="does not select nodes and totalCount"):
             build(FakeGraph(), row)
 
     def test_two_rows_of_one_call(self) -> None:
         row = Route(call="GET /user", operation="CurrentUser", result_path="viewer")
-        with pytest.raises(ValueError, match="two rows for GET /user"):
+        with pytest.raises(ValueError, match="duplicate route GET /user"):
             build(FakeGraph(), row, row)
 
 
@@ -436,5 +436,5 @@ class TestProfiles:
         assert found == {"document": 200, "gitlab-8.5": 201}
 
     def test_an_unknown_profile_ends_the_start(self, fake: FakeGraph) -> None:
-        with pytest.raises(UnknownProfileError, match=r"'new' is no profile; there are document, gitlab-8.5"):
+        with pytest.raises(UnknownProfileError, match=r"unknown profile 'new'; use one of document, gitlab-8.5"):
             build(fake, profile="new")

@@ -43,15 +43,15 @@ class TestReading:
     @pytest.mark.parametrize(
         ("source", "name", "reason"),
         [
-            ("query A { viewer { id } }", "B", "no .graphql file has an operation B"),
-            ("query A { viewer { ...gone } }", "A", "no .graphql file has a fragment gone"),
-            ("query A { viewer { id } } query A { viewer { id } }", "A", "two definitions of A"),
-            ("query Viewer { viewer { id } }", "Viewer", "two definitions of Viewer"),
+            ("query A { viewer { id } }", "B", "no .graphql file defines the operation B"),
+            ("query A { viewer { ...gone } }", "A", "no .graphql file defines the fragment gone"),
+            ("query A { viewer { id } } query A { viewer { id } }", "A", "duplicate definition of A"),
+            ("query Viewer { viewer { id } }", "Viewer", "duplicate definition of Viewer"),
             ("{ viewer { id } }", "A", "only named operations"),
             (
                 'mutation A { updateIssue(input: {projectPath: "1", databaseId: 1}) { issue { iid } } }',
                 "A",
-                "does not ask for userErrors",
+                "does not select userErrors",
             ),
         ],
     )

@@ -121,4 +121,4 @@ class TestCommand:
         assert "GET /projects/:id/builds" in run_command("GET /projects/1/bilds", code=1)
         assert "write the method and the path" in run_command("/projects/1", code=2)
         assert "sends no body" in run_command("GET /projects/1", "-d", "a=b", code=2)
-        assert "is no profile" in run_command("GET /user", "--profile", "x", code=2)
+        assert "unknown profile" in run_command("GET /user", "--profile", "x", code=2)

@@ -399,7 +399,7 @@ def check_response(app: RouteLookup, method: str, path: str, response: httpx.Res
         check_error(body, row.errors_by_value if row is not None else None)
         return
     route = app.find_route(method, path)
-    assert route is not None, f"no row answers {method} {path}"
+    assert route is not None, f"no route matches {method} {path}"
     if body is None:
         assert route.result_path is None or route.reshape is not None or any(_is_success(answer) for answer in route.errors.values())
         return
