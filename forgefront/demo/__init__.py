@@ -1,1 +1,1 @@
-"""demo."""
+"""The demo: builds a forge with sample content from a real history."""

@@ -1,6 +1,6 @@
-"""Makes users of the authors of a history: one for each person, with lawful and unique usernames and all their addresses.
+"""Turns the authors of a history into users: one for each person, with valid unique usernames and all their addresses.
 
-Two entries are one person when they share the address or the name, without case. What is made of a history is the same each time.
+Two entries are the same person when they share the address or the name, ignoring case. The same history always produces the same users.
 """
 
 import re
@@ -16,7 +16,7 @@ _NOREPLY_PATTERN = re.compile(r"\d+\+(.+)@users\.noreply\..+")
 
 @dataclass
 class CommitAuthor:
-    """`emails` are lower case, the most used one first, and empty where the history has none that an account may have."""
+    """`emails` are lower case, the most frequent first; empty if the history has no valid address."""
 
     name: str
     username: str = ""
@@ -27,7 +27,7 @@ class CommitAuthor:
 def group_authors(
     entries: Iterable[tuple[str, str, int]], reserved: Iterable[str], is_valid_address: Callable[[str], bool]
 ) -> list[CommitAuthor]:
-    """The persons behind (name, e-mail, commits) entries, in the order of the entries. `reserved` usernames are given to nobody."""
+    """The persons behind (name, e-mail, commits) entries, in the order of the entries. No person gets a `reserved` username."""
     authors = list(entries)
     groups = _DisjointSets()
     for name, email, _ in authors:
@@ -57,7 +57,7 @@ def group_authors(
 
 
 class _DisjointSets:
-    """Disjoint sets of keys: those that were joined belong together."""
+    """A union-find structure over keys."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
@@ -79,12 +79,12 @@ def _add_count(counts: dict[str, int], word: str, by: int) -> None:
 
 
 def _by_count(counts: dict[str, int]) -> list[str]:
-    """The words by falling count; of equal ones the first comes first."""
+    """The words by falling count; ties keep their order."""
     return sorted(counts, key=lambda word: -counts[word])
 
 
 def _suggest_username(person: CommitAuthor) -> str:
-    """`jane-doe` for Jane Doe; for names without Latin letters, what stands before the @."""
+    """`jane-doe` for Jane Doe; for names without Latin letters, the local part of the address."""
     email = person.emails[0] if person.emails else ""
     forwarded = _NOREPLY_PATTERN.fullmatch(email)
     local = forwarded[1] if forwarded else email.partition("@")[0]

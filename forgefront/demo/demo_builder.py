@@ -1,6 +1,6 @@
-"""Fills an empty data folder with a forge to look at: a real history, the people who wrote it, and what stands around it.
+"""Fills an empty data folder with a demo: a real history, its authors, and issues, merge requests and builds around it.
 
-Everything is done through the graph, as the users whom it is about.
+Everything is created through the graph, by the users concerned.
 """
 
 import re
@@ -38,10 +38,10 @@ ROLES = {
 }
 GROUP = "demo"
 MAX_MEMBERS = 8
-"""How many of the busiest authors are developers of the project, and so write issues in it."""
+"""Number of the most active authors who are developers of the project, and so write issues."""
 MAX_ISSUES_CLOSED_BY_COMMITS = 5
 MAX_DIFFS = 10
-"""How many diffs are looked at to find a line to comment on."""
+"""Number of diffs that are searched for a line to comment on."""
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
 
 
@@ -53,7 +53,7 @@ class DemoAccount:
 
 @dataclass(slots=True)
 class Demo:
-    """What was made. `password` is that of all four accounts."""
+    """The result. `password` is that of all four accounts."""
 
     password: str
     accounts: dict[str, DemoAccount] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Demo:
 
 @dataclass(slots=True)
 class DemoBuilder:
-    """Builds the demo over a started engine whose clock is `clock`."""
+    """Builds the demo with a started backend whose clock is `clock`."""
 
     backend: Backend
     clock: DemoClock
@@ -113,7 +113,7 @@ class DemoBuilder:
         """Raises FolderNotEmpty for a database with users, OperationRejected for what the graph refuses."""
         self._client = LocalClient(self.backend.graph, OPERATIONS_FILE)
         if (await self._client.run("Users"))["totalCount"]:
-            raise FolderNotEmpty("the database holds users already; empty it or name another one, nothing was changed")
+            raise FolderNotEmpty("the database already has users; empty it or name another one. Nothing was changed")
         demo = Demo(secrets.token_urlsafe(12), external_url=self.backend.config.external_url)
         await self._create_accounts(demo)
         authors = await self._create_authors()
@@ -132,7 +132,7 @@ class DemoBuilder:
         return demo
 
     async def run_mutation(self, by: str | None, operation: str, **values: Any) -> Any:
-        """Runs a mutation with these input fields, and lets a little time pass."""
+        """Runs a mutation with these input fields, and advances the clock a little."""
         self.clock.advance(timedelta(minutes=7))
         return await self._client.run(operation, by=by, input={key: value for key, value in values.items() if value is not None})
 
@@ -167,7 +167,7 @@ class DemoBuilder:
         await self.run_mutation(None, "UpdateUser", databaseId=ids["dev"], **profile)
 
     async def _create_authors(self) -> list[CommitAuthor]:
-        """Makes a user of every author; gives them, the busiest first."""
+        """Creates a user for every author; returns them, the most active first."""
         if self.repository is None:
             return []
         reserved_addresses = {f"{username}@example.com" for username in ROLES}
@@ -244,7 +244,7 @@ class DemoBuilder:
             self._issue_numbers[content.placeholder] = created["iid"]
         changes = {"assigneeId": await self._user_id_of(content.assignee), "milestoneId": milestone_id if content.has_milestone else None}
         if any(changes.values()):
-            # Afterwards, so that the service writes under the issue who was assigned and what was planned.
+            # A separate update, so that the service adds system notes about assignment and milestone.
             await self.run_mutation("dev", "UpdateIssue", projectPath=project, databaseId=created["id"], **changes)
         for commenter, body in content.notes:
             await self._create_note(project, created["id"], commenter, body)
@@ -288,7 +288,7 @@ class DemoBuilder:
         return snippet_id
 
     async def _create_merge_requests(self, demo: Demo) -> int:
-        """Those that the history tells of, merged, and open ones on branches of their own; gives the first open one's id, or 0."""
+        """Creates the merged merge requests of the history, and open ones on their own branches. Returns the first open one's id, or 0."""
         if self.repository is None or not self._newest_commit:
             return 0
         await self._client.run("ImportMergeRequests", path=demo.project_path)
@@ -334,7 +334,7 @@ class DemoBuilder:
             await self._create_issue(created["path"], issue)
 
     async def _create_pipeline(self, demo: Demo) -> None:
-        # Its builds are run now, so it happens now.
+        # Its builds run now, so it is created now.
         self.clock.advance(timedelta(days=365 * 100))
         pipeline = await push_pipeline(self, self.backend.repositories, GROUP)
         demo.pipeline_project_id, demo.runner_token = pipeline.project_id, pipeline.runner_token
@@ -357,12 +357,12 @@ class DemoBuilder:
 
 
 def _replace_unstorable(text: str) -> str:
-    """The text without what the graph refuses to keep; commits may hold anything."""
+    """The string without characters that the graph rejects; commits may contain any."""
     return validation.SURROGATE_PATTERN.sub("\ufffd", text.replace("\0", "\ufffd"))
 
 
 def first_added_line(diff: str) -> int | None:
-    """The number, in the new file, of the first line that a unified diff adds; None when it adds none."""
+    """The number, in the new file, of the first line that a unified diff adds; None if it adds none."""
     number = 0
     for line in diff.splitlines():
         if match := _HUNK.match(line):
@@ -376,13 +376,13 @@ def first_added_line(diff: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ExistingDemo:
-    """The demo that a folder holds from an earlier start."""
+    """The demo that an earlier start created in the folder."""
 
     project_id: int
 
 
 async def find_existing_demo(engine: Backend) -> ExistingDemo | None:
-    """The demo in this folder; None when it holds something else."""
+    """The demo in this folder; None if it contains something else."""
     try:
         group = await LocalClient(engine.graph, OPERATIONS_FILE).run("Kept", by="dev")
     except OperationRejected:

@@ -1,4 +1,4 @@
-"""The demo's builds: what a build system outside said of the newest commits, with what it printed and the files that it left."""
+"""The demo's builds: results of an external build system for the newest commits, with traces and artifacts."""
 
 import io
 import zipfile
@@ -11,7 +11,7 @@ from forgefront.demo.demo_merge_requests import DemoBuilderProtocol
 from graph.artifact_access import ArtifactAccess
 
 MAX_COMMITS = 4
-"""How many of the newest commits have builds."""
+"""Number of the newest commits that have builds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ JOBS = (
 
 @dataclass(slots=True)
 class DemoBuilds:
-    """The v3 ids of two builds that have ended well and have files: one to look at, and one to try things on."""
+    """The v3 ids of two successful builds with artifacts: one to look at, and one to experiment with."""
 
     build_id: int = 0
     scratch_build_id: int = 0
 
 
 async def create_builds(builder: DemoBuilderProtocol, access: ArtifactAccess, project_id: int, branch: str, oids: list[str]) -> DemoBuilds:
-    """Tells of the builds of these commits, newest first; at most RUNS of them."""
+    """Creates the builds of these commits, newest first; at most RUNS of them."""
     build_ids: list[int] = []
     for age, oid in reversed(list(enumerate(oids[:MAX_COMMITS]))):
         for job in JOBS:
@@ -73,7 +73,7 @@ async def create_builds(builder: DemoBuilderProtocol, access: ArtifactAccess, pr
 async def _create_build(
     builder: DemoBuilderProtocol, access: ArtifactAccess, project_id: int, branch: str, oid: str, job: DemoJob, status: str
 ) -> int | None:
-    """Gives the id of a build that left a file."""
+    """Returns the id of a build with an artifact."""
     path, started = str(project_id), builder.clock()
     created: dict[str, Any] = await builder.run_mutation(
         "dev",

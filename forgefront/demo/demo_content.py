@@ -1,4 +1,4 @@
-"""What the demo's people write: a forge of a few weeks' work around whatever history it was given."""
+"""Text that the demo's users write: a few weeks of work around any history."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,14 +7,15 @@ LABELS = {"bug": "#D9534F", "feature": "#5CB85C", "documentation": "#428BCA", "q
 MILESTONE = "Next release"
 MILESTONE_TEXT = "What has to work before the next release goes out."
 HISTORY_SPAN = timedelta(days=28)
-"""How long before the last commit the demo's life begins."""
+"""Time between the start of the demo's activity and the last commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssueContent:
-    """An issue. `{name}`, `{branch}` and `{commit}` stand for the project, its default branch and its newest commit.
+    """An issue. `{name}`, `{branch}` and `{commit}` are replaced by the project, its default branch and its newest commit.
 
-    `author`, `assignee` and the writers of `notes` are accounts of the demo, or a number: that author of the history, counted round.
+    `author`, `assignee` and the authors of `notes` are accounts of the demo, or a number: the index of an author of the history, modulo
+    their count.
     """
 
     title: str
@@ -26,7 +27,7 @@ class IssueContent:
     is_closed: bool = False
     notes: tuple[tuple[str | int, str], ...] = ()
     placeholder: str = ""
-    """A word that stands for its number in later texts."""
+    """A key that later texts use for its number."""
 
 
 ISSUES = (
@@ -117,7 +118,7 @@ PRIVATE_ISSUES = (IssueContent("Rotate the keys", "Every quarter.", "root", note
 
 @dataclass(frozen=True, slots=True)
 class SnippetContent:
-    """A snippet, whose `content` has the same fields as an issue's text."""
+    """A snippet, whose `content` has the same placeholders as an issue's text."""
 
     title: str
     file_name: str
@@ -135,7 +136,7 @@ SNIPPET = SnippetContent(
 
 @dataclass(frozen=True, slots=True)
 class MergeRequestContent:
-    """A merge request: a commit of `files` on a branch of its own, and what is said of it."""
+    """A merge request: a commit of `files` on its own branch, with notes."""
 
     branch: str
     title: str

@@ -1,6 +1,6 @@
-"""The folder that a demo fills: empty before, and filled whole or not at all.
+"""The folder of a demo: empty before, and filled completely or not at all.
 
-A run that was killed leaves a mark, and the next one starts anew.
+A run that was killed leaves a marker, and the next run starts over.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from storage.secrets import KEY_FILE
 
 UNFINISHED_MARKER = "demo.unfinished"
 ALLOWED_ENTRIES = frozenset((CONFIG_FILE, "lost+found"))
-"""What an empty data folder may hold."""
+"""Files that an empty data folder may contain."""
 
 
 class FolderNotEmpty(Exception):
-    """The data folder, or its database, holds something already. Nothing was changed."""
+    """The data folder, or its database, is not empty. Nothing was changed."""
 
 
 def is_unfinished(data: Path) -> bool:
@@ -29,7 +29,7 @@ def is_unfinished(data: Path) -> bool:
 
 
 def is_fillable(config: Config) -> bool:
-    """Whether the folder is empty, absent, or holds what a killed run left. Raises OSError."""
+    """Whether the folder is empty, absent, or contains what a killed run left. Raises OSError."""
     if not config.data.exists():
         return True
     return is_unfinished(config.data) or not _list_contents(config.data)
@@ -41,11 +41,11 @@ def _list_contents(data: Path) -> list[str]:
 
 @contextlib.contextmanager
 def claim_folder(config: Config) -> Iterator[None]:
-    """The empty data folder, for this process alone. What goes wrong inside leaves it as it was. Raises FolderNotEmpty, OSError."""
+    """Locks the empty data folder exclusively. An error inside restores it. Raises FolderNotEmpty, OSError."""
     data = config.data
     if not is_fillable(config):
         names = ", ".join(_list_contents(data)[:3])
-        raise FolderNotEmpty(f"{data} is not empty (it holds {names}); name another folder with --data, nothing was changed")
+        raise FolderNotEmpty(f"{data} is not empty (it contains {names}); name another folder with --data. Nothing was changed")
     existed = data.exists()
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     marker = os.open(data / UNFINISHED_MARKER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -53,7 +53,7 @@ def claim_folder(config: Config) -> Iterator[None]:
         try:
             fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise FolderNotEmpty(f"another process is filling {data} right now; nothing was changed") from None
+            raise FolderNotEmpty(f"another process is filling {data}. Nothing was changed") from None
         _remove_contents(config)
         try:
             yield
@@ -70,7 +70,7 @@ def claim_folder(config: Config) -> Iterator[None]:
 
 
 def _remove_contents(config: Config) -> None:
-    """Removes what a run makes in the folder. A database that lies elsewhere is left alone."""
+    """Removes what a run creates in the folder. A database elsewhere is not changed."""
     for folder in (config.repositories, config.uploads, config.artifacts):
         shutil.rmtree(folder, ignore_errors=True)
     for name in (KEY_FILE, LOCK_FILE, *(f"forgefront.db{end}" for end in ("", "-wal", "-shm", "-journal", ".lock"))):

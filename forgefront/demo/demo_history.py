@@ -1,4 +1,4 @@
-"""What a history says of the demo that is made of it: when it takes place, and what its project is called."""
+"""Derives the demo's time range and project name from a history."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from storage.git.repository import NotARepository, Repository
 
 
 class DemoClock:
-    """What the graph takes for the present while the demo's past is written; it never shows the future."""
+    """The graph's clock while the demo's past is written; it never returns a future time."""
 
     def __init__(self, start: datetime) -> None:
         self._current = start
@@ -25,7 +25,7 @@ class DemoClock:
 
 
 def create_clock(repository: Path | None) -> DemoClock:
-    """A clock that stands some weeks before the last commit of the default branch. Raises NotARepository."""
+    """A clock that starts some weeks before the last commit of the default branch. Raises NotARepository."""
     last = now()
     if repository is not None:
         opened = Repository.open(repository)
@@ -49,7 +49,7 @@ def has_history(repository: Path) -> bool:
 
 
 def project_name_of(repository: Path) -> str:
-    """The name that a project gets from the folder of its repository: `/src/Linux.git` gives `Linux`."""
+    """The project name for a repository's folder: `/src/Linux.git` becomes `Linux`."""
     name = re.sub(r"[^\w.-]+", "-", repository.resolve().name.removesuffix(".git")).strip("-.")
     try:
         validation.validate_project_name("name", name)

@@ -1,4 +1,4 @@
-"""The demo's merge requests: open ones, on branches that are made for them."""
+"""The demo's open merge requests, each on its own branch."""
 
 from datetime import datetime
 from typing import Any, Protocol
@@ -11,21 +11,21 @@ from storage.git.repository import Repository
 
 
 class DemoBuilderProtocol(Protocol):
-    """What is known of the demo so far, and how more is told."""
+    """Access to the demo that is being built."""
 
     def clock(self) -> datetime:
-        """When it happens."""
+        """The time of the next event."""
 
     async def run_mutation(self, by: str, operation: str, **values: Any) -> Any:
         """Runs a mutation as a user: `await run_mutation("dev", "CreateIssue", title=…)`."""
 
     def username_of(self, author: str | int) -> str:
-        """The username that is meant by a name, or by the number of an author."""
+        """The username for an account's name, or for the number of an author."""
 
     async def user_id(self, username: str) -> int: ...
 
     def fill_placeholders(self, text: str) -> str:
-        """The text with the names of the project, its branch and its newest commit in it."""
+        """The string with the names of the project, its branch and its newest commit filled in."""
 
 
 async def create_merge_requests(builder: DemoBuilderProtocol, repositories: Repositories, project_id: int, branch: str) -> int:

@@ -1,4 +1,4 @@
-"""The demo's pipeline: a project with a `.gitlab-ci.yml`, whose builds are run for real, by the runner in the box."""
+"""The demo's pipeline: a project with a `.gitlab-ci.yml`, whose builds are run by the included runner."""
 
 import asyncio
 import contextlib
@@ -63,14 +63,14 @@ START_TIMEOUT_SECONDS = 30.0
 
 @dataclass(slots=True)
 class DemoPipeline:
-    """The project with the pipeline, and the token of a runner that serves it alone."""
+    """The project with the pipeline, and the token of its runner, which serves no other project."""
 
     project_id: int
     runner_token: str
 
 
 async def push_pipeline(builder: DemoBuilderProtocol, repositories: Repositories, group: str) -> DemoPipeline:
-    """Makes the project and its first commit, which asks for builds."""
+    """Creates the project and its first commit, which creates builds."""
     created: dict[str, Any] = await builder.run_mutation(
         "dev", "CreateProject", name="pipeline", groupPath=group, visibility="PRIVATE", description="Built by a runner at every push."
     )
@@ -86,7 +86,7 @@ async def push_pipeline(builder: DemoBuilderProtocol, repositories: Repositories
 
 
 async def run_builds(config: Config, token: str) -> None:
-    """Runs the builds of the pipeline: serves the folder on a port of its own for as long as that takes."""
+    """Runs the builds of the pipeline, and serves the folder on a free port meanwhile."""
     from forgefront.app import App
 
     listener = create_listener("127.0.0.1", 0)
@@ -95,7 +95,7 @@ async def run_builds(config: Config, token: str) -> None:
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
-            while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn tells nobody when it has started
+            while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for a finished startup
                 await asyncio.sleep(0.02)
         service = ForgeClient(config.base_url, token, name="demo")
         try:

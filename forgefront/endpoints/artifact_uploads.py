@@ -1,6 +1,6 @@
-"""The door for artifacts: `PUT /-/artifacts/TICKET` with the bytes of the file as the body, for whoever has the address.
+"""The endpoint of artifact uploads: `PUT /-/artifacts/TICKET` with the file as the body. The URL grants access.
 
-`createArtifactUpload` gives the address. What is sent is streamed to the object store; the build has it once all of it is there.
+`createArtifactUpload` returns the URL. The body is streamed to the object store; the build has the artifact when it is complete.
 """
 
 import errno
@@ -20,11 +20,11 @@ DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _UploadDisconnected(Exception):
-    """The caller went away before all was read."""
+    """The client disconnected before the whole body was read."""
 
 
 class ArtifactUploadEndpoint:
-    """Answers the paths that `matches` knows."""
+    """Serves the paths that `matches` accepts."""
 
     def __init__(self, access: ArtifactAccess) -> None:
         self._access = access
@@ -42,7 +42,7 @@ class ArtifactUploadEndpoint:
         if scope["method"] != "PUT":
             return JSONResponse({"message": standard_message(405)}, 405, {"Allow": "PUT"})
         match = PATH_PATTERN.fullmatch(scope["path"])
-        assert match is not None, "who sends a path here asked `matches`"  # noqa: S101
+        assert match is not None, "the path was not checked with `matches`"  # noqa: S101
         state = scope.setdefault("state", {})
         request_id = state.get("request_id", "")
         try:

@@ -1,14 +1,13 @@
-"""An answer as a table: which lists an operation asks for, and what is in the columns. Made from the operation alone, so that an empty
-list has the same header as a full one.
+"""Converts a result to a table: the lists of an operation, and their columns, derived from the operation alone.
 
-The lists are those that are reached from the root through single objects: a connection's `nodes`, a table's `rows`, a bare list. A list's
-columns are the scalars of its items, objects flattened, named by their dotted paths:
+An empty list has the same header as a full one. The lists are those that are reached from the root through single objects: a connection's
+`nodes`, a table's `rows`, a plain list. A list's columns are the scalars of its items, with objects flattened, named by their dotted paths:
 
-    { project(path: "a/b") { name issues { totalCount nodes { iid labels author { username } notes { totalCount nodes { id } } } } } }
+ { project(path: "a/b") { name issues { totalCount nodes { iid labels author { username } notes { totalCount nodes { id } } } } } }
 
 has one list, `project.issues.nodes`, with the columns `iid`, `labels`, `author.username` and `notes.totalCount`. Lists of scalars are
-joined by spaces. Lists of objects inside an item are left out (their `totalCount` is a scalar like others), and so is what stands beside
-the list. An operation without a list is one row.
+joined by spaces. Lists of objects inside an item are left out (their `totalCount` is a scalar like others), and so are fields beside the
+list. An operation without a list is one row.
 """
 
 import csv
@@ -21,11 +20,11 @@ from typing import Any
 from rest_v3.operations import SelectedField
 
 _FORMULA_SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
-"""The signs that begin a formula, and their full-width and small forms (OWASP, CSV Injection)."""
+"""Characters that begin a formula, and their full-width and small forms (OWASP, CSV Injection)."""
 _BLANK_PATTERN = r"[\s\"\x00-\x1f\u200b-\u200f\ufeff]*"
-"""What spreadsheets skip at the beginning of a cell."""
+"""Characters that spreadsheets skip at the beginning of a cell."""
 _FORMULA_PATTERN = re.compile(f"((?:^|[;\t\r\n]){_BLANK_PATTERN})([{_FORMULA_SIGNS}])")
-"""A formula where a spreadsheet begins a cell: some split lines at semicolons or tabs, and then do not see quotes within."""
+"""A formula at the beginning of a cell: some spreadsheets split lines at semicolons or tabs, and then ignore quotes."""
 _CONTROL_CHARACTERS = ("\t", "\r", "\n")
 
 FieldPath = tuple[str, ...]
@@ -57,13 +56,13 @@ class CsvTable:
 
 
 class CsvTables:
-    """The tables of an operation. The first one is that of the list which is met first."""
+    """The tables of an operation, in document order."""
 
     def __init__(self, selected: Mapping[str, SelectedField]) -> None:
         self._tables = tuple(_find_lists(selected, ())) or (CsvTable((), tuple(_find_columns(selected, ()))),)
 
     def get(self, name: str | None) -> CsvTable | None:
-        """The table of a list, which is named by its path, or by that of the connection around it; None is the first."""
+        """The table of a list, named by its path, or by that of the connection around it; None returns the first."""
         if name is None:
             return self._tables[0]
         path = tuple(name.split("."))
@@ -112,7 +111,7 @@ def _format_cell(value: Any) -> str:
 
 
 def _escape_formulas(text: str) -> str:
-    """The text with an apostrophe before each sign that a spreadsheet would take for the beginning of a formula.
+    """The string with an apostrophe before each character that a spreadsheet would read as the beginning of a formula.
 
     >>> _escape_formulas("=1+1"), _escape_formulas("a;=1+1"), _escape_formulas("a = b; c")
     ("'=1+1", "a;'=1+1", 'a = b; c')

@@ -1,23 +1,23 @@
-"""The door to questions with names: `GET /q/NAME.json` and `GET /q/NAME.csv`, for spreadsheets, scripts and panels that fetch an address.
+"""The endpoint of named queries: `GET /q/NAME.json` and `GET /q/NAME.csv`, for spreadsheets, scripts and dashboards.
 
 NAME is that of the query of a trusted document. Its variables are the parameters of the URL (`forgefront/endpoints/query_variables.py`).
-The credential stands in a header, as at /graphql, or is the password of Basic credentials (RFC 7617), with any user name: spreadsheets can
-send nothing else. As JSON it answers `{"data": …}`; as CSV (RFC 4180) the rows of one list (`forgefront/endpoints/csv_tables.py`), which
-`?list=PATH` chooses. It runs through the same door to the graph as text does: the same rights, limits and rate.
+The credential is in a header, as at /graphql, or is the password of Basic credentials (RFC 7617) with any user name, since spreadsheets can
+send nothing else. The JSON response is `{"data": …}`; the CSV response (RFC 4180) has the rows of one list
+(`forgefront/endpoints/csv_tables.py`), which `?list=PATH` selects. Queries run as at /graphql, with the same permissions, limits and rate.
 
-    400  parameters that are unknown, missing or cannot be read: all of them are named       401  no credential, or one that is not good
-    404  no such question; a mutation or a subscription is none                              405  other methods than GET and HEAD
+ 400  parameters that are unknown, missing or invalid; all of them are named       401  the credential is missing or invalid
+ 404  there is no such query, or it is a mutation or a subscription                405  other methods than GET and HEAD
 
-What the graph says is answered with the statuses of the GraphQL door. CSV has no place for errors beside data: there the first error is
-the answer, with the status that v3 would give it.
+GraphQL errors have the statuses of /graphql. CSV cannot contain errors beside data: there the first error is the response, with its status
+in v3.
 
 `GET /q` lists the queries for callers with a valid credential, as JSON or, where HTML is accepted, as a page
 (`forgefront/endpoints/named_query_index.py`).
 
-Browsers keep Basic credentials and send them of their own accord, also for other sites. Nothing comes of it: these paths change nothing,
-other origins are never shown an answer to such a request (`forgefront/server/cors.py`) nor may embed one, and the realm is not that of git.
+Browsers store Basic credentials and send them automatically, also in requests from other sites. This is safe: these paths change nothing,
+other origins can neither read a response to such a request (`forgefront/server/cors.py`) nor embed one, and the realm is not that of git.
 
-Answers have an ETag over their bytes, and `If-None-Match` is answered with 304 where nothing has changed.
+Responses have an ETag of their bytes, and `If-None-Match` returns 304 when nothing has changed.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ ROUTES = {"json": "/q/:name.json", "csv": "/q/:name.csv"}
 CONTENT_TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8; header=present"}
 ALLOWED_METHODS = "GET, HEAD"
 LIST_PARAMETER = "list"
-"""The parameter that chooses the list of a CSV answer, unless the operation has a variable of this name."""
+"""The parameter that selects the list of a CSV response, unless the operation has a variable of this name."""
 RESPONSE_HEADERS = {
     "cache-control": "private, no-cache",
     "vary": "PRIVATE-TOKEN, Authorization",
@@ -72,7 +72,7 @@ class _NamedQuery:
 
 
 class NamedQueriesEndpoint:
-    """Answers the paths that `matches` knows. Which questions there are is settled when it is made."""
+    """Serves the paths that `matches` accepts. The set of queries is fixed at construction."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -101,7 +101,7 @@ class NamedQueriesEndpoint:
         if response.status_code == 401:
             response.headers["www-authenticate"] = CHALLENGE if _may_challenge_for_password(headers) else "Bearer"
         if scope["method"] == "HEAD":
-            # Its headers, with the length, are made already.
+            # Its headers, with the length, are complete.
             response.body = b""
         await response(scope, receive, send)
 
@@ -111,7 +111,7 @@ class NamedQueriesEndpoint:
         if not await self._is_authenticated(scope, credential):
             raise GraphqlRequestError(401, "401 Unauthorized")
         if self._index is None:
-            # Made once, when it is first wanted: it does not change.
+            # Built at the first request, since it does not change.
             base = f"{self._graph.services.external_url}/q/"
             entries = [
                 describe_query(each.document, each.variables, each.tables.names, base + name) for name, each in self._queries.items()
@@ -125,7 +125,7 @@ class NamedQueriesEndpoint:
 
     async def _respond_rejection(self, scope: Scope, rejection: GraphqlRequestError, credential: str | None) -> Response:
         if rejection.status in (400, 404):
-            # Which questions there are, and what they take, is not for everybody.
+            # The queries and their parameters are not public.
             try:
                 if not await self._is_authenticated(scope, credential):
                     rejection = GraphqlRequestError(401, "401 Unauthorized")
@@ -135,7 +135,7 @@ class NamedQueriesEndpoint:
         return Response(content, rejection.status, {"cache-control": "no-store", **rejection.headers}, "application/json")
 
     async def _is_authenticated(self, scope: Scope, credential: str | None) -> bool:
-        """Whether somebody calls by a good credential. Raises Refused, 503, where that cannot be told now."""
+        """Whether the caller's credential is valid. Raises HttpRefusal, 503, if that cannot be determined now."""
         if credential is None:
             return False
         state = scope["state"]
@@ -161,7 +161,7 @@ class NamedQueriesEndpoint:
             pairs = [pair for pair in pairs if pair[0] != LIST_PARAMETER]
         table = query.tables.get(list_name)
         if table is None:
-            raise GraphqlRequestError(400, f"list: it is one of {', '.join(query.tables.names) or 'none'}.")
+            raise GraphqlRequestError(400, f"list: must be one of {', '.join(query.tables.names) or 'none'}.")
         variables = parse_variables(query.variables, pairs)
         state = scope["state"]
         request_id = str(state.get("request_id", ""))
@@ -204,8 +204,8 @@ def _read_password(headers: Mapping[str, str]) -> str | None:
 
 
 def _may_challenge_for_password(headers: Mapping[str, str]) -> bool:
-    """Whether a browser, if this is one, may open its dialog: where somebody went to the address, but not for the script of a page, which
-    waits until the dialog is closed, nor for who has sent a token."""
+    """Whether a browser may show its sign-in dialog: for a navigation, but not for the script of a page, which would wait until the dialog
+    is closed, and not for a caller who sent a token."""
     by_script = "origin" in headers or headers.get("sec-fetch-mode", "navigate") != "navigate"
     return not by_script and credential_of(headers) is None
 
@@ -219,7 +219,7 @@ def _error_response(result: OperationResult, request_id: str, form: str) -> Resp
 
 
 def _matches_etag(header: str | None, etag: str) -> bool:
-    """Whether If-None-Match names the tag (RFC 9110, section 13.1.2)."""
+    """Whether If-None-Match contains the tag (RFC 9110, section 13.1.2)."""
     if header is None:
         return False
     return header.strip() == "*" or etag in (candidate.strip().removeprefix("W/") for candidate in header.split(","))

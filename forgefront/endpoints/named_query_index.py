@@ -1,4 +1,4 @@
-"""The list of questions at `GET /q`: their names, parameters and addresses, as JSON and as a page without scripts."""
+"""The list of named queries at `GET /q`: names, parameters and URLs, as JSON and as a page without scripts."""
 
 from collections.abc import Iterable, Mapping
 from html import escape
@@ -24,14 +24,14 @@ from rest_v3.operations import RouteOperationVariable
 
 RESPONSE_FORMATS = ("json", "csv")
 EXAMPLE_VALUES = {"Int": "1", "BigInt": "1", "Float": "0.5", "Boolean": "true", "DateTime": "2026-01-01T00:00:00Z", "Date": "2026-01-01"}
-"""Values of parameters in examples, by type; texts are shown as the name of their parameter in capitals."""
+"""Values of parameters in examples, by type; strings are shown as the name of their parameter in capitals."""
 PAGE_CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
 def describe_query(
     document: TrustedDocument, variables: Mapping[str, RouteOperationVariable], list_names: Iterable[str], url: str
 ) -> dict[str, Any]:
-    """An entry of the list. `url` is that of the question, without the ending that names a format."""
+    """An entry of the list. `url` is that of the query, without the extension that selects a format."""
     operation = _parse_operation(document.text)
     defaults = {
         node.variable.name.value: value_from_ast_untyped(node.default_value)
@@ -54,7 +54,7 @@ def describe_query(
 
 
 def render_index(entries: Iterable[Mapping[str, Any]]) -> str:
-    """The list for people."""
+    """The list as a page."""
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Questions</title>'
         '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
@@ -71,7 +71,7 @@ def _parse_operation(source: str) -> OperationDefinitionNode:
 
 
 def _description_of(document: TrustedDocument) -> str:
-    """The comment right before the operation in its file, without one the empty string."""
+    """The comment directly before the operation in its file, or the empty string."""
     for node in parse(document.source_text).definitions:
         if isinstance(node, OperationDefinitionNode) and node.name is not None and node.name.value == document.name and node.loc:
             lines: list[str] = []
@@ -119,7 +119,7 @@ def _render_section(entry: Mapping[str, Any]) -> str:
     return (
         f"<section><h2>{escape(entry['name'])}</h2>"
         + (f"<p>{escape(entry['description'])}</p>" if entry["description"] else "")
-        + (f"<table><tr><th>Parameter<th>Type<th>{rows}</table>" if rows else "<p>It takes no parameters.</p>")
+        + (f"<table><tr><th>Parameter<th>Type<th>{rows}</table>" if rows else "<p>No parameters.</p>")
         + (f"<p>Lists: {lists}</p>" if lists else "")
         + f"<p><code>{escape(entry['example'])}</code></p></section>"
     )

@@ -1,9 +1,9 @@
-"""The variables of an operation as a URL has them: text, of which the operation's types say what it means.
+"""Parses the variables of an operation from a URL: strings, converted by the operation's types.
 
-name=text                  String, ID, enumerations and times as they are; Int, Float, Boolean (true, false, 1, 0) as spelled
+name=text                  String, ID, enumerations and timestamps; Int, Float, Boolean (true, false, 1, 0)
 name=a&name=b              a list: the name once for each item
 name={"since": "…"}        an input object, as JSON
-name.since=…               the same, a field at a time
+name.since=…               the same, one parameter for each field
 """
 
 import re
@@ -30,7 +30,7 @@ MAX_SHOWN_LENGTH = 80
 
 
 def parse_variables(known: Mapping[str, RouteOperationVariable], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """What the parameters say. Raises Refused, 400, which names everything that is unknown, missing or cannot be read."""
+    """The variables of the parameters. Raises HttpRefusal, 400, which names every unknown, missing or invalid one."""
     values_by_name: dict[str, list[str]] = {}
     problems: list[str] = []
     for name, value in pairs:
@@ -48,7 +48,9 @@ def parse_variables(known: Mapping[str, RouteOperationVariable], pairs: Iterable
     problems += [f"{name} is missing." for name, variable in known.items() if variable.is_required and name not in variables]
     if problems:
         signature = ", ".join(f"{name} ({variable.type})" for name, variable in known.items())
-        raise GraphqlRequestError(400, " ".join([*problems[:10], f"It takes {signature}." if signature else "It takes no variables."]))
+        raise GraphqlRequestError(
+            400, " ".join([*problems[:10], f"It takes {signature}." if signature else "The query takes no variables."])
+        )
     return variables
 
 
@@ -61,13 +63,13 @@ def _set_variable(variables: dict[str, Any], known: Mapping[str, RouteOperationV
         if not isinstance(named, GraphQLInputObjectType):
             raise ValueError(f"a {kind} has no fields")
         if part not in named.fields:
-            raise ValueError(f"a {named} has no field {part[:MAX_SHOWN_LENGTH]}, but {', '.join(named.fields)}")
+            raise ValueError(f"a {named} has no field {part[:MAX_SHOWN_LENGTH]}; it has {', '.join(named.fields)}")
         target = target.setdefault(key, {})
         if not isinstance(target, dict):
-            raise ValueError("it is given as a whole too")
+            raise ValueError("it is also set as a whole")
         key, kind = part, named.fields[part].type
     if key in target:
-        raise ValueError("it is given field by field too")
+        raise ValueError("it is also set field by field")
     target[key] = _parse_value(kind, values)
 
 
@@ -76,23 +78,23 @@ def _parse_value(kind: GraphQLInputType, values: list[str]) -> Any:
     if is_list_type(nullable):
         return [_parse_value(nullable.of_type, [text]) for text in values]
     if len(values) > 1:
-        raise ValueError("it is given twice")
+        raise ValueError("it is set twice")
     named, value = get_named_type(kind), values[0]
     if isinstance(named, GraphQLInputObjectType):
         return _parse_object(value)
     if isinstance(named, GraphQLEnumType):
         if value not in named.values:
-            raise ValueError(f"it is one of {', '.join(named.values)}")
+            raise ValueError(f"must be one of {', '.join(named.values)}")
         return value
     if named.name in ("Int", "BigInt"):
         if not INTEGER_PATTERN.fullmatch(value):
-            raise ValueError("it is a whole number")
+            raise ValueError("must be an integer")
         return int(value)
     if named.name == "Float":
         return _parse_number(value)
     if named.name == "Boolean":
         if value not in BOOLEAN_VALUES:
-            raise ValueError("it is true or false")
+            raise ValueError("must be true or false")
         return BOOLEAN_VALUES[value]
     return value
 
@@ -103,12 +105,12 @@ def _parse_object(raw: str) -> Any:
     except GraphqlRequestError as refused:
         raise ValueError(refused.message.rstrip(".")) from None
     if not isinstance(value, dict):
-        raise ValueError("it is a JSON object, or is given field by field as name.field")
+        raise ValueError("must be a JSON object, or be set field by field as name.field")
     return value
 
 
 def _parse_number(raw: str) -> float:
     value = float(raw) if NUMBER_PATTERN.fullmatch(raw) else inf
     if not isfinite(value):
-        raise ValueError("it is a number")
+        raise ValueError("must be a number")
     return value

@@ -1,7 +1,7 @@
-"""The door to attached files: `GET /NAMESPACE/PROJECT/uploads/SECRET/NAME`, for who sees the project.
+"""The endpoint of attached files: `GET /NAMESPACE/PROJECT/uploads/SECRET/NAME`, for callers who can see the project.
 
-A browser never shows such a file as a page of this site: it is sent as an attachment, of a kind that holds no script, to be sniffed by
-nobody, and with a policy under which nothing in it could load or run.
+Browsers must not render such a file as a page of this site: it is sent as an attachment, with a content type that runs no script, with
+`nosniff`, and with a content security policy that blocks everything.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ UPLOAD_OPERATION = prepare(
 
 
 class UploadDownloadEndpoint:
-    """Answers the paths that `matches` knows."""
+    """Serves the paths that `matches` accepts."""
 
     def __init__(self, graph: Graph, uploads: UploadStore) -> None:
         self._graph = graph
@@ -45,7 +45,7 @@ class UploadDownloadEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match = PATH_PATTERN.fullmatch(scope["path"])
-        assert match is not None, "who sends a path here asked `matches`"  # noqa: S101
+        assert match is not None, "the path was not checked with `matches`"  # noqa: S101
         path, secret, name = match.groups()
         if scope["method"] not in ("GET", "HEAD"):
             await JSONResponse({"message": standard_message(405)}, 405, {"Allow": "GET, HEAD"})(scope, receive, send)
@@ -64,7 +64,7 @@ class UploadDownloadEndpoint:
         try:
             file = await asyncio.to_thread(self._uploads.open, project["databaseId"], secret)
         except FileNotFoundError:
-            # Its project was removed at this moment.
+            # Its project was deleted concurrently.
             await _error_response(404)(scope, receive, send)
             return
         try:
@@ -91,7 +91,7 @@ async def _send_file(scope: Scope, send: Send, file: BinaryIO, content_type: str
     while remaining > 0:
         chunk = await asyncio.to_thread(file.read, min(CHUNK_BYTES, remaining))
         if not chunk:
-            raise OSError(f"an upload is shorter than it was: {remaining} of {size} bytes are missing")
+            raise OSError(f"the upload is shorter than recorded: {remaining} of {size} bytes are missing")
         remaining -= len(chunk)
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})

@@ -1,1 +1,1 @@
-"""git_http."""
+"""Git over HTTP."""

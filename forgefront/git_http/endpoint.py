@@ -1,6 +1,6 @@
 """Clone, fetch and push over HTTP: git's smart protocol (gitprotocol-http) at /NAMESPACE/PROJECT.git.
 
-The graph decides who may; the transport runs git; here is only HTTP. Answers that refuse are plain text, which git shows to its user.
+The graph authorizes, the transport runs git, and this module does the HTTP. Errors are plain text, which git shows to its user.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from storage.git.protocol.transport import BLOCK_BYTES, GitService, Transport, T
 from storage.git.subprocesses.git_command import GitCommandError
 
 MAX_FETCH_BYTES = 64 * 1024 * 1024
-"""Bytes of what a client asks for and has, unpacked."""
+"""Maximum size of a fetch request, uncompressed, in bytes."""
 RETRY_SECONDS = 5
 
 _PATH_PATTERN = re.compile(r"/([^/]+/[^/]+?)(\.git)?/(info/refs|git-upload-pack|git-receive-pack|HEAD|objects/.+)")
@@ -43,13 +43,13 @@ _STATUS_BY_CODE = {
     Code.UNAVAILABLE: 503,
 }
 _SIGN_IN_MESSAGE = "Use your private token as the password, with any user name."
-_DUMB_PROTOCOL_MESSAGE = "This server speaks the smart protocol only: use git 1.6.6 or newer."
+_DUMB_PROTOCOL_MESSAGE = "This server supports only the smart protocol: use git 1.6.6 or newer."
 
 log = structlog.get_logger("git")
 
 
 class GitHttpRefusal(Exception):
-    """An answer instead of git's. The text is for people."""
+    """An error response instead of git's. The message is shown to the user."""
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -72,13 +72,13 @@ class GitHttpEndpoint:
         return scope["type"] == "http" and _PATH_PATTERN.fullmatch(scope["path"]) is not None
 
     async def close(self) -> None:
-        """Lets pushes that have come whole be finished and recorded."""
+        """Waits until completely received pushes are processed and recorded."""
         if self._pushes:
             await asyncio.wait(self._pushes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match = _PATH_PATTERN.fullmatch(scope["path"])
-        assert match is not None, "asked only for what it serves"  # noqa: S101
+        assert match is not None, "the path was not checked with `matches`"  # noqa: S101
         project, has_suffix, git_path = match.groups()
         scope["state"]["route"] = "/:namespace/:project.git/" + ("objects" if git_path.startswith("objects/") else git_path)
         streamed = _StreamedResponse(send)
@@ -91,7 +91,7 @@ class GitHttpEndpoint:
                 await self._serve_pack(scope, project, GitService(git_path), receive, streamed)
         except Exception as error:
             if streamed.is_started:
-                # The connection is closed under an incomplete answer, which is all that the client can still be told.
+                # The server closes the connection after an incomplete response, which is the only signal left.
                 raise
             if isinstance(error, _GitRedirect):
                 response: Response = RedirectResponse(str(error), 301)
@@ -108,7 +108,7 @@ class GitHttpEndpoint:
             raise GitHttpRefusal(403, _DUMB_PROTOCOL_MESSAGE)
         service = GitService(service_name)
         if not has_suffix:
-            # To every project's name, there or not.
+            # The challenge is the same for every path, so that it does not reveal which projects exist.
             raise _GitRedirect(f"{scope.get('root_path', '')}{scope['path'].removesuffix('/info/refs')}.git/info/refs?service={service}")
         grant = await self._authorize(scope, project, service)
         protocol = _git_protocol_header(scope) if service is GitService.UPLOAD else ""
@@ -135,7 +135,7 @@ class GitHttpEndpoint:
             await _cancel_on_disconnect(asyncio.create_task(fetch), body)
             await response.end()
             return
-        # Not ended with the request: what has come whole is finished and recorded even when the client is gone.
+        # The task outlives the request: a completely received push is processed and recorded even if the client disconnects.
         push = asyncio.create_task(self._receive_push(grant, incoming, response, scope["state"]["request_id"]))
         self._pushes.add(push)
         push.add_done_callback(self._pushes.discard)
@@ -148,7 +148,7 @@ class GitHttpEndpoint:
         updated = await self._transport.receive_pack(grant.path, incoming, response.write, authorize)
         if updated:
             await self._access.record_push(grant, updated, request_id)
-        # Only now does the client know that it is done, and may look at what follows from its push.
+        # Sent only now, so that the client sees the effects of its push when the response ends.
         await response.end()
 
     async def _authorize(self, scope: Scope, project: str, service: GitService) -> RepositoryGrant:
@@ -164,7 +164,7 @@ class _GitRedirect(Exception):
 
 
 class _StreamedResponse:
-    """A streamed answer of 200, begun with its first block, so that until then another can be given."""
+    """A streamed response of 200, started with its first block, so that an error can be returned before."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -187,7 +187,7 @@ class _StreamedResponse:
 
 
 class _BodyReader:
-    """The blocks of a request's body. Raises ClientDisconnect where it ends too early."""
+    """The blocks of a request's body. Raises ClientDisconnect if it ends early."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -205,13 +205,13 @@ class _BodyReader:
                 return
 
     async def wait_disconnected(self) -> None:
-        """Returns when the client went away after its body."""
+        """Returns when the client disconnects after its body."""
         await self._ended.wait()
         await wait_disconnected(self._receive)
 
 
 async def _cancel_on_disconnect(work: "asyncio.Task[None]", body: _BodyReader) -> None:
-    """Waits for the work, and stops it when the client goes away or the server does not wait any longer."""
+    """Waits for the task, and cancels it when the client disconnects or the server stops waiting."""
     disconnect = asyncio.create_task(body.wait_disconnected())
     try:
         await asyncio.wait({work, disconnect}, return_when=asyncio.FIRST_COMPLETED)
@@ -225,9 +225,9 @@ async def _cancel_on_disconnect(work: "asyncio.Task[None]", body: _BodyReader) -
 
 
 async def _decompress(body: _BodyReader, encoding: str) -> ClientStream:
-    """The body as it was before the client packed it, a block at a time however small it was packed."""
+    """The uncompressed body, in blocks of bounded size at any compression ratio."""
     if encoding not in ("identity", "gzip", "x-gzip"):
-        raise GitHttpRefusal(415, "The body may be packed with gzip, and with nothing else.")
+        raise GitHttpRefusal(415, "The body may be compressed only with gzip.")
     if encoding == "identity":
         async for block in body:
             yield block
@@ -243,23 +243,23 @@ async def _decompress(body: _BodyReader, encoding: str) -> ClientStream:
                 elif not block:
                     break
     except zlib.error as error:
-        raise GitHttpRefusal(400, "The body is not packed with gzip.") from error
+        raise GitHttpRefusal(400, "The body is not valid gzip data.") from error
     if not decompressor.eof:
-        raise GitHttpRefusal(400, "The packed body has no end.")
+        raise GitHttpRefusal(400, "The compressed body is incomplete.")
 
 
 async def limit_fetch_body(incoming: ClientStream) -> ClientStream:
-    """What a fetch asks for, as long as it is no more than it may be. Raises Refused."""
+    """The body of a fetch, up to the maximum size. Raises HttpRefusal."""
     size = 0
     async for block in incoming:
         size += len(block)
         if size > MAX_FETCH_BYTES:
-            raise GitHttpRefusal(413, "This asks for too much at once.")
+            raise GitHttpRefusal(413, "The fetch request is too large.")
         yield block
 
 
 def _read_credential(headers: Headers) -> str | None:
-    """The private token that a request carries, if any (DECISIONS 3); a user name beside it means nothing."""
+    """The private token of a request, if any (DECISIONS 3); the user name beside it is ignored."""
     if token := headers.get("private-token"):
         return token
     scheme, _, value = headers.get("authorization", "").partition(" ")
@@ -282,7 +282,7 @@ def _require_method(scope: Scope, method: str) -> None:
 
 
 def refusal_of(error: Exception) -> GitHttpRefusal | None:
-    """The answer that an error means, in words for both of git's doors; None for one that is not ours to explain."""
+    """The response for an error, with the messages that HTTP and SSH share; None for an unexpected error."""
     match error:
         case GitHttpRefusal():
             return error
@@ -292,13 +292,13 @@ def refusal_of(error: Exception) -> GitHttpRefusal | None:
             return GitHttpRefusal(400, f"This push cannot be read: {error}.")
         case TransportBusy():
             return GitHttpRefusal(
-                503, "Too many are fetching or pushing right now; try again in a moment.", {"Retry-After": str(RETRY_SECONDS)}
+                503, "Too many fetches or pushes are running; try again in a moment.", {"Retry-After": str(RETRY_SECONDS)}
             )
         case TransportTimeout():
             return GitHttpRefusal(503, "This took too long.")
         case GitCommandError():
             log.error("git failed", error=str(error))
-            return GitHttpRefusal(500, "The repository cannot be read right now; the log of the service says why.")
+            return GitHttpRefusal(500, "The repository cannot be read now; the log of the service has the reason.")
         case OSError() if error.errno == errno.ENOSPC:
             return GitHttpRefusal(507, "The disk of the service is full; nothing was changed.")
     return None
@@ -311,7 +311,7 @@ def _refusal_of_graph_error(error: OperationError) -> GitHttpRefusal:
     if status == 401:
         message, headers = _SIGN_IN_MESSAGE, {"WWW-Authenticate": 'Basic realm="Forgefront", charset="UTF-8"'}
     elif isinstance(error, Forbidden):
-        message = error.reason or "You are not allowed to do this in the project."
+        message = error.reason or "You do not have permission to do this in the project."
     elif (seconds := getattr(error, "retry_after", None)) is not None:
         headers = {"Retry-After": str(seconds)}
     return GitHttpRefusal(status, message, headers)

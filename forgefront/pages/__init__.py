@@ -1,8 +1,8 @@
-"""The pages for people: which paths are pages, and the door that serves them.
+"""The pages: which paths are pages, and the app that serves them.
 
-A page is one small HTML file for all of them (`static/index.html`); what it shows is decided in the browser by its address, from the
-graph alone. Addresses are those that the API gives as `web_url`, so that a link from anywhere opens here. Who does not ask for HTML is
-answered as if there were no pages: `/` is the index of addresses, all else is not found.
+All pages share one small HTML file (`static/index.html`); the browser renders them by their address from GraphQL alone. Addresses are those
+that the API returns as `web_url`. A client that does not accept HTML gets the same response as without pages: `/` is the index of
+addresses, everything else is not found.
 """
 
 import re
@@ -16,16 +16,16 @@ from graph.rules.validation import RESERVED_PATHS
 
 STATIC_FOLDER = Path(__file__).parent / "static"
 OPERATIONS_FOLDER = Path(__file__).parent / "operations"
-"""What the pages ask of the graph: a file a view, which the browser reads as text and sends as it is."""
+"""The pages' operations: a file for each view, which the browser loads and sends unchanged."""
 FILES_PATH = "/-/pages/"
 FAVICON_PATH = "/favicon.ico"
-"""Where browsers look for the icon of what is no page."""
+"""The path at which browsers look for the icon of responses that are not pages."""
 ROUTE = "/-/pages"
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""The pages' own files and the graph; nothing else may load, nothing inline runs, and no text is ever taken for HTML."""
+"""The content security policy: only the pages' own files and GraphQL load, nothing inline runs, and no string is parsed as HTML."""
 
 _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 _PAGE_PATTERN = re.compile(
@@ -68,7 +68,7 @@ class PagesApp:
 
 
 def is_page(path: str) -> bool:
-    """Whether a page has this address: "/", "/demo/tools", "/demo/tools/issues/3", "/groups/demo", "/u/dev"."""
+    """Whether the path is that of a page: "/", "/demo/tools", "/demo/tools/issues/3", "/groups/demo", "/u/dev"."""
     if _PAGE_PATTERN.fullmatch(path) is None:
         return False
     first = path.split("/")[1].lower()
@@ -76,7 +76,7 @@ def is_page(path: str) -> bool:
 
 
 def prefers_html(accept: str) -> bool:
-    """Whether HTML is named, and JSON not preferred to it. `*/*`, which programs send, does not name it."""
+    """Whether Accept names HTML, and does not prefer JSON. `*/*`, which programs send, does not name HTML."""
     quality = {"text/html": 0.0, "application/json": 0.0}
     for item in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in item.split(";"))

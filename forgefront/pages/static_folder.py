@@ -1,13 +1,13 @@
-"""Serves a folder of static files: pages for people, with the headers that keep them apart from everything else.
+"""Serves a folder of static files with security headers and ETags.
 
-    files = StaticFolder(FOLDER, base_path="/-/pages/", policy=POLICY, values={"base": "/git"})
-    files.matches("/-/pages/main.js")      True, and so is every other path below `base_path`
-    await files(scope, receive, send)      FOLDER/main.js; `base_path` itself is FOLDER/index.html; anything else is not found
-    await files.send("index.html", …)      the same file at any other address
+ files = StaticFolder(FOLDER, base_path="/-/pages/", policy=POLICY, values={"base": "/git"})
+ files.matches("/-/pages/main.js")      True, and so is every other path below `base_path`
+ await files(scope, receive, send)      FOLDER/main.js; `base_path` itself is FOLDER/index.html; anything else is not found
+ await files.send("index.html", …)      the same file at any other address
 
-What there is is looked up once, at start, so that a path from outside never reaches the file system. Small files are kept in memory;
-large ones are read in a thread while they are sent. Every answer names its content by an ETag and is asked for again each time
-(RFC 9110, section 13.1.2), so that a new version is seen at once and an old one is not sent twice.
+The folder is listed once, at start, so that a path from outside never reaches the file system. Small files are cached in memory; large ones
+are read in a thread while they are sent. Every response has an ETag and is revalidated each time (RFC 9110, section 13.1.2), so that a new
+version is seen immediately and an unchanged one is not sent again.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ CONTENT_TYPES = {
     ".txt": "text/plain; charset=utf-8",
     "": "text/plain; charset=utf-8",
 }
-"""A file of any other kind is not served."""
+"""Content types by extension; other files are not served."""
 INDEX = "index.html"
 MAX_CACHED_BYTES = 256 * 1024
-"""Larger files stay on the disk."""
+"""Larger files are read from the disk."""
 BLOCK_BYTES = 256 * 1024
 SECURITY_HEADERS = {
     "cache-control": "no-cache",
@@ -52,7 +52,7 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class _StaticFile:
-    """`body` is None for a file that stays on the disk."""
+    """`body` is None for a file that is read from the disk."""
 
     path: Path
     body: bytes | None
@@ -62,7 +62,7 @@ class _StaticFile:
 
 
 class StaticFolder:
-    """The app of one folder. `policy` is the Content-Security-Policy of every answer; `values` replace `$name` in HTML files, escaped."""
+    """The app of one folder. `policy` is the Content-Security-Policy of every response; `values` replace `$name` in HTML files, escaped."""
 
     def __init__(self, folder: Path, *, base_path: str, policy: str, values: Mapping[str, str] | None = None) -> None:
         self._base_path = base_path
@@ -76,18 +76,18 @@ class StaticFolder:
         return name in self._files
 
     def put(self, name: str, body: bytes) -> None:
-        """Serves what was made, not read, under this name."""
+        """Serves generated content under this name."""
         self._files[name] = _StaticFile(Path(name), body, len(body), CONTENT_TYPES[Path(name).suffix], _etag_of(body))
 
     def matches(self, path: str) -> bool:
-        """Whether a path, as the scope has it, is below `base_path`."""
+        """Whether the path of a scope is below `base_path`."""
         return path.startswith(self._base_path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.send(scope["path"][len(self._base_path) :] or INDEX, scope, receive, send)
 
     async def send(self, name: str, scope: Scope, receive: Receive, send: Send, *, vary: str | None = None) -> None:
-        """Answers with the file of this name, whatever the address. `vary` names the request header that led here."""
+        """Sends the file of this name, at any address. `vary` names the request header that selected it."""
         file = self._files.get(name)
         if file is None:
             await JSONResponse({"message": "404 Not Found"}, 404)(scope, receive, send)
@@ -130,7 +130,7 @@ def _etag_of(body: bytes) -> str:
 
 
 def _matches_etag(header: str | None, etag: str) -> bool:
-    """Whether the caller has the file already (If-None-Match; a weak comparison, as its section says)."""
+    """Whether the client has the file already (If-None-Match, by weak comparison)."""
     if header is None:
         return False
     return header.strip() == "*" or etag in (each.strip().removeprefix("W/") for each in header.split(","))

@@ -1,5 +1,4 @@
-"""The runner in the box: takes builds from a service, runs their scripts in a shell, and says how they went.
+"""The included runner: takes builds from a service, runs their scripts in a shell, and reports the results.
 
-It is a program beside the service, on this machine or another: it speaks to it through `/graphql`, fetches with git, and sends artifacts
-where it is told to.
+It is a separate program, on this machine or another: it calls `/graphql`, fetches with git, and uploads artifacts to the URLs it receives.
 """

@@ -1,4 +1,4 @@
-"""The files that a build leaves, as one zip: those in its work folder that its patterns name, and never one beyond it."""
+"""Zips the artifacts of a build: the files in its working folder that match its patterns, and never one outside."""
 
 import os
 import stat
@@ -10,9 +10,9 @@ BLOCK_BYTES = 2**18
 
 
 def write_archive(root: Path, patterns: Iterable[str], extra_names: Iterable[str], target: Path) -> tuple[int, list[str]]:
-    """Writes the zip; returns how many files it has, and the patterns that matched none. `extra_names` are files named exactly.
+    """Writes the zip; returns the number of files, and the patterns that matched none. `extra_names` are exact file names.
 
-    A symbolic link is left out, and what lies behind one.
+    Symbolic links, and files behind them, are left out.
     """
     root = root.resolve()
     missing, names = [], set(extra_names)
@@ -29,7 +29,7 @@ def write_archive(root: Path, patterns: Iterable[str], extra_names: Iterable[str
 
 
 def find_matching(root: Path, pattern: str) -> Iterator[str]:
-    """The files that a pattern names, from the folder on; a folder stands for all that is in it. Git's own files are nobody's."""
+    """The files that a pattern matches below the folder; a folder matches everything in it. Git's own files are left out."""
     parts = PurePosixPath(pattern).parts
     if not pattern.strip() or parts[:1] == ("/",) or ".." in parts:
         return
@@ -49,7 +49,7 @@ def find_matching(root: Path, pattern: str) -> Iterator[str]:
 
 
 def _is_within(root: Path, path: Path) -> bool:
-    """Whether no part of the path is a symbolic link, and it is none of git's files."""
+    """Whether no part of the path is a symbolic link or one of git's files."""
     if not path.is_relative_to(root) or path.relative_to(root).parts[:1] == (".git",):
         return False
     return path.resolve() == path
@@ -60,7 +60,7 @@ def _add_file(archive: zipfile.ZipFile, root: Path, name: str) -> int:
     if not _is_within(root, path):
         return 0
     try:
-        # Neither a link that came in between is followed, nor a pipe waited for.
+        # A link created meanwhile is not followed, and opening a pipe does not block.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return 0

@@ -1,7 +1,7 @@
-"""One build, from the fetched code to what is said of its end.
+"""One build, from fetching its code to reporting its result.
 
-The order: fetch, script, what comes after it, artifacts, the end of the trace, the status. Beside all of it the trace is sent about once
-a second, and a quiet build is told of every few seconds; by the answers the runner hears that a build is not its own any more.
+The order: fetch, script, after_script, artifacts, the end of the trace, the status. Meanwhile the trace is sent about once a second, and a
+build without output is reported every few seconds. The responses tell the runner when a build is no longer its own.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ from forgefront.runner.trace_buffer import TraceBuffer
 
 SEND_INTERVAL_SECONDS = 1.0
 HEARTBEAT_SECONDS = 5.0
-"""How often a build that prints nothing is told of; within so long the runner hears of a cancellation."""
+"""Interval of reports for a build without output; a cancellation is noticed within this time."""
 FINISH_RETRY_SECONDS = 600.0
-"""For how long the end of a build is tried to be told."""
+"""Time limit for reporting the end of a build."""
 AFTER_SCRIPT_SECONDS = 300.0
-"""What the commands after the script get."""
+"""Time limit of the after_script."""
 PROGRESS_LOG_SECONDS = 5.0
 
 log = structlog.get_logger("runner")
 
 
 class BuildOutcome(StrEnum):
-    """What became of a build at this runner."""
+    """The result of a build at this runner."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -49,12 +49,12 @@ class BuildOutcome(StrEnum):
 
 
 class _BuildStopped(Exception):
-    """The build is to end now; the text says why."""
+    """The build must end now; the message says why."""
 
 
 @dataclass
 class BuildExecution:
-    """Runs one build. `give_back` asks it to stop and leave the build to another runner."""
+    """Runs one build. `give_back` stops it and leaves the build to another runner."""
 
     service: ForgeClient
     job: ClaimedBuild
@@ -75,7 +75,7 @@ class BuildExecution:
         self._stop.set()
 
     async def run(self) -> BuildOutcome:
-        """Runs the build in a new folder below `folder`, which is gone afterwards."""
+        """Runs the build in a new folder below `folder`, which is removed afterwards."""
         started = time.monotonic()
         self.log.info("build taken", ref=self.job.ref, commit=self.job.sha[:8])
         self._done = asyncio.Event()
@@ -86,8 +86,8 @@ class BuildExecution:
             work_folder = await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix=f"build-{self.job.build_id}-", dir=self.folder)))
             passed = await self._run_build(work_folder)
         except OSError as error:
-            self.trace.write_line(f"ERROR: The runner cannot work: {error.strerror or error}")
-            self.log.error("the build cannot be run", error=str(error))
+            self.trace.write_line(f"ERROR: The runner failed: {error.strerror or error}")
+            self.log.error("build failed to run", error=str(error))
             passed = False
         finally:
             alarm.cancel()
@@ -100,7 +100,7 @@ class BuildExecution:
             finally:
                 trace_task.cancel()
         outcome = await self._report_outcome(passed)
-        self.log.info("build ended", how=outcome.value, seconds=round(time.monotonic() - started, 1))
+        self.log.info("build finished", how=outcome.value, seconds=round(time.monotonic() - started, 1))
         return outcome
 
     def _time_out(self) -> None:
@@ -109,7 +109,7 @@ class BuildExecution:
 
     async def _report_outcome(self, passed: bool) -> BuildOutcome:
         if isinstance(self._stop_reason, BuildRevoked):
-            self.log.warning("the build is gone", why=str(self._stop_reason))
+            self.log.warning("build was revoked", why=str(self._stop_reason))
             return BuildOutcome.REVOKED
         if self._is_given_back:
             status, outcome = "PENDING", BuildOutcome.GIVEN_BACK
@@ -118,14 +118,14 @@ class BuildExecution:
         try:
             await self.service.report_status(self.job, status, retry_seconds=10.0 if self._is_given_back else FINISH_RETRY_SECONDS)
         except BuildRevoked as gone:
-            self.log.warning("the build is gone", why=str(gone))
+            self.log.warning("build was revoked", why=str(gone))
             return BuildOutcome.REVOKED
         except (ServiceUnreachable, RequestRejected) as error:
-            self.log.error("the end of the build was not told", why=str(error))
+            self.log.error("result of a build could not be reported", why=str(error))
             return BuildOutcome.LOST
         return outcome
 
-    # What is done
+    # Steps
 
     async def _run_build(self, work_folder: Path) -> bool:
         """Whether it passed."""
@@ -145,7 +145,7 @@ class BuildExecution:
             return False
 
     async def _fetch(self, code: Path, work_folder: Path) -> None:
-        """The commit with its history, checked out. The token stands in the environment of git alone."""
+        """Checks out the commit with its history. Only git's environment contains the token."""
         job = self.job
         parts = urlsplit(job.repository_url)
         credential = base64.b64encode(f"gitlab-ci-token:{job.token}".encode()).decode()
@@ -196,10 +196,10 @@ class BuildExecution:
         return False
 
     async def _run_after_script(self, file: Path, code: Path, environment: dict[str, str]) -> None:
-        """What is to be run however the script ended; how it ends itself means nothing."""
+        """Runs the after_script, whatever the result of the script. Its own result is ignored."""
         if not self.job.after_script:
             return
-        self.trace.write_line("Running what comes after the script …")
+        self.trace.write_line("Running after_script …")
         await asyncio.to_thread(_write_script, file, self.job.after_script)
         stop = asyncio.Event()
         timer = asyncio.get_running_loop().call_later(AFTER_SCRIPT_SECONDS, stop.set)
@@ -212,22 +212,22 @@ class BuildExecution:
             await asyncio.gather(watch, return_exceptions=True)
         self._raise_if_stopped()
         if found:
-            self.trace.write_line(f"WARNING: What comes after the script ended with {found}; the build goes on.")
+            self.trace.write_line(f"WARNING: after_script failed with {found}; the build continues.")
 
     async def _forward_stop(self, stop: asyncio.Event) -> None:
         await self._stop.wait()
         stop.set()
 
     def _raise_if_stopped(self) -> None:
-        """Raises _BuildStopped when the build is to end."""
+        """Raises _BuildStopped when the build must end."""
         if self._stop.is_set():
-            late = f"The build took longer than {self.job.timeout_seconds} s, which is all that it has."
+            late = f"The build exceeded its time limit of {self.job.timeout_seconds} s."
             raise _BuildStopped(
                 late if self._is_timed_out and self._stop_reason is None and not self._is_given_back else "The build was stopped."
             )
 
     async def _upload_artifact(self, work_folder: Path, code: Path, passed: bool) -> bool:
-        """Sends the artifact, where there is to be one; whether the build passes still."""
+        """Uploads the artifact, if there is one. Returns whether the build still passes."""
         rules = self.job.artifacts
         if rules is None or rules.when not in ("ALWAYS", "ON_SUCCESS" if passed else "ON_FAILURE"):
             return passed
@@ -235,12 +235,12 @@ class BuildExecution:
         target = work_folder / "artifact"
         count, missing = await asyncio.to_thread(archive.write_archive, code, rules.paths, untracked, target)
         for pattern in missing:
-            self.trace.write_line(f"WARNING: {pattern}: there are no such files.")
+            self.trace.write_line(f"WARNING: {pattern}: no matching files.")
         if not count:
-            self.trace.write_line("WARNING: There is nothing to keep.")
+            self.trace.write_line("WARNING: There are no artifacts to upload.")
             return passed
         name = f"{rules.name}.zip"
-        self.trace.write_line(f"Keeping {count} files as {name} ({target.stat().st_size} bytes) …")
+        self.trace.write_line(f"Uploading {count} files as {name} ({target.stat().st_size} bytes) …")
         try:
             await self._run_unless_stopped(
                 self.service.upload_artifact(self.job, target, name, self._create_progress_logger(name), retry_seconds=FINISH_RETRY_SECONDS)
@@ -251,7 +251,7 @@ class BuildExecution:
         return passed
 
     async def _run_unless_stopped(self, work: Any) -> None:
-        """Waits for the work, unless the build is to end. Raises _BuildStopped."""
+        """Waits for the task, unless the build must end. Raises _BuildStopped."""
         running, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -276,7 +276,7 @@ class BuildExecution:
 
         return log_progress
 
-    # What is said beside it
+    # Reports
 
     def _stop_because(self, reason: BuildRevoked | ServiceUnreachable) -> None:
         if self._stop_reason is None:
@@ -284,7 +284,7 @@ class BuildExecution:
         self._stop.set()
 
     async def _send_trace(self) -> None:
-        """Sends the trace, and tells of a quiet build, until all of it is sent."""
+        """Sends the trace, and reports a build without output, until all of it is sent."""
         sent_at = time.monotonic()
         heartbeat_seconds = min(HEARTBEAT_SECONDS, self.job.lease_seconds / 4)
         retry_seconds = self.job.timeout_seconds + FINISH_RETRY_SECONDS
@@ -307,7 +307,7 @@ class BuildExecution:
         except (BuildRevoked, ServiceUnreachable) as why:
             self._stop_because(why)
         except RequestRejected as error:
-            self.log.error("the trace was refused", why=str(error))
+            self.log.error("trace was rejected", why=str(error))
             self._stop_because(ServiceUnreachable(str(error)))
 
 
@@ -316,7 +316,7 @@ def _write_script(file: Path, commands: tuple[str, ...]) -> None:
 
 
 def _list_untracked(code: Path) -> list[str]:
-    """The files that git does not know."""
+    """The untracked files."""
     environment = {"PATH": os.environ.get("PATH", os.defpath), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     done = subprocess.run(
         ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "--others"],  # noqa: S607
@@ -329,7 +329,7 @@ def _list_untracked(code: Path) -> list[str]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder with all that is in it, also what its maker made read-only."""
+    """Removes a folder with its contents, including read-only files."""
 
     def allow(function: Any, path: str, _error: Any) -> None:
         with contextlib.suppress(OSError):
@@ -338,9 +338,9 @@ def remove_folder(folder: Path) -> None:
                 Path(path).chmod(stat.S_IRWXU)
             function(path)
 
-    # A second time for folders that could not even be listed.
+    # Again, for folders that could not be listed before.
     for _ in range(2):
         if folder.exists():
             shutil.rmtree(folder, onerror=allow)
     if folder.exists():
-        log.warning("a folder was not removed", folder=str(folder))
+        log.warning("folder could not be removed", folder=str(folder))

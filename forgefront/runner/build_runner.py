@@ -1,4 +1,4 @@
-"""The runner's own life: it asks for builds while it has room for one, and leaves none behind when it is told to stop."""
+"""The runner: requests builds while it has capacity, and leaves no build behind when it is stopped."""
 
 import asyncio
 import contextlib
@@ -16,16 +16,16 @@ from forgefront.runner.build_execution import BuildExecution, BuildOutcome, remo
 from forgefront.runner.forge_client import ClaimedBuild, ForgeClient, RequestRejected, ServiceUnreachable
 
 GRACE_SECONDS = 30.0
-"""What builds get to end by themselves when the runner is to stop."""
+"""Seconds that builds have to finish when the runner stops."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
-"""Seconds between two tries while the service is away."""
+"""Seconds between two retries while the service is unavailable."""
 
 log = structlog.get_logger("runner")
 BuildListener = Callable[[ClaimedBuild, BuildOutcome], None]
 
 
 class BuildRunner:
-    """Runs builds, `max_concurrent` of them at once. The first call of `stop` lets them end within `grace` seconds, the second does not."""
+    """Runs at most `max_concurrent` builds at a time. The first call of `stop` gives them `grace` seconds, the second does not wait."""
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class BuildRunner:
         self._stop_requested.set()
 
     async def run(self, *, only_one: bool) -> bool:
-        """Runs builds until it is stopped, or one alone; whether none failed. Raises Refused, as for a token that nobody knows."""
+        """Runs builds until it is stopped, or only one. Returns whether none failed. Raises RequestRejected, for example for an unknown
+        token."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -78,7 +79,7 @@ class BuildRunner:
                 loop.remove_signal_handler(number)
 
     async def _claim_next(self) -> ClaimedBuild | None:
-        """The next build; None when the runner is to stop. Meanwhile those that run go on."""
+        """The next build; None when the runner must stop. Running builds continue meanwhile."""
         pause = MIN_PAUSE_SECONDS
         while not self._stop_requested.is_set():
             claiming = asyncio.create_task(self._service.claim())
@@ -102,7 +103,7 @@ class BuildRunner:
         return None
 
     async def _wait_for_claim(self, task: "asyncio.Task[ClaimedBuild | None]") -> None:
-        """Waits for the task, or the stop; tells of builds that end."""
+        """Waits for the task or the stop; collects builds that end."""
         stopping = asyncio.create_task(self._stop_requested.wait())
         try:
             while not task.done() and not self._stop_requested.is_set():
@@ -113,7 +114,7 @@ class BuildRunner:
             await asyncio.gather(stopping, return_exceptions=True)
 
     async def _wait_for_build(self) -> bool:
-        """Waits until a build ends, or the stop; whether what ended was good."""
+        """Waits until a build ends or the runner stops. Returns whether the ended builds passed."""
         stopping = asyncio.create_task(self._stop_requested.wait())
         try:
             await asyncio.wait({stopping, *self._builds}, return_when=asyncio.FIRST_COMPLETED)
@@ -123,7 +124,7 @@ class BuildRunner:
         return self._collect_finished()
 
     async def _wait_for_all(self) -> bool:
-        """Waits for the builds that run; once the runner is to stop, for the grace alone."""
+        """Waits for running builds; once the runner is stopped, for the grace period only."""
         all_passed = True
         while self._builds and not self._stop_requested.is_set():
             all_passed = await self._wait_for_build() and all_passed
@@ -138,15 +139,15 @@ class BuildRunner:
         return all_passed
 
     def _collect_finished(self) -> bool:
-        """Forgets builds that ended; whether all of them passed, or are others' now."""
+        """Removes ended builds. Returns whether all of them passed or were revoked."""
         all_passed = True
         for task in [task for task in self._builds if task.done()]:
             build = self._builds.pop(task)
             try:
                 outcome = task.result()
             except Exception as error:
-                # The service gives it to another runner once its lease has ended.
-                log.error("a build broke the runner", build=build.job.build_id, exc_info=error)
+                # The service assigns it to another runner when its lease has expired.
+                log.error("build crashed the runner", build=build.job.build_id, exc_info=error)
                 outcome = BuildOutcome.LOST
             self._on_build_end(build.job, outcome)
             all_passed = all_passed and outcome in (BuildOutcome.PASSED, BuildOutcome.GIVEN_BACK)
@@ -155,7 +156,7 @@ class BuildRunner:
 
 @contextmanager
 def create_work_folder(parent: Path) -> Iterator[Path]:
-    """A folder of this process for its builds; what processes left that were killed is removed. Raises OSError."""
+    """This process's folder for builds; removes folders of killed processes. Raises OSError."""
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for leftover in parent.glob("runner-*"):
         with contextlib.suppress(OSError), _lock_folder(leftover):
@@ -170,7 +171,7 @@ def create_work_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """Raises BlockingIOError where another process has it."""
+    """Raises BlockingIOError if another process has locked it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

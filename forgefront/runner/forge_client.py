@@ -1,4 +1,4 @@
-"""What a runner says to the service, and what it hears: the operations of `runner.graphql`, tried again while the service is away."""
+"""The runner's client of the service: the operations of `runner.graphql`, retried while the service is unavailable."""
 
 import asyncio
 import platform
@@ -14,7 +14,7 @@ import structlog
 
 OPERATIONS_FILE = Path(__file__).with_name("runner.graphql")
 CLAIM_WAIT_SECONDS = 20
-"""How long the service is asked to wait for a build."""
+"""Seconds that the service waits for a build before it responds."""
 RESPONSE_TIMEOUT_SECONDS = 30.0
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 10.0
 RETRYABLE_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 507))
@@ -25,20 +25,20 @@ log = structlog.get_logger("runner")
 
 
 class RequestRejected(Exception):
-    """The service does not do it, now or later: a wrong token, or an address without a forge."""
+    """The service rejects the request permanently: a wrong token, or an address without a forge."""
 
 
 class BuildRevoked(Exception):
-    """The build is not this runner's any more: it was canceled, or given to another one."""
+    """The build is not this runner's any more: it was canceled, or assigned to another one."""
 
 
 class ServiceUnreachable(Exception):
-    """The service gave no answer for as long as it was worth trying."""
+    """The service did not respond within the time limit of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRules:
-    """What to keep of the work folder; `when` is ON_SUCCESS, ON_FAILURE or ALWAYS."""
+    """The artifact of a build; `when` is ON_SUCCESS, ON_FAILURE or ALWAYS."""
 
     paths: tuple[str, ...]
     includes_untracked: bool
@@ -48,7 +48,7 @@ class ArtifactRules:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBuild:
-    """A build to run. `secrets` are values that no trace shows."""
+    """A build to run. `secrets` are values that are masked in the trace."""
 
     build_id: int
     token: str
@@ -68,7 +68,7 @@ class ClaimedBuild:
 
 
 class ForgeClient:
-    """The service at an address. `pause` is how long to wait after the first failure, in seconds."""
+    """The service at an address. `pause` is the delay after the first failure, in seconds."""
 
     def __init__(self, url: str, token: str, *, name: str = "", min_retry_seconds: float = MIN_RETRY_SECONDS) -> None:
         self._token = token
@@ -88,22 +88,23 @@ class ForgeClient:
         await self._http.aclose()
 
     async def claim(self, wait_seconds: int = CLAIM_WAIT_SECONDS) -> ClaimedBuild | None:
-        """A build to run; waits so long for one. Raises RequestRejected, ServiceUnreachable."""
+        """A build to run; waits up to the given seconds for one. Raises RequestRejected, ServiceUnreachable."""
         payload = await self._call("Claim", {**self._runner_info, "waitSeconds": wait_seconds}, self._token, retry_seconds=0.0)
         return _parse_build(payload["build"]["databaseId"], payload["job"]) if payload["build"] else None
 
     async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float) -> None:
-        """RUNNING, SUCCESS, FAILED, or PENDING to give the build back. Raises BuildRevoked, ServiceUnreachable after so many seconds."""
+        """Sets RUNNING, SUCCESS, FAILED, or PENDING to return the build to the queue. Raises BuildRevoked, ServiceUnreachable after the
+        given seconds."""
         await self._call("Report", {"databaseId": job.build_id, "status": status}, job.token, retry_seconds=retry_seconds)
 
     async def append_trace(self, job: ClaimedBuild, text: str, offset: int, *, retry_seconds: float) -> None:
-        """Adds to the trace; `offset` is its length so far in bytes. Raises BuildRevoked, ServiceUnreachable after so many seconds."""
+        """Appends to the trace; `offset` is its length so far in bytes. Raises BuildRevoked, ServiceUnreachable after the given seconds."""
         await self._call("Append", {"databaseId": job.build_id, "text": text, "offset": offset}, job.token, retry_seconds=retry_seconds)
 
     async def upload_artifact(
         self, job: ClaimedBuild, file: Path, filename: str, on_progress: Callable[[int, int], None], *, retry_seconds: float
     ) -> None:
-        """Sends the artifact; `on_progress` takes the bytes sent and the bytes in all.
+        """Uploads the artifact; `on_progress` takes the bytes sent and the total bytes.
 
         Raises BuildRevoked, RequestRejected, ServiceUnreachable.
         """
@@ -111,7 +112,7 @@ class ForgeClient:
         upload_input = {"databaseId": job.build_id, "filename": filename, "size": size}
 
         async def upload_once() -> httpx.Response:
-            # A new address each time, since one is good for one upload.
+            # A new URL for each attempt, since one is valid for one upload.
             payload = await self._call("Upload", upload_input, job.token, retry_seconds=retry_seconds)
             where = payload["upload"]
             headers = {each["name"]: each["value"] for each in where["headers"]} | {"Content-Length": str(size)}
@@ -122,7 +123,7 @@ class ForgeClient:
 
         response = await self._retry(upload_once, retry_seconds)
         if response.status_code >= 300:
-            raise RequestRejected(f"The artifact was not taken: {response.status_code} {response.text[:200]}")
+            raise RequestRejected(f"The service rejected the artifact: {response.status_code} {response.text[:200]}")
 
     async def _call(self, operation: str, input_values: dict[str, Any], token: str, *, retry_seconds: float) -> dict[str, Any]:
         body = {"query": self._document, "operationName": operation, "variables": {"input": input_values}}
@@ -131,7 +132,7 @@ class ForgeClient:
             answer = response.json()
             errors, data = answer.get("errors") or [], answer.get("data")
         except (ValueError, AttributeError):
-            raise RequestRejected(f"There is no forge at {self._http.base_url}: it answers {response.status_code}.") from None
+            raise RequestRejected(f"There is no forge at {self._http.base_url}: it responds with {response.status_code}.") from None
         if errors:
             code, message = errors[0].get("extensions", {}).get("code"), errors[0].get("message", "")
             if code in ("UNAUTHENTICATED", "NOT_FOUND", "FORBIDDEN") and token != self._token:
@@ -147,7 +148,7 @@ class ForgeClient:
         return payload  # type: ignore[no-any-return]
 
     async def _retry(self, call: Callable[[], Any], retry_seconds: float) -> httpx.Response:
-        """The answer of a call, which is tried again for so many seconds while the service is away or has too much to do."""
+        """The response of a call, which is retried for the given seconds while the service is unavailable or overloaded."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + retry_seconds, self._min_retry_seconds
         while True:
@@ -155,15 +156,15 @@ class ForgeClient:
                 response: httpx.Response = await call()
                 if response.status_code not in RETRYABLE_STATUSES:
                     return response
-                reason = f"it answers {response.status_code}"
+                reason = f"it responds with {response.status_code}"
                 retry_after = response.headers.get("retry-after", "")
                 wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else pause
             except httpx.TransportError as error:
                 reason, wait = type(error).__name__, pause
             if loop.time() + wait >= deadline:
                 raise ServiceUnreachable(f"The service cannot be reached: {reason}.")
-            log.warning("the service is away", why=reason, again_in=round(wait, 1))
-            await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - so that runners do not come back all at once
+            log.warning("service unavailable", why=reason, again_in=round(wait, 1))
+            await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - so that runners do not retry at the same time
             pause = min(2 * pause, MAX_RETRY_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Running commands as a build's script runs: in a group of processes of its own, with nothing of the runner's environment."""
+"""Runs the commands of a build's script in a process group of its own, without the runner's environment."""
 
 import asyncio
 import contextlib
@@ -13,19 +13,19 @@ from pathlib import Path
 from forgefront.runner.trace_buffer import TraceBuffer
 
 TERMINATE_SECONDS = 10.0
-"""What a script gets between the request to end and its end."""
+"""Seconds between the request to end a script and its kill."""
 DRAIN_SECONDS = 5.0
-"""How long a process that got out of the group may keep the output open."""
+"""Seconds for which a process that left the group may keep the output open."""
 BLOCK_BYTES = 2**16
 MAX_SYNTAX_CHECKS = 200
-"""How many commands of a script are shown one by one."""
+"""Maximum number of commands of a script that are shown separately."""
 
 BASH = shutil.which("bash")
 SHELL: tuple[str, ...] = (BASH, "--noprofile", "--norc", "-eo", "pipefail") if BASH else ("sh", "-e")
 
 
 def build_environment(variables: Mapping[str, str], home: Path, temporary: Path) -> dict[str, str]:
-    """The environment of a script: made from nothing but a path to the programs, folders of its own, and the build's variables."""
+    """The environment of a script: PATH, its own folders, and the build's variables."""
     found = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),
@@ -38,9 +38,9 @@ def build_environment(variables: Mapping[str, str], home: Path, temporary: Path)
 
 
 def build_script(commands: Iterable[str]) -> str:
-    """A script that shows each command before it runs it, and ends with the first that fails.
+    """A script that prints each command before it runs it, and exits at the first failure.
 
-    `make` gives `printf '%s\\n' '$ make'` and `make`, each a line.
+    `make` becomes `printf '%s\\n' '$ make'` and `make`, each a line.
     """
     lines = []
     for command in commands:
@@ -50,12 +50,12 @@ def build_script(commands: Iterable[str]) -> str:
 
 
 def split_statements(text: str) -> list[str]:
-    """The commands of a text, each with all of its lines, as the shell itself tells where they end."""
+    """The commands of a script, each with all of its lines, as the shell parses them."""
     lines = text.splitlines()
     if len(lines) < 2:
         return [text] if text.strip() else []
     if BASH is None and "<<" in text:
-        # Other shells do not say that the end of such a text is missing.
+        # Other shells do not report that the end of the script is missing.
         return [text]
     found: list[str] = []
     pending_lines: list[str] = []
@@ -80,9 +80,10 @@ def _is_complete(text: str) -> bool:
 
 
 async def run_command(arguments: Sequence[str], folder: Path, variables: Mapping[str, str], trace: TraceBuffer, stop: asyncio.Event) -> int:
-    """Runs a program with its output going to the trace, and gives its exit code; negative is the signal that ended it.
+    """Runs a program with its output going to the trace, and returns its exit code; a negative one is the signal that ended it.
 
-    When `stop` is set its whole group is asked to end, and made to a moment later. What is left of the group at its end is ended too.
+    When `stop` is set, its process group is asked to end, and killed a moment later. When the program ends, the rest of the group is killed
+    too.
     """
     reading, writing = os.pipe()
     reader = asyncio.StreamReader(limit=BLOCK_BYTES)
@@ -105,7 +106,7 @@ async def run_command(arguments: Sequence[str], folder: Path, variables: Mapping
         try:
             await _wait_for_exit(process, stop)
         finally:
-            # Also what the program left behind, and everything when this task is cancelled.
+            # Also for processes that the program left behind, and for all when this task is cancelled.
             _signal_group(process.pid, signal.SIGKILL)
             code = await process.wait()
             await asyncio.wait({pump}, timeout=DRAIN_SECONDS)

@@ -1,1 +1,1 @@
-"""server."""
+"""The HTTP server: connections, middleware, metrics, health and worker processes."""

@@ -1,11 +1,11 @@
-"""Cross-origin resource sharing (https://fetch.spec.whatwg.org/#http-cors-protocol) for all interfaces of programs alike.
+"""Cross-origin resource sharing (https://fetch.spec.whatwg.org/#http-cors-protocol) for all APIs.
 
-Any origin may call by default. That is safe because a caller is known by headers alone, which a page of another origin must have been
-given: cookies never count, and `Access-Control-Allow-Credentials` is never sent, so that no browser shows a page the answer to a request
-that carried credentials of its own accord (as it does with a password that was typed for `/q`).
+Any origin may call by default. That is safe because callers authenticate with headers only, which a page of another origin must already
+know: cookies are ignored, and `Access-Control-Allow-Credentials` is never sent, so that no browser shows a page the response to a request
+with stored credentials (such as a password typed for `/q`).
 
-Git, the pages, health and metrics are left out: browsers of other origins have no use for them, and what they tell without a credential
-may be meant for those who reach the address only.
+Git, the pages, health and metrics are excluded: pages of other origins do not need them, and what they reveal without a credential may be
+meant only for clients that can reach the address.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,10 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 ANY_ORIGIN = "*"
 MAX_AGE_SECONDS = 7200
-"""The most that Chromium keeps the answer to a preflight."""
+"""Maximum time for which Chromium caches a preflight response."""
 ALLOWED_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 ALLOWED_HEADERS = b"Authorization, PRIVATE-TOKEN, BUILD-TOKEN, Content-Type, Last-Event-ID, X-Request-Id, If-None-Match, Range, *"
-"""The wildcard stands for all but Authorization; the names are for browsers that do not know it."""
+"""The wildcard covers all headers except Authorization; the names are for browsers that do not support it."""
 EXPOSED_HEADERS = ", ".join(
     (
         "Link, X-Page, X-Per-Page, X-Next-Page, X-Prev-Page, X-Total, X-Total-Pages",
@@ -32,9 +32,9 @@ VARY_ORIGIN = (b"vary", b"Origin")
 
 
 class CorsMiddleware:
-    """The outermost part of the service. It adds headers to whatever `app` answers, and preflights are answered by `answer_preflight`.
+    """The outermost middleware. It adds headers to the responses of `app`; `answer_preflight` answers preflights.
 
-    `is_covered` says which paths take part, `origins` who may call: ("*",) is everybody, () nobody. `own_url` is the URL of the service.
+    `is_covered` says which paths participate, `origins` who may call: ("*",) is everybody, () nobody. `own_url` is the URL of the service.
     """
 
     def __init__(self, app: ASGIApp, origins: tuple[str, ...], own_url: str, is_covered: Callable[[str], bool]) -> None:
@@ -54,7 +54,7 @@ class CorsMiddleware:
                     origin = value
                     break
         if kind == "websocket" and origin is not None and not self._is_websocket_allowed(origin, scope):
-            # Before it is accepted: the server answers the handshake with 403.
+            # Closed before it is accepted: the server rejects the handshake with 403.
             await receive()
             await send({"type": "websocket.close", "code": 1008})
         elif kind != "http" or (origin is None and self._allows_any_origin) or not self._is_covered(scope["path"]):
@@ -64,14 +64,14 @@ class CorsMiddleware:
 
     @staticmethod
     def is_preflight(scope: Scope) -> bool:
-        """Whether a browser asks what a page of another origin may send."""
+        """Whether the request is a preflight."""
         if scope["type"] != "http" or scope["method"] != "OPTIONS":
             return False
         names = {name for name, _ in scope["headers"]}
         return b"origin" in names and b"access-control-request-method" in names
 
     async def answer_preflight(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a preflight of a path that takes part. Which methods a path has is told by the 405 of the call itself."""
+        """Answers a preflight of a participating path. The 405 of the call itself reports which methods a path has."""
         origin = next(value for name, value in scope["headers"] if name == b"origin")
         if not self._is_allowed(origin):
             message = "403 Forbidden - this origin is not in FORGEFRONT_CORS_ORIGINS"
@@ -89,7 +89,7 @@ class CorsMiddleware:
         return self._allows_any_origin or origin in self._origins
 
     def _is_websocket_allowed(self, origin: bytes, scope: Scope) -> bool:
-        # A browser does not ask before it opens a WebSocket to another origin.
+        # Browsers send no preflight before they open a WebSocket to another origin.
         if self._is_allowed(origin) or origin.lower() == self._own_origin:
             return True
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")

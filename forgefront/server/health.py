@@ -1,6 +1,6 @@
-"""Whether the process lives (`/-/health`) and whether it can serve (`/-/readiness`), for supervisors and load balancers.
+"""Liveness (`/-/health`) and readiness (`/-/readiness`), for supervisors and load balancers.
 
-Both ask for no credential, so they say what is wrong without addresses, paths or texts of a driver; those are in the log.
+Both require no credential, so they report problems without addresses, paths or driver messages; those are in the log.
 """
 
 import asyncio
@@ -19,24 +19,24 @@ from starlette.types import Receive, Scope, Send
 from storage.database.engine import Database, is_unavailable
 
 CHECK_TIMEOUT_SECONDS = 2.0
-"""What has not answered by then counts as broken."""
+"""A check without a result after this time has failed."""
 RESULT_CACHE_SECONDS = 1.0
-"""An answer is given again for so long: anybody may ask, and asking must not cost a connection each time."""
+"""Results are cached for this time: requests are anonymous, and must not cost a connection each."""
 
 ReadinessCheck = Callable[[], Awaitable[None]]
 
 
 class NotReadyError(Exception):
-    """A check found something wrong; the text is shown to anybody."""
+    """A check has failed; the message is public."""
 
 
 async def answer_liveness(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers `GET /-/health`: the process runs and its event loop turns. It looks at nothing else."""
+    """Serves `GET /-/health`: the process and its event loop run. It checks nothing else."""
     await _respond(scope, receive, send, 200, {"status": "ok"})
 
 
 class ReadinessEndpoint:
-    """Answers `GET /-/readiness`: 200 when every check passes, else 503; `checks` maps a name to what raises when it is broken."""
+    """Serves `GET /-/readiness`: 200 when every check passes, else 503; `checks` maps a name to a function that raises on failure."""
 
     def __init__(self, checks: Mapping[str, ReadinessCheck]) -> None:
         self._checks = checks
@@ -54,13 +54,13 @@ class ReadinessEndpoint:
             await _respond(scope, receive, send, 503, result, {"Retry-After": "2"})
 
     async def result(self) -> dict[str, Any]:
-        """`{"status": "ok" | "unavailable", "checks": {NAME: {"status": …, "problem": …}}}`. Those who ask at once share one look."""
+        """`{"status": "ok" | "unavailable", "checks": {NAME: {"status": …, "problem": …}}}`. Concurrent requests share one check."""
         if time.monotonic() - self._cached_at < RESULT_CACHE_SECONDS:
             return self._cached
         if self._running is None:
             self._running = asyncio.create_task(self._run_checks())
             self._running.add_done_callback(self._store_result)
-        # A client that goes away must not end the look of the others.
+        # A disconnecting client must not cancel the check for the others.
         return await asyncio.shield(self._running)
 
     def _store_result(self, task: asyncio.Task[dict[str, Any]]) -> None:
@@ -84,18 +84,18 @@ class ReadinessEndpoint:
             running_check.cancel()
             self._abandoned.add(running_check)
             running_check.add_done_callback(self._abandoned.discard)
-            return f"no answer within {CHECK_TIMEOUT_SECONDS:g} s"
+            return f"no result within {CHECK_TIMEOUT_SECONDS:g} s"
         error = running_check.exception()
         if error is None:
             return None
         self._log.warning("not ready", check=name, error=f"{type(error).__name__}: {error}")
         if isinstance(error, NotReadyError):
             return str(error)
-        return "it cannot be reached" if is_unavailable(error) else "it answers with an error"
+        return "it cannot be reached" if is_unavailable(error) else "it returns an error"
 
 
 def create_database_check(database: Database) -> ReadinessCheck:
-    """The check that the database answers a statement that reads from it (`SELECT 1` would not touch SQLite's file)."""
+    """The check that the database executes a statement that reads from it (`SELECT 1` would not touch SQLite's file)."""
 
     async def check() -> None:
         async with database.read_session() as session:
@@ -105,7 +105,7 @@ def create_database_check(database: Database) -> ReadinessCheck:
 
 
 def create_folder_check(folder: Path) -> ReadinessCheck:
-    """The check that a file can be written in the folder: its disk is there, not full, not read-only."""
+    """The check that a file can be written in the folder: its disk is mounted, not full, not read-only."""
     writing: asyncio.Future[None] | None = None
 
     def write() -> None:
@@ -114,11 +114,11 @@ def create_folder_check(folder: Path) -> ReadinessCheck:
             name.write_bytes(b"x" * 4096)
             name.unlink()
         except OSError as error:
-            raise NotReadyError(f"the folder cannot be written: {error.strerror or type(error).__name__}") from error
+            raise NotReadyError(f"the folder is not writable: {error.strerror or type(error).__name__}") from error
 
     async def check() -> None:
         nonlocal writing
-        # A thread that hangs (on a dead network folder) cannot be ended, so no second one is started beside it.
+        # A blocked thread (on a dead network folder) cannot be cancelled, so no second one is started beside it.
         if writing is None or writing.done():
             writing = asyncio.get_running_loop().run_in_executor(None, write)
         await asyncio.shield(writing)

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 connection, with the limits that uvicorn leaves to a proxy: time for a header, idle bodies and readers, header sizes.
+"""uvicorn's HTTP/1.1 connection, with limits that uvicorn leaves to a proxy: time for a header, idle bodies and readers, header sizes.
 
-A slow client costs one connection for a bounded time and nothing else. The times are looked at once a second for all connections
-together (`enforce_timeouts`), since a timer for each request would cost more than the request line.
+A slow client costs one connection for a bounded time and nothing else. Timeouts are checked once a second for all connections together
+(`enforce_timeouts`), since a timer for each request would cost more than the request line.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ MAX_TARGET_BYTES = 16 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 100
 LINGER_SECONDS = 1.0
-"""After a refusal the connection is read on for so long: closed with bytes unread, the answer could get lost (RFC 9112, section 9.6)."""
+"""Time for which the server reads on after an error response: closing with unread bytes could lose the response (RFC 9112, section 9.6)."""
 DRAIN_SECONDS = 1.0
-"""At a stop, an idle connection is kept for so long, so that a request already on its way is answered."""
+"""Time for which an idle connection stays open at shutdown, so that a request already on its way is served."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """Seconds. `header`: from its first byte to its last; `idle`: without a byte moving, in or out; `keep_alive`: between requests."""
+    """Seconds. `header`: from its first byte to its last; `idle`: without a byte in either direction; `keep_alive`: between requests."""
 
     header: float
     idle: float
@@ -32,7 +32,7 @@ class ConnectionTimeouts:
 
 
 class BufferedTransport:
-    """What an answer writes to: its header and its body, where they come together, are one write to the connection."""
+    """The transport of a response: its header and its body, when they come together, are one write to the connection."""
 
     __slots__ = ("_buffer", "_loop", "_transport", "is_closing")
 
@@ -48,7 +48,7 @@ class BufferedTransport:
             self._buffer = None
             self._transport.write(data)
         else:
-            # A header that is sent ahead of its body waits no longer than for what else runs now.
+            # A header that is sent before its body waits only for the callbacks that are ready now.
             self._buffer = data
             self._loop.call_soon(self.flush)
 
@@ -63,11 +63,11 @@ class BufferedTransport:
 
 
 class RequestHeaderRejected(Exception):
-    """Stops the parser in the middle of a header that is not going to be answered."""
+    """Stops the parser in the middle of a header that is rejected."""
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection. `timeouts` is set on a subclass by `create_connection_class`, because uvicorn makes the instances."""
+    """One connection. `timeouts` is set on a subclass by `create_connection_class`, because uvicorn creates the instances."""
 
     timeouts = ConnectionTimeouts(header=20, idle=30, keep_alive=30)
 
@@ -93,7 +93,7 @@ class HttpConnection(HttpToolsProtocol):
         self._is_rejected = False
         self._is_stopping = False
 
-    # What the parser and the transport tell.
+    # Callbacks of the parser and the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -106,7 +106,7 @@ class HttpConnection(HttpToolsProtocol):
         self._chunk_bytes = len(data)
         in_header, request_count = self._is_in_header, self._request_count
         super().data_received(data)
-        # A header that does not end: only chunks that lie within it are counted. A whole one is measured in on_headers_complete.
+        # An incomplete header: counts only chunks that lie within it. on_headers_complete measures a complete one.
         if in_header and self._is_in_header and request_count == self._request_count:
             self._header_bytes += len(data)
             if self._header_bytes > MAX_HEADER_BYTES:
@@ -124,7 +124,7 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_header = False
         if len(self.url) > MAX_TARGET_BYTES:
             self._stop_parsing(414)
-        # It has no more bytes than the chunks that it lies in.
+        # It is not longer than the chunks that contain it.
         large = self._first_bytes + self._header_bytes + self._chunk_bytes > MAX_HEADER_BYTES
         if len(self.headers) > MAX_HEADERS or (large and sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES):
             self._stop_parsing(431)
@@ -137,8 +137,8 @@ class HttpConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, without a timer for each answer: `enforce_timeouts` looks at idle connections, including those that such a timer
-        forgets once any byte has come."""
+        """As uvicorn's, without a timer for each response: `enforce_timeouts` checks idle connections, including those whose timer uvicorn
+        cancels once any byte arrives."""
         self._idle_since = self.loop.time()
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -150,16 +150,16 @@ class HttpConnection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._reject(self._error_status)
 
-    # What the server asks.
+    # Methods that the server calls.
 
     def enforce_timeouts(self, now: float) -> None:
-        """Ends the connection if its client is too slow. To be called about once a second."""
+        """Closes the connection if its client is too slow. Called about once a second."""
         transport = self.transport
         if unsent_bytes := transport.get_write_buffer_size():
             if unsent_bytes != self._unsent_bytes:
                 self._unsent_bytes, self._unsent_since = unsent_bytes, now
             elif now - self._unsent_since > self.timeouts.idle:
-                # It does not read: to close would wait for it to do so.
+                # The client does not read, so close() would never finish.
                 transport.abort()
                 return
         else:
@@ -170,7 +170,7 @@ class HttpConnection(HttpToolsProtocol):
             if now - self._header_began > self.timeouts.header:
                 self._reject(408)
         elif self.cycle is None or self.cycle.response_complete:
-            # Also a client that goes on sending the body of a request that was answered without it.
+            # Also a client that continues to send the body of a request after its response.
             if now - self._idle_since > (self.timeouts.header if self.cycle is None else self.timeouts.keep_alive):
                 transport.close()
         elif (
@@ -182,7 +182,7 @@ class HttpConnection(HttpToolsProtocol):
             self._reject(408)
 
     def shutdown(self) -> None:
-        """The server stops: ends after the request that runs, or soon."""
+        """The server stops: closes after the running request, or soon."""
         self._is_stopping = True
         if self._is_answering():
             self.cycle.keep_alive = False
@@ -201,13 +201,13 @@ class HttpConnection(HttpToolsProtocol):
         raise RequestHeaderRejected
 
     def _reject(self, status: int) -> None:
-        """Answers with an error and closes, but does not spoil an answer that is under way."""
+        """Responds with an error and closes, but does not corrupt a response that has started."""
         self._is_rejected = True
         self._buffered_transport.flush()
         self._unset_keepalive_if_required()
         cycle = self.cycle
         if self._is_answering() and not cycle.more_body:
-            # What is refused came behind a whole request, which still gets its answer.
+            # The rejected bytes follow a complete request, which still gets its response.
             cycle.keep_alive = False
             return
         if self._is_answering():
@@ -231,5 +231,5 @@ class HttpConnection(HttpToolsProtocol):
 
 
 def create_connection_class(timeouts: ConnectionTimeouts) -> type[HttpConnection]:
-    """The connection class for these times."""
+    """The connection class with these timeouts."""
     return type("HttpConnection", (HttpConnection,), {"timeouts": timeouts})

@@ -1,7 +1,7 @@
-"""One server process: listens, serves an app, and stops without cutting anybody off.
+"""One server process: listens, serves an app, and shuts down gracefully.
 
-At SIGTERM or SIGINT it takes no new connections, lets running requests end (`stop_timeout`), then closes the app, and the process
-ends with 0, within 15 seconds whatever hangs. A second SIGINT does not wait for the requests.
+At SIGTERM or SIGINT it accepts no new connections, lets running requests end (`stop_timeout`), then closes the app, and the process exits
+with 0, within 15 seconds in any case. A second SIGINT does not wait for the requests.
 """
 
 import asyncio
@@ -27,11 +27,12 @@ from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection
 
 LISTEN_BACKLOG = 2048
 MAX_ACCEPTS_PER_ROUND = 16
-"""Connections that are taken in one round of the loop, by all processes together. The loop takes one of each listening socket, and a busy
-one's rounds take as long as all requests that came meanwhile: the last of many clients that come together would wait for many rounds."""
+"""Connections accepted in one iteration of the event loop, by all processes together. The loop accepts one for each listening socket, and
+an iteration of a busy one takes as long as all requests that arrived meanwhile: the last of many concurrent clients would wait for many
+iterations."""
 MAX_OPEN_FILES = 65_536
 CLOSING_SECONDS = 4.0
-"""What closing the app may take beyond `stop_timeout` before the process is ended by force."""
+"""Seconds that closing the app may take beyond `stop_timeout` before the process is killed."""
 
 AppFactory = Callable[[Config], ASGIApp]
 ReadyCallback = Callable[[Config], None]
@@ -39,32 +40,32 @@ ReadyCallback = Callable[[Config], None]
 
 @runtime_checkable
 class DrainableApp(Protocol):
-    """An app with doors of its own."""
+    """An app with its own connections, such as SSH."""
 
     def begin_shutdown(self, seconds: float) -> None:
-        """Called when a stop begins: nothing new is taken, and what runs may end within these seconds."""
+        """Called when a shutdown begins: accepts nothing new; running work has these seconds to end."""
 
 
 def run(config: Config, *, build: AppFactory | None = None, on_ready: ReadyCallback | None = None) -> None:
-    """Serves until it is told to stop; returns after a clean stop.
+    """Serves until it is stopped; returns after a clean shutdown.
 
-    `on_ready` is called once connections are taken, with the configuration in which the port and the external address are final.
-    Raises ConfigError when the address cannot be listened on, SystemExit(3) when the app cannot start (the log says why).
+    `on_ready` is called once connections are accepted, with the configuration in which the port and the external address are final. Raises
+    ConfigError when the address cannot be bound, SystemExit(3) when the app cannot start (the log says why).
     """
     logs.configure(config.log_format, config.log_level)
     listener = create_listener(config.host, config.port)
     others: tuple[socket.socket, ...] = ()
     if build is None:
-        # Here, since a program that brings its own app need not load the whole service.
+        # Imported here, since a program with its own app need not load the whole service.
         from forgefront.app import create_app as build_app
 
         build = build_app
         if config.ssh_port is not None:
             ssh_listener = create_listener(config.ssh_host or config.host, config.ssh_port)
             config = config.model_copy(update={"ssh_port": ssh_listener.getsockname()[1]})
-            # A socket is handed to worker processes as the other one is.
+            # A socket that is passed to worker processes, like the HTTP socket.
             build, others = partial(build_app, ssh_listener=ssh_listener), (ssh_listener,)
-    # model_copy, since a second reading of the sources would bring the old port back.
+    # model_copy, since reading the sources again would restore the old port.
     config = config.model_copy(update={"port": listener.getsockname()[1]})
     config = config.model_copy(update={"external_url": config.base_url})
     if config.workers > 1:
@@ -76,7 +77,7 @@ def run(config: Config, *, build: AppFactory | None = None, on_ready: ReadyCallb
 
 
 def create_listener(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ConfigError, which says what is in the way."""
+    """A listening socket. Raises ConfigError with the reason if it cannot be bound."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return socket.create_server(found[0][4][:2], family=found[0][0], backlog=LISTEN_BACKLOG)
@@ -110,13 +111,13 @@ def serve(config: Config, listener: socket.socket, build: AppFactory, on_ready: 
         on_ready=lambda: on_ready(config) if on_ready else None,
         on_stopping=partial(app.begin_shutdown, config.stop_timeout) if isinstance(app, DrainableApp) else lambda: None,
     )
-    # Not by `listener.dup()`, which would have the socket block, also for the other processes that have it.
+    # Not by `listener.dup()`, which would make the socket blocking, also for the other processes that share it.
     others = [socket.socket(fileno=os.dup(listener.fileno())) for _ in range(MAX_ACCEPTS_PER_ROUND // config.workers - 1)]
     server.run(sockets=[listener, *others])
 
 
 class ForgefrontServer(uvicorn.Server):
-    """uvicorn's server, which also ends slow connections, tunes the collector once everything is loaded, and stops with 0."""
+    """uvicorn's server, which also closes slow connections, tunes the garbage collector after startup, and exits with 0."""
 
     def __init__(
         self, config: uvicorn.Config, address: str, stop_seconds: float, *, on_ready: Callable[[], None], on_stopping: Callable[[], None]
@@ -131,10 +132,10 @@ class ForgefrontServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._sweeper = asyncio.create_task(self._enforce_timeouts())
-        # What was made by now (the schema, the prepared operations, the routes) lives to the end: no need to look at it again and again.
+        # Objects created by now (the schema, the prepared operations, the routes) live to the end and need no collection.
         gc.collect()
         gc.freeze()
-        # The young generations hold 30,000 objects at most, since the event loop waits while they are searched: some 20 ms. The old one is
+        # The young generations hold 30,000 objects at most, since the event loop waits while they are collected: some 20 ms. The old one is
         # collected where it grows (graph/operations/document_cache.py).
         gc.set_threshold(10_000, 2, 3_000)
         structlog.get_logger().info("ready", process=os.getpid(), address=self._address)
@@ -154,13 +155,13 @@ class ForgefrontServer(uvicorn.Server):
         while True:
             await asyncio.sleep(1.0)
             for connection in list(self.server_state.connections):
-                # WebSockets stand here too; they ping.
+                # WebSockets are in this set too; they send pings.
                 if isinstance(connection, HttpConnection):
                     connection.enforce_timeouts(loop.time())
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, but does not raise the signal again at the end: a process that was asked to stop, and did, ends with 0."""
+        """As uvicorn's, but does not raise the signal again at the end: a process that stopped as requested exits with 0."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -178,10 +179,10 @@ class ForgefrontServer(uvicorn.Server):
 
 
 def exit_by_force_after(seconds: float) -> None:
-    """Ends the process, with 1, if it still runs then: a thread that hangs in a file system would keep it for ever."""
+    """Kills the process, with exit code 1, if it still runs then: a thread blocked in a file system would keep it alive."""
 
     def end() -> None:
-        structlog.get_logger().error("the stop took too long; ended by force", seconds=seconds)
+        structlog.get_logger().error("shutdown timed out; process killed", seconds=seconds)
         os._exit(1)
 
     timer = threading.Timer(seconds, end)
@@ -190,7 +191,7 @@ def exit_by_force_after(seconds: float) -> None:
 
 
 def _raise_file_limit() -> None:
-    """Raises the soft limit of open files, which is often 1,024, as far as the hard one allows."""
+    """Raises the soft limit of open files, which is often 1,024, to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < target:

@@ -1,9 +1,9 @@
-"""Prometheus metrics: how many requests, how long they took, how many run now, which version this is.
+"""Prometheus metrics: number, duration and concurrency of requests, backlog, caches, version.
 
-Labels are bounded: the route is a template ("GET /projects/:id/issues", never a path), the method one of those that HTTP defines.
-What waits in the database is read when it is asked for, at most once a second. Who accepts OpenMetrics
-(https://github.com/prometheus/OpenMetrics) gets that.
-With several server processes each writes to files in the folder of `PROMETHEUS_MULTIPROC_DIR`, and whichever is asked sums them up.
+Labels are bounded: the route is a template ("GET /projects/:id/issues", never a path), the method one of those that HTTP defines. The
+backlog is read from the database on request, at most once a second. Clients that accept OpenMetrics
+(https://github.com/prometheus/OpenMetrics) get it. With several server processes each writes to files in the folder of
+`PROMETHEUS_MULTIPROC_DIR`, and the process that serves the request sums them up.
 """
 
 import asyncio
@@ -38,16 +38,16 @@ from graph import caches
 from graph.jobs.backlog import Backlog
 
 BACKLOG_CACHE_SECONDS = 1.0
-"""So long the backlog is not read again: anybody may ask for metrics."""
+"""Seconds for which the backlog is cached, since anybody may request metrics."""
 BACKLOG_TIMEOUT_SECONDS = 2.0
 OPEN_METRICS_PATTERN = re.compile(
     r"\s*application/openmetrics-text(\s*;\s*(version=[01]\.[0-9]\.[0-9]|charset=utf-8|q=[01](\.[0-9]{0,3})?|escaping=[a-z0-9-]+))*\s*"
 )
-"""An entry of Accept that the library may read: it raises at other versions, and repeats them in its answer."""
+"""Entries of Accept that are passed to the library: it raises at other versions, and repeats them in its response."""
 
 
 class BacklogCollector(Collector):
-    """The backlog as it was read last; nothing where it cannot be read now."""
+    """The backlog as last read; no samples if it cannot be read now."""
 
     def __init__(self, read: Callable[[], Awaitable[Backlog]] | None) -> None:
         self._read = read
@@ -62,21 +62,23 @@ class BacklogCollector(Collector):
             try:
                 self._cached = await asyncio.wait_for(self._read(), BACKLOG_TIMEOUT_SECONDS)
             except Exception as error:
-                # The other metrics are wanted all the more.
+                # The other metrics are all the more important then.
                 self._cached = None
-                structlog.get_logger().bind(logger="metrics").warning("cannot read the backlog", error=type(error).__name__)
+                structlog.get_logger().bind(logger="metrics").warning("backlog could not be read", error=type(error).__name__)
             self._read_at = time.monotonic()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         if self._cached is not None:
             builds, deliveries, seconds = self._cached
             yield GaugeMetricFamily("forgefront_builds_waiting", "Builds that wait for a runner.", builds)
-            yield GaugeMetricFamily("forgefront_hook_deliveries_waiting", "Deliveries to hooks that are still to be made.", deliveries)
-            yield GaugeMetricFamily("forgefront_hook_deliveries_oldest_seconds", "Age of the oldest of them; 0 without one.", seconds)
+            yield GaugeMetricFamily("forgefront_hook_deliveries_waiting", "Pending deliveries to hooks.", deliveries)
+            yield GaugeMetricFamily(
+                "forgefront_hook_deliveries_oldest_seconds", "Age of the oldest pending delivery; 0 without one.", seconds
+            )
 
 
 class Metrics:
-    """The metrics of one app. `read_backlog` says what waits in its database."""
+    """The metrics of one app. `read_backlog` reads the backlog of its database."""
 
     def __init__(self, read_backlog: Callable[[], Awaitable[Backlog]] | None = None) -> None:
         self._backlog = BacklogCollector(read_backlog)
@@ -93,38 +95,36 @@ class Metrics:
         self._deliveries = Counter(
             "forgefront_hook_deliveries", "Attempts to deliver an event to a hook.", ("outcome",), registry=self._registry
         )
-        self._commands = Counter(
-            "forgefront_ssh_commands", "Commands over SSH, and how they ended.", ("command", "outcome"), registry=self._registry
-        )
+        self._commands = Counter("forgefront_ssh_commands", "SSH commands by outcome.", ("command", "outcome"), registry=self._registry)
         self._command_seconds = Histogram(
             "forgefront_ssh_command_duration_seconds",
-            "Time from a command's start to its end.",
+            "Duration of SSH commands.",
             ("command",),
             buckets=(*BUCKETS, 30.0, 60.0, 300.0),
             registry=self._registry,
         )
         self._ssh_connections = Gauge(
-            "forgefront_ssh_connections", "Connections over SSH that are open now.", registry=self._registry, multiprocess_mode="livesum"
+            "forgefront_ssh_connections", "Open SSH connections.", registry=self._registry, multiprocess_mode="livesum"
         )
         self._streams = Gauge(
             "forgefront_graphql_streams",
-            "Subscriptions and sockets that are open now.",
+            "Open subscriptions and WebSockets.",
             registry=self._registry,
             multiprocess_mode="livesum",
         )
         self._cache_bytes = Gauge(
             "forgefront_cache_bytes",
-            "Estimated bytes that a cache holds.",
+            "Estimated size of a cache in bytes.",
             ("cache",),
             registry=self._registry,
             multiprocess_mode="livesum",
         )
         self._cache_entries = Gauge(
-            "forgefront_cache_entries", "Entries of a cache.", ("cache",), registry=self._registry, multiprocess_mode="livesum"
+            "forgefront_cache_entries", "Entries in a cache.", ("cache",), registry=self._registry, multiprocess_mode="livesum"
         )
         Gauge(
             "forgefront_build_info",
-            "Always 1; its labels say what runs.",
+            "Always 1; its labels are the versions that run.",
             ("version", "python"),
             registry=self._registry,
             multiprocess_mode="max",
@@ -140,15 +140,15 @@ class Metrics:
         self._command_seconds.labels(command).observe(seconds)
 
     def set_ssh_connections(self, number: int) -> None:
-        """So many connections over SSH are open now."""
+        """Sets the number of open SSH connections."""
         self._ssh_connections.set(number)
 
     def set_streams(self, number: int) -> None:
-        """So many subscriptions and sockets are open now."""
+        """Sets the number of open subscriptions and WebSockets."""
         self._streams.set(number)
 
     async def update_cache_gauges(self) -> None:
-        """Reads how full the caches of this process are."""
+        """Reads the sizes of the caches of this process."""
         for name, (entries, size) in caches.current_usage().items():
             self._cache_bytes.labels(name).set(size)
             self._cache_entries.labels(name).set(entries)
@@ -163,7 +163,7 @@ class Metrics:
         return encode(registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers `GET /-/metrics`."""
+        """Serves `GET /-/metrics`."""
         request = Request(scope)
         if request.method not in ("GET", "HEAD"):
             response: Response = JSONResponse({"message": "405 Method Not Allowed"}, 405, {"Allow": "GET, HEAD"})

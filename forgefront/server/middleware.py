@@ -1,7 +1,7 @@
-"""What every request gets, whichever door it takes: an id, an access line, its place in the metrics, and an answer even when a door fails.
+"""What every request gets, at any endpoint: an id, an access line, metrics, and a response even when the endpoint raises.
 
-Doors tell about a request through `scope["state"]`: they read `request_id`, and set `route` (a template such as
-"/projects/:id/issues", for the metrics) and `user_id` (for the access line) when they know them.
+Endpoints describe a request through `scope["state"]`: they read `request_id`, and set `route` (a template such as "/projects/:id/issues",
+for the metrics) and `user_id` (for the access line) when they know them.
 """
 
 import os
@@ -23,14 +23,14 @@ REQUEST_ID_PATTERN = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 OWN_HEADERS = frozenset((b"x-content-type-options", b"x-request-id"))
 MAX_LOGGED_PATH_LENGTH = 512
-_RANDOM = random.Random(os.urandom(16))  # noqa: S311 - see where it is asked
+_RANDOM = random.Random(os.urandom(16))  # noqa: S311 - request ids are not secrets
 RETRY_AFTER_SECONDS = 2
 CLIENT_CLOSED_REQUEST = 499
-"""Logged and counted, never sent: the client closed its connection before the answer (nginx's number for it)."""
+"""Logged and counted, never sent: the client disconnected before the response (nginx's status for it)."""
 
 
 class RequestMiddleware:
-    """Wraps the whole app. `is_unavailable` tells which failures are the database's absence, answered with 503 rather than 500."""
+    """Wraps the whole app. `is_unavailable` identifies errors of an unavailable database, which return 503 rather than 500."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, is_unavailable: Callable[[BaseException], bool]) -> None:
         self._app = app
@@ -52,12 +52,12 @@ class RequestMiddleware:
         REQUEST_ID.set(request_id)
         status = 0
 
-        # Not a coroutine function: it hands on the awaitable of the one below, which saves a frame for each message.
+        # Not a coroutine function: it returns the awaitable of the wrapped function, which saves a frame for each message.
         def send_with_headers(message: Message) -> Awaitable[None]:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                # A door may have set one or both itself.
+                # An endpoint may have set one or both itself.
                 headers = [pair for pair in message.get("headers", ()) if pair[0] not in OWN_HEADERS]
                 headers += (NOSNIFF, (b"x-request-id", id_header))
                 message["headers"] = headers
@@ -79,8 +79,8 @@ class RequestMiddleware:
                 self._log.exception("failed")
                 raise
             if status:
-                # The server closes a connection whose answer stays incomplete, which is all that a client can still be told.
-                self._log.exception("failed in the middle of the answer")
+                # The server closes a connection whose response is incomplete, which is the only signal left.
+                self._log.exception("response failed midway")
             else:
                 await self._error_response(error)(scope, receive, send_with_headers)
         finally:
@@ -98,9 +98,9 @@ class RequestMiddleware:
     def _log_request(self, scope: Scope, state: dict[str, Any], status: int, seconds: float) -> None:
         method = scope.get("method", "GET")
         self._metrics.count(method, state.get("route") or "unmatched", status, seconds)
-        # The raw path has no line breaks, and the query, where private_token may stand, is not part of it.
+        # The raw path has no line breaks, and excludes the query, which may contain private_token.
         path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0][:MAX_LOGGED_PATH_LENGTH].decode("latin-1")
-        # Whoever has the address of an upload may use it, so it is told by its kind alone.
+        # The URL of an upload grants access to it, so only its kind is logged.
         logged_path = state["route"] if state.get("secret_path") else redact_text(path)
         line: dict[str, Any] = {
             "request_id": state["request_id"],
@@ -116,12 +116,12 @@ class RequestMiddleware:
 
 
 def _read_request_id(scope: Scope) -> tuple[str, bytes]:
-    """The id that the client sent if it is a sane one (1 to 64 letters, digits, dots, dashes, underscores), or else a new one."""
+    """The id that the client sent if it is valid (1 to 64 letters, digits, dots, dashes, underscores), or else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id":
             if REQUEST_ID_PATTERN.fullmatch(value):
                 return value.decode("ascii"), value
             break
-    # Ids are no secrets, and the system's random numbers cost ten times as much.
+    # Ids are not secrets, and the system's random numbers cost ten times as much.
     generated = b"%024x" % _RANDOM.getrandbits(96)
     return generated.decode("ascii"), generated

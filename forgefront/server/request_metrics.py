@@ -1,7 +1,7 @@
-"""How many requests were answered, how long they took, and how many run now.
+"""Number and duration of requests, and how many run now.
 
-One process alone counts in plain numbers: Prometheus' own objects, which lock and check, cost ten times as much for each request.
-Several processes count in those objects, which keep them in files that whichever is asked sums up.
+A single process counts in plain numbers: Prometheus' own objects, which lock and validate, cost ten times as much for each request. Several
+processes count in those objects, which store them in files that the process serving `/-/metrics` sums up.
 """
 
 from bisect import bisect_left
@@ -21,12 +21,12 @@ from graph.caches import CacheBounds, CacheUsage, register_usage
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 MAX_SERIES = 3000
-"""So many combinations of labels are kept; a door that names routes without end then only adds to `other`."""
+"""Maximum number of label combinations; further ones are counted as `other`."""
 
-REQUESTS_METRIC = ("forgefront_http_requests", "Requests answered.", ("method", "route", "status"))
+REQUESTS_METRIC = ("forgefront_http_requests", "Requests served.", ("method", "route", "status"))
 DURATION_METRIC = (
     "forgefront_http_request_duration_seconds",
-    "Time from a request's header to the end of its answer.",
+    "Time from a request's header to the end of its response.",
     ("method", "route"),
 )
 RUNNING_METRIC = ("forgefront_http_requests_in_flight", "Requests and streams that run now.", ("kind",))
@@ -40,7 +40,7 @@ S = TypeVar("S")
 
 
 class RunningGauge(Protocol):
-    """One that goes up and down."""
+    """A gauge that goes up and down."""
 
     def inc(self) -> None: ...
     def dec(self) -> None: ...
@@ -58,7 +58,7 @@ class RequestMetrics(Protocol):
 
 
 class BoundedSeries(Generic[S]):
-    """What is counted by method, route and status: a bounded number of them, whatever is asked."""
+    """Counts by method, route and status, with a bounded number of combinations."""
 
     def __init__(self, make: Callable[[str, str, int], S]) -> None:
         self.series: dict[tuple[str, str, int], S] = {}
@@ -80,7 +80,7 @@ class BoundedSeries(Generic[S]):
 
 
 class MultiProcess:
-    """The tally of one of several processes."""
+    """The request metrics of one of several processes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         requests, seconds = Counter(*REQUESTS_METRIC, registry=registry), Histogram(*DURATION_METRIC, buckets=BUCKETS, registry=registry)
@@ -109,7 +109,7 @@ class _InProcessGauge:
 
 @dataclass(slots=True)
 class _InProcessSeries:
-    """`buckets` are how many took at most as long as a bound and longer than the one before it; the last those beyond all."""
+    """`buckets` count the requests in each interval between bounds; the last counts those beyond all bounds."""
 
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     seconds: float = 0.0
@@ -121,7 +121,7 @@ class _InProcessSeries:
 
 
 class InProcess(Collector):
-    """The tally of the only process."""
+    """The request metrics of the only process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.running_requests, self.running_sockets = _InProcessGauge(), _InProcessGauge()

@@ -1,4 +1,4 @@
-"""What runs beside the requests: deliveries to hooks, and sweeps. Every server process has a worker; they share the work by claims."""
+"""Runs background tasks: deliveries to hooks, and sweeps. Every server process has one; they share the work by claims."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +15,7 @@ BackgroundTask = Callable[[], Awaitable[None]]
 
 
 class TaskRunner:
-    """Keeps tasks running. One that raises is started again; one that returns has done its work."""
+    """Keeps tasks running. A task that raises is started again; one that returns is finished."""
 
     def __init__(self, tasks: Mapping[str, BackgroundTask], *, min_restart_seconds: float = MIN_RESTART_SECONDS) -> None:
         self._tasks = tasks
@@ -27,7 +27,7 @@ class TaskRunner:
         self._running = [asyncio.create_task(self._run_and_restart(name, task), name=name) for name, task in self._tasks.items()]
 
     async def stop(self) -> None:
-        """Cancels what runs, and returns when it has ended. Does nothing when nothing was started."""
+        """Cancels the running tasks, and returns when they have ended. Does nothing when none was started."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -43,10 +43,10 @@ class TaskRunner:
                 return
             except Exception as error:
                 if is_unavailable(error):
-                    # While the database is away or busy the traceback would say nothing new each time.
-                    self._log.warning("a task failed", task=name, error=type(error).__name__)
+                    # While the database is unavailable or busy, the traceback would be the same each time.
+                    self._log.warning("task failed", task=name, error=type(error).__name__)
                 else:
-                    self._log.error("a task failed", task=name, error=type(error).__name__, exc_info=error)
+                    self._log.error("task failed", task=name, error=type(error).__name__, exc_info=error)
             if loop.time() - started > MAX_RESTART_SECONDS:
                 restart_seconds = self._min_restart_seconds
             await asyncio.sleep(restart_seconds)
@@ -54,7 +54,7 @@ class TaskRunner:
 
 
 def repeat_every(seconds: float, task: BackgroundTask) -> BackgroundTask:
-    """A task that does the work now, and again each time that so many seconds have gone by after it."""
+    """A task that does the work now, and again each time after the given seconds."""
 
     async def repeat() -> None:
         while True:

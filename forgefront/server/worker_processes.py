@@ -1,7 +1,7 @@
-"""Several server processes on one listening socket, watched by this one.
+"""Several server processes on one listening socket, supervised by this one.
 
-The parent serves nothing. It starts the workers, starts another for one that dies, hands a stop on to all of them, and sums up nothing
-but exit codes. A worker notices that its parent is gone by the end of a pipe, and stops too, so that none is left behind.
+The parent serves nothing. It starts the workers, replaces one that dies, forwards a stop to all of them, and combines their exit codes. A
+worker detects by the end of a pipe that its parent has died, and stops too, so that none is left behind.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from forgefront.server.http_server import CLOSING_SECONDS, AppFactory, ReadyCall
 
 MIN_RESTART_SECONDS = 1.0
 MAX_RESTART_SECONDS = 10.0
-"""Between the starts of a worker that keeps dying; doubled each time, back to the first once it was ready."""
+"""Seconds between the starts of a worker that keeps dying; doubled each time, back to the first once it was ready."""
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -36,7 +36,7 @@ _spawn = multiprocessing.get_context("spawn")
 def run_workers(config: Config, listeners: Sequence[socket.socket], build: AppFactory, on_ready: ReadyCallback | None = None) -> None:
     """Runs `config.workers` processes until SIGTERM or SIGINT. Raises SystemExit when the first of them cannot start.
 
-    The first listener is that of HTTP; the others are closed with it, and `build` hands them to the app.
+    The first listener is that of HTTP; the others are closed with it, and `build` passes them to the app.
     """
     folder = tempfile.mkdtemp(prefix="forgefront-metrics-")
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
@@ -95,7 +95,7 @@ class _WorkerSupervisor:
         self._workers.append(_WorkerProcess(process, parent_pipe))
 
     def _wait_for_event(self) -> None:
-        """Waits until something happens, and does what follows."""
+        """Waits for events, and handles them."""
         pending_pipes = [worker.pipe for worker in self._workers if not worker.is_ready]
         next_start = min(self._scheduled_starts, default=None)
         timeout = None if next_start is None else max(0.0, next_start - time.monotonic())
@@ -127,17 +127,17 @@ class _WorkerSupervisor:
         self._workers.remove(worker)
         mark_process_dead(worker.process.pid)  # type: ignore[no-untyped-call]
         if not self._is_ready:
-            # It would fail the same way each time; its own line says why.
+            # It would fail the same way each time; its own log line says why.
             self._is_stopping = True
             self._workers.append(worker)
             return
-        self._log.error("a worker ended", process=worker.process.pid, code=worker.process.exitcode)
+        self._log.error("worker exited", process=worker.process.pid, code=worker.process.exitcode)
         self._scheduled_starts.append(time.monotonic() + self._restart_seconds)
         self._restart_seconds = min(2 * self._restart_seconds, MAX_RESTART_SECONDS)
 
     def _stop_workers(self) -> int:
-        """Stops all workers; 0 if all of them ended well, or else the code of one that did not."""
-        # As long as one process holds them, the kernel takes connections that nobody would answer.
+        """Stops all workers; 0 if all of them exited with 0, or else the code of one that did not."""
+        # While a process holds them, the kernel accepts connections that nobody would serve.
         for listener in self._listeners:
             listener.close()
         for worker in self._workers:
@@ -151,13 +151,13 @@ class _WorkerSupervisor:
                 worker.process.kill()
                 worker.process.join()
             codes.append(worker.process.exitcode or 0)
-        # One that was told to stop before it listened to signals ends by the signal, and well.
+        # A worker that was stopped before it installed its signal handlers ends by the signal, which is fine.
         failures = [code for code in codes if code not in (0, -signal.SIGTERM)]
         return max(failures[0], 1) if failures else 0
 
 
 def _run_worker(config: Config, listener: socket.socket, build: AppFactory, parent: Connection) -> None:
-    """One worker: serves, says when it is ready, ends when its parent does."""
+    """One worker: serves, reports when it is ready, stops when its parent does."""
     logs.configure(config.log_format, config.log_level)
 
     def stop_with_parent() -> None:

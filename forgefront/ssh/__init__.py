@@ -1,1 +1,1 @@
-"""ssh."""
+"""Git over SSH."""

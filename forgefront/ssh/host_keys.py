@@ -1,4 +1,4 @@
-"""The keys by which clients know this service again: made once in the data folder, or brought by the operator."""
+"""The SSH host keys: generated once in the data folder, or configured."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ FILE_NAME = SSH_HOST_KEY_FILE
 
 
 def load_host_keys(data: Path, configured: Sequence[Path]) -> list[asyncssh.SSHKey]:
-    """The private keys in the files of the configuration, or else the one of the data folder, which is made when it is not there.
+    """The private keys in the files of the configuration, or else the one of the data folder, which is generated if it does not exist.
 
-    Raises ConfigError for a file that cannot be read, holds no key, or wants a passphrase, which nobody could type.
+    Raises ConfigError for a file that cannot be read, contains no key, or requires a passphrase.
     """
     if configured:
         return [_read_key(path) for path in configured]
@@ -24,12 +24,12 @@ def load_host_keys(data: Path, configured: Sequence[Path]) -> list[asyncssh.SSHK
         try:
             write_once(path, asyncssh.generate_private_key("ssh-ed25519", comment="forgefront").export_private_key("openssh"))
         except OSError as error:
-            raise ConfigError([f"the SSH host key {path} cannot be made: {error.strerror or error}"]) from error
+            raise ConfigError([f"the SSH host key {path} cannot be created: {error.strerror or error}"]) from error
     return [_read_key(path)]
 
 
 def fingerprint(key: asyncssh.SSHKey) -> str:
-    """As `ssh` shows it to who connects for the first time: `ssh-ed25519 SHA256:…`."""
+    """The fingerprint as `ssh` shows it on first connection: `ssh-ed25519 SHA256:…`."""
     return f"{key.get_algorithm()} {key.get_fingerprint()}"
 
 
@@ -39,4 +39,4 @@ def _read_key(path: Path) -> asyncssh.SSHKey:
     except OSError as error:
         raise ConfigError([f"the SSH host key {path} cannot be read: {error.strerror or error}"]) from error
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError) as error:
-        raise ConfigError([f"the SSH host key {path} is no private key without a passphrase"]) from error
+        raise ConfigError([f"the SSH host key {path} is not a private key without a passphrase"]) from error

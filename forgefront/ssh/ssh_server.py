@@ -1,7 +1,7 @@
 """Clone, fetch and push over SSH: git's two commands at `ssh://git@HOST:PORT/NAMESPACE/PROJECT.git`, and nothing else.
 
-The key says who it is, whatever the user name; the graph decides who may, anew for each command; the transport runs git. There is no
-shell, no terminal, no forwarding and no other subsystem or variable than those named here.
+The key identifies the user, whatever the user name; the graph authorizes each command; the transport runs git. There is no shell, no
+terminal, no forwarding and no other subsystem or variable than those named here.
 """
 
 import asyncio
@@ -28,27 +28,27 @@ from storage.git.protocol.transport import GitService, Transport
 
 MAX_CONNECTIONS = 1000
 MAX_UNAUTHENTICATED = 200
-"""Connections that have not said yet who they are; of more, the oldest has to go."""
+"""Maximum number of unauthenticated connections; beyond it, the oldest is closed."""
 MAX_UNAUTHENTICATED_PER_ADDRESS = 20
 """The same, of one address (of IPv6, of one network of 64 bits)."""
 MAX_SESSIONS = 10
-"""Commands at once on one connection, as sshd has it."""
+"""Maximum number of concurrent commands on one connection, as in sshd."""
 MAX_KEYS_TRIED = 20
 """Keys that a connection may try."""
 LOGIN_SECONDS = 30
 KEEPALIVE_SECONDS = 15
 MAX_MISSED_KEEPALIVES = 3
-"""So many without an answer end a connection."""
+"""Number of unanswered keep-alive messages after which a connection is closed."""
 IDLE_SECONDS = 300.0
-"""How long a connection is kept on which no command runs."""
+"""Seconds after which a connection without a running command is closed."""
 MAX_SILENT_SECONDS = {GitService.UPLOAD: 60.0, GitService.RECEIVE: 300.0}
-"""Without a byte either way. Who pushes may think longer, since the client packs what it sends after it has connected."""
+"""Seconds without a byte in either direction. A push may take longer, since the client compresses after it has connected."""
 SWEEP_SECONDS = 5.0
 FINISH_PUSHES_SECONDS = 1.5
-"""What pushes get that came whole before their connections were cut, to be finished and recorded."""
+"""Seconds to process and record pushes that were completely received before their connections were closed."""
 
 CommandCounter = Callable[[str, str, float], None]
-"""Takes a command that was served: which, how it ended, and the seconds that it took."""
+"""Takes a command that was served: its name, its outcome and its duration in seconds."""
 
 log = structlog.get_logger("ssh")
 
@@ -80,7 +80,7 @@ class GitSshServer:
         self._draining: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Takes connections from now on."""
+        """Starts to accept connections."""
         self._acceptor = await asyncssh.listen(
             sock=self._listener,
             backlog=MAX_UNAUTHENTICATED,
@@ -88,7 +88,7 @@ class GitSshServer:
             server_host_keys=self._keys,
             server_version="Forgefront",
             config=None,
-            # The key alone; what is not named here has no handler that would allow it.
+            # Only public keys; whatever is not named here has no handler that would allow it.
             public_key_auth=True,
             password_auth=False,
             kbdint_auth=False,
@@ -110,7 +110,8 @@ class GitSshServer:
             log.info("ssh ready", process=os.getpid(), port=self._listener.getsockname()[1], fingerprint=host_keys.fingerprint(key))
 
     def begin_shutdown(self, seconds: float) -> None:
-        """Takes nothing new; what runs may end within these seconds. Then connections are cut, and pushes that came whole are finished."""
+        """Accepts nothing new; running commands have these seconds to end. Then connections are closed, and completely received pushes are
+        processed."""
         if self._draining is not None:
             return
         self.is_stopping = True
@@ -124,7 +125,7 @@ class GitSshServer:
     async def close(self) -> None:
         """Returns when all commands have ended, or FINISH_PUSHES_SECONDS after the deadline: now, unless `begin_shutdown` set one."""
         self.begin_shutdown(0.0)
-        assert self._draining is not None  # noqa: S101 - made by the line above
+        assert self._draining is not None  # noqa: S101 - assigned by the line above
         await self._draining
 
     async def _drain(self, seconds: float) -> None:
@@ -133,7 +134,7 @@ class GitSshServer:
                 connection.disconnect("The service is stopping.")
         if tasks := self._tasks():
             await asyncio.wait(tasks, timeout=seconds)
-        # The last words of a command are still on their way to its client.
+        # The last output of a command is still on its way to its client.
         await asyncio.sleep(0.05)
         tasks = self._tasks()
         for connection in list(self.connections):
@@ -145,7 +146,7 @@ class GitSshServer:
         return {task for connection in self.connections for task in connection.tasks()}
 
     def admit(self, connection: "SshConnection", address: str) -> bool:
-        """Whether a connection may stay. One more stranger than there may be drives the oldest away."""
+        """Whether a connection may stay. One above the limit closes the oldest unauthenticated one."""
         network = _network_of(address)
         if (
             self.is_stopping
@@ -163,7 +164,7 @@ class GitSshServer:
         return True
 
     def mark_authenticated(self, connection: "SshConnection") -> None:
-        """The connection has said who it is."""
+        """Called when the connection is authenticated."""
         self._unauthenticated.pop(connection, None)
 
     def remove(self, connection: "SshConnection") -> None:
@@ -191,10 +192,10 @@ class GitSshServer:
                 raise Unauthenticated
             if session.command is None:
                 message = (
-                    f"Hi {holder.username}! Your key is fine, but there is no shell access here: use git clone, git fetch and git push."
+                    f"Hi {holder.username}! You are authenticated, but there is no shell access: use git clone, git fetch and git push."
                 )
             elif git_command is None:
-                message = "ERROR: Only git-upload-pack and git-receive-pack of NAMESPACE/PROJECT.git can be run here."
+                message = "ERROR: Only git-upload-pack and git-receive-pack of NAMESPACE/PROJECT.git are allowed here."
             else:
                 await self._run_git(session, git_command, key, request_id)
                 status, outcome = 0, "done"
@@ -231,16 +232,16 @@ class GitSshServer:
         async def authorize(updates: list[RefCommand]) -> list[PushDecision]:
             return await self.access.authorize_updates(grant, updates, request_id)
 
-        # What a lost client sent counts as whole: git sees for itself whether the pack has its end, and moves nothing before.
+        # What a lost client sent counts as complete: git checks whether the pack has its end, and moves no ref before.
         incoming = session.read_incoming(accepts_disconnect=True)
         updated = await self.transport.receive_pack(grant.path, incoming, session.write, authorize, stateless=False)
         if updated:
-            # The client waits for the end of the command, and may then look at what follows from its push.
+            # The command ends only now, so that the client then sees the effects of its push.
             await self.access.record_push(grant, updated, request_id)
 
 
 class SshConnection(asyncssh.SSHServer):
-    """One connection: whose key it has shown, and the commands that run on it."""
+    """One connection: the key that was offered, and the commands that run on it."""
 
     def __init__(self, server: GitSshServer) -> None:
         self._server = server
@@ -255,7 +256,7 @@ class SshConnection(asyncssh.SSHServer):
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._connection = conn
-        # asyncssh minds the window of the client, which may be of any size, and not what the socket still holds.
+        # asyncssh respects the window of the client, which may be of any size, but not the size of the socket's buffer.
         conn.pause_writing = self._writable.clear  # type: ignore[method-assign]
         conn.resume_writing = self._writable.set  # type: ignore[method-assign]
         if not self._server.admit(self, (conn.get_extra_info("peername") or ("",))[0]):
@@ -274,24 +275,24 @@ class SshConnection(asyncssh.SSHServer):
         return True
 
     async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        """Whether somebody may come in with the key, who is then asked to prove that it is theirs."""
+        """Whether a user has the key; then the client must prove that it owns it."""
         self._validated_key = None
         self._keys_tried += 1
         if self._keys_tried > MAX_KEYS_TRIED:
             raise asyncssh.DisconnectError(
-                asyncssh.DISC_NO_MORE_AUTH_METHODS_AVAILABLE, "Too many keys: name the right one in ~/.ssh/config."
+                asyncssh.DISC_NO_MORE_AUTH_METHODS_AVAILABLE, "Too many keys: select the right one in ~/.ssh/config."
             )
         public_key = PublicKey(key.get_fingerprint("md5").removeprefix("MD5:"), key.public_data)
         try:
             holder = await self._server.access.find_key_owner(public_key)
         except Exception as error:
-            log.warning("key not looked up", error=f"{type(error).__name__}: {error}")
-            raise asyncssh.ServiceNotAvailable("The service cannot look up keys right now; try again in a moment.") from error
+            log.warning("key lookup failed", error=f"{type(error).__name__}: {error}")
+            raise asyncssh.ServiceNotAvailable("The service cannot look up keys now; try again in a moment.") from error
         self._validated_key = public_key if holder else None
         return holder is not None
 
     def auth_completed(self) -> None:
-        # The last that was found valid is the one that signed: each try ends the one before, and nothing comes between the two.
+        # The key that was last found valid is the one that signed: each attempt ends the one before.
         self._key = self._validated_key
         self._last_busy_at = monotonic()
         self._server.mark_authenticated(self)
@@ -301,7 +302,7 @@ class SshConnection(asyncssh.SSHServer):
         if self._connection is None or self._key is None or self._server.is_stopping:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "The service is stopping.")
         if len(self._sessions) >= MAX_SESSIONS:
-            raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "Too many commands at once on one connection.")
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "Too many concurrent commands on one connection.")
         key = self._key
         session = SshSession(self._connection, self._writable, lambda session: self._server.serve_command(session, key))
         self._sessions.add(session)
@@ -309,23 +310,23 @@ class SshConnection(asyncssh.SSHServer):
         return session.channel, session
 
     def tasks(self) -> set[asyncio.Task[None]]:
-        """The commands that run."""
+        """The running commands."""
         return {session.task for session in self._sessions if session.task is not None and not session.task.done()}
 
     def close_if_idle(self) -> None:
-        """Ends what nobody minds any more."""
+        """Closes a connection that is no longer used."""
         now = monotonic()
         if self.tasks():
             self._last_busy_at = now
         elif self._key is not None and now - self._last_busy_at > IDLE_SECONDS:
-            self.disconnect("Nothing was asked for a while.")
+            self.disconnect("The connection was idle for too long.")
         for session in list(self._sessions):
             git_command = parse_command(session.command or "")
             if git_command and _is_running(session) and session.silent_seconds() > MAX_SILENT_SECONDS[git_command.service]:
                 session.abort()
 
     def disconnect(self, reason: str) -> None:
-        """Ends the connection, and tells the client why."""
+        """Closes the connection, and tells the client why."""
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._connection.disconnect(asyncssh.DISC_BY_APPLICATION, reason)
@@ -340,21 +341,21 @@ def _is_running(session: SshSession) -> bool:
 
 
 def _explain_error(error: Exception) -> tuple[str, str]:
-    """How a command ended that failed so, and what its client is told: over HTTP the words are the same."""
+    """The outcome of a failed command, and its message, which HTTP shares."""
     if isinstance(error, Unauthenticated):
-        return "refused", "ERROR: This key is not known here any more, or its owner is blocked."
+        return "refused", "ERROR: This key is no longer valid, or its owner is blocked."
     if is_unavailable(error):
         log.warning("unavailable", error=f"{type(error).__name__}: {error}")
-        return "failed", "ERROR: The service cannot answer right now; try again in a moment."
+        return "failed", "ERROR: The service is unavailable; try again in a moment."
     rejection = refusal_of(error)
     if rejection is None:
         log.error("failed", exc_info=error)
-        return "failed", "ERROR: The service failed; its log says why."
+        return "failed", "ERROR: Internal error; the log of the service has the reason."
     return "failed" if rejection.status >= 500 else "refused", f"ERROR: {rejection.message}"
 
 
 def _network_of(address: str) -> str:
-    """What counts as one address: `2001:db8::1` is one of `2001:db8::/64`."""
+    """The unit of the limit for one address: `2001:db8::1` counts as `2001:db8::/64`."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,6 +1,6 @@
-"""One command over SSH: its words, and the bytes both ways with bounds on what is kept of them.
+"""One command over SSH: its arguments, and the bytes in both directions with limits on what is buffered.
 
-asyncssh's own streams would do but for a client that means harm: they keep every signal and every variable that it sends.
+asyncssh's own streams do not protect against malicious clients: they store every signal and every variable that is sent.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from storage.git.protocol.transport import GitService
 
 MAX_COMMAND_LENGTH = 2000
 MAX_BUFFERED_BYTES = 256 * 1024
-"""Bytes taken from the client and not yet handed on, beyond the window of the channel (2 MB)."""
+"""Bytes received from the client and not yet processed, beyond the window of the channel (2 MB)."""
 MAX_DEFERRED_PACKETS = 64
-"""Packets that may wait for the end of an exchange of keys."""
+"""Packets that may wait for the end of a key exchange."""
 DEFERRED_SECONDS = 0.05
 MAX_PROTOCOL_LENGTH = 100
 
@@ -29,19 +29,19 @@ _PROJECT_PATTERN = re.compile(r"/?([^/]+/[^/]+?)(?:\.git)?/?")
 
 
 class SshClientDisconnected(Exception):
-    """The client is not there any more."""
+    """The client has disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitCommand:
-    """What a command asks for; the project as `NAMESPACE/NAME`, there or not."""
+    """A parsed command; the project as `NAMESPACE/NAME`, whether it exists or not."""
 
     service: GitService
     project: str
 
 
 def parse_command(command: str) -> GitCommand | None:
-    """What a command asks for, or None for anything that is not one of git's two.
+    """Parses a command; None for anything that is not one of git's two.
 
     `git-upload-pack '/ada/app.git'` and `git upload-pack ada/app` become `GitCommand(GitService.UPLOAD, "ada/app")`.
     """
@@ -60,9 +60,9 @@ def parse_command(command: str) -> GitCommand | None:
 
 
 class SshSession(asyncssh.SSHServerSession[bytes]):
-    """A channel on which one command runs, which `run` serves once it is asked for. `writable` is that of the connection.
+    """A channel on which one command runs, which `run` serves once it is requested. `writable` is that of the connection.
 
-    `command` None is a request for a shell. `last_transfer_at` says when a byte last went either way, None before git is there to talk to.
+    `command` None is a request for a shell. `last_transfer_at` is the time of the last byte in either direction, None before git runs.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
             self.protocol = value.decode("ascii", "replace")
             return True
 
-        # In place of asyncssh's, which keeps whatever is sent.
+        # Replaces asyncssh's method, which stores whatever is sent.
         channel._process_env_request = accept_environment  # type: ignore[method-assign]
         return channel
 
@@ -125,7 +125,7 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
     def eof_received(self) -> bool:
         self._is_ended = True
         self._wakeup.set()
-        # The other way stays open.
+        # The other direction stays open.
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -140,7 +140,7 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
         self._resumed.set()
 
     async def read_incoming(self, *, accepts_disconnect: bool) -> ClientStream:
-        """What the client sends, to its end. Raises SshClientDisconnected where a client is lost, unless `accepts_disconnect`."""
+        """What the client sends, to its end. Raises SshClientDisconnected if the client is lost, unless `accepts_disconnect`."""
         self.last_transfer_at = monotonic()
         while True:
             while self._blocks:
@@ -156,7 +156,7 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
             raise SshClientDisconnected
 
     async def write(self, block: bytes) -> None:
-        """Returns when more can be taken. Raises SshClientDisconnected."""
+        """Returns when more can be written. Raises SshClientDisconnected."""
         if self.is_disconnected:
             raise SshClientDisconnected
         try:
@@ -165,8 +165,8 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
             raise SshClientDisconnected from error
         await self._writable.wait()
         await self._resumed.wait()
-        # A client may ask for new keys, and then leave the exchange open.
-        while len(self._connection._deferred_packets) > MAX_DEFERRED_PACKETS and not self.is_disconnected:  # noqa: ASYNC110 - asyncssh tells nobody
+        # A client may start a key exchange, and then leave it open.
+        while len(self._connection._deferred_packets) > MAX_DEFERRED_PACKETS and not self.is_disconnected:  # noqa: ASYNC110 - asyncssh has no event for it
             await asyncio.sleep(DEFERRED_SECONDS)
         if self.is_disconnected:
             raise SshClientDisconnected
@@ -174,7 +174,7 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
         self._note_transfer()
 
     def end(self, status: int, text: str = "") -> None:
-        """Ends the command, with a line for people before where there is something to say."""
+        """Ends the command, after a message if there is one."""
         if self.is_disconnected or self.channel.is_closing():
             return
         if text:
@@ -182,12 +182,12 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
         self.channel.exit(status)
 
     def abort(self) -> None:
-        """Closes the channel; whatever waits for the client hears that it is gone."""
+        """Closes the channel; wakes up everything that waits for the client."""
         self.channel.abort()
         self.connection_lost(None)
 
     def silent_seconds(self) -> float:
-        """Seconds without a byte either way while git talks to the client."""
+        """Seconds without a byte in either direction while git talks to the client."""
         return 0.0 if self.last_transfer_at is None else monotonic() - self.last_transfer_at
 
     def _pause_if_full(self) -> None:
@@ -196,7 +196,7 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
             self.channel.pause_reading()
 
     def _resume_if_drained(self) -> None:
-        """Takes all that the channel holds at once: it opens the window again with the first block, whatever it holds behind that."""
+        """Takes everything that the channel has buffered: it opens the window again with the first block, whatever it still has."""
         if self._is_paused and self._buffered_bytes <= MAX_BUFFERED_BYTES and not self._is_ended:
             self._is_paused, self._is_catching_up = False, True
             self.channel.resume_reading()

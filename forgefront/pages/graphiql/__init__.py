@@ -1,6 +1,6 @@
-"""GraphiQL at /-/graphiql, offline: the folder `built` that `scripts/graphiql` bundles from the sources beside this file.
+"""GraphiQL at /-/graphiql, offline: the folder `built`, which `scripts/graphiql` bundles from the sources beside this file.
 
-Its examples are the dashboard questions, put into the page as it is read, so that they are those of `graph/operations/dashboards`.
+Its examples are the dashboard queries of `graph/operations/dashboards`, inserted into the page at start.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "default-src 'none'",
         "script-src 'self'",
         "worker-src 'self'",
-        # The editor writes its themes into style elements, and its marks are pictures inside its style sheet.
+        # The editor writes its themes into style elements, and its icons are images inside its style sheet.
         "style-src 'self' 'unsafe-inline'",
         "img-src 'self' data:",
         "font-src 'self'",
@@ -29,8 +29,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Nothing is loaded from elsewhere. What looks like an address in the bundle is the name of a namespace or part of a message; that no
-request leaves is tested in a browser."""
+"""Nothing is loaded from other hosts. URLs in the bundle are names of namespaces or parts of messages; a test in a browser checks that no
+request leaves."""
 
 
 class GraphiqlApp:

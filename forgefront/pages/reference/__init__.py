@@ -1,7 +1,7 @@
-"""The reference of the schema at /-/reference: one page, made from the text of the schema, with every description and every link.
+"""The reference of the schema at /-/reference: one page, generated from the schema, with all descriptions and cross references.
 
-It is made when it is first asked for. Beside each root field and each type stand the rows of v3 that it answers, as the operations of
-these rows say.
+It is built at the first request. Each root field and each type lists the v3 routes that it serves, derived from the operations of these
+routes.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ SECTION_TITLES = (
 )
 
 CallsByAnchor = Mapping[str, list[str]]
-"""Calls of v3, as "GET /projects/:id/issues", by the anchor of what they stand beside: "Query.project", "Issue"."""
+"""Calls of v3, as "GET /projects/:id/issues", by the anchor of their entry: "Query.project", "Issue"."""
 FieldsNode = ObjectTypeDefinitionNode | InterfaceTypeDefinitionNode
 
 
@@ -86,7 +86,7 @@ class ReferenceApp:
 
 
 def render_page(base: str) -> str:
-    """The HTML. `base` is the path that stands before every address of the service."""
+    """The HTML. `base` is the path prefix of every address of the service."""
     document = parse(print_schema())
     groups = _group_definitions(document)
     sections = _SectionRenderer(document, _collect_calls(graphql_schema))
@@ -104,7 +104,7 @@ def render_page(base: str) -> str:
 
 
 SectionEntry = tuple[str, str, TypeDefinitionNode | FieldDefinitionNode]
-"""A name, the anchor of its section, and what it shows: fields of the roots stand for themselves."""
+"""A name, the anchor of its section, and its definition. Fields of the root types have entries of their own."""
 
 
 def _group_definitions(document: DocumentNode) -> dict[str, list[SectionEntry]]:
@@ -135,12 +135,12 @@ def _section_of(node: TypeDefinitionNode) -> str:
 
 
 class _SectionRenderer:
-    """Writes the section of a type or of a root field."""
+    """Renders the section of a type or of a root field."""
 
     def __init__(self, document: DocumentNode, calls: CallsByAnchor) -> None:
         self._calls = calls
         self._uses: dict[str, list[str]] = defaultdict(list)
-        """Which fields give a type, by its name; for an input, which arguments and fields take it."""
+        """The fields that return a type, by its name; for an input, the arguments and fields that take it."""
         for owner, field in _iterate_fields(document):
             self._uses[_named_type(field.type)].append(f"{owner}.{field.name.value}")
             for argument in getattr(field, "arguments", None) or ():
@@ -183,7 +183,7 @@ class _SectionRenderer:
         if not uses:
             return ""
         links = ", ".join(f'<a href="#{each}">{each}</a>' for each in uses)
-        return f"<details class=given><summary>Stands in {len(uses)} place{'s' if len(uses) > 1 else ''}</summary><p>{links}</p></details>"
+        return f"<details class=given><summary>Used in {len(uses)} place{'s' if len(uses) > 1 else ''}</summary><p>{links}</p></details>"
 
 
 def _iterate_fields(document: DocumentNode) -> Iterator[tuple[str, FieldDefinitionNode | InputValueDefinitionNode]]:
@@ -230,18 +230,18 @@ def _named_type(node: TypeNode) -> str:
 def _render_description(node: TypeDefinitionNode | FieldDefinitionNode | InputValueDefinitionNode | EnumValueDefinitionNode) -> str:
     text = node.description.value if node.description else ""
     parts = escape(text).split("`")
-    # Every second part stood between backticks.
+    # Every second part was between backticks.
     marked = "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))
     old = next((print_ast(each) for each in node.directives or () if each.name.value == "deprecated"), None)
     return "".join(f"<p>{each}</p>" for each in marked.split("\n\n") if each) + (f"<p class=old>{escape(old)}</p>" if old else "")
 
 
-# The rows of v3
+# The routes of v3
 
 
 @dataclass(frozen=True, slots=True)
 class _ParsedOperation:
-    """An operation of rest_v3 as it stands in its file: it was validated at start."""
+    """An operation of rest_v3 from its file, which was validated at start."""
 
     name: str
     kind: str
@@ -267,7 +267,7 @@ def _collect_calls(schema: GraphQLSchema) -> CallsByAnchor:
 
 
 def _type_name_at(selected: Mapping[str, SelectedField], path: str) -> str:
-    """The name of the type at a path of response keys, as "project.issues"; of what is in it, for a connection."""
+    """The name of the type at a path of response keys, such as "project.issues"; for a connection, of its items."""
     *parents, last = path.split(".")
     for key in parents:
         selected = selected[key].subfields

@@ -248,7 +248,7 @@ def test_both_databases(tmp_path: Path, source: Path, new_database: Callable[[],
     assert CommandRunner(tmp_path / "data").json("check")["problems"] == []
     # The folder alone does not tell: the database has users already.
     again = CommandRunner(tmp_path / "other")("demo", "--repository", source, code=1)
-    assert "the database holds users already" in again.stderr
+    assert "the database already has users" in again.stderr
     assert not (tmp_path / "other").exists()
     assert filled.ask("{ viewer { username } }") == {"viewer": {"username": "root"}}
 

@@ -282,7 +282,7 @@ class TestFetch:
         monkeypatch.setattr(forge.transport.fetching, "_seconds", 0.2)
         async with forge.transport.fetching.slot():
             output = await forge.git("ls-remote", forge.url(project, developer), succeeds=False)
-        assert "ERROR: Too many are fetching or pushing right now" in output.err
+        assert "ERROR: Too many fetches or pushes are running" in output.err
 
 
 class TestPermissions:

@@ -170,7 +170,7 @@ class TestBuilds:
         assert f"token {MASK} in {MASK}" in text
         assert "RUNNER_SECRET || true\n0\n" in text
         assert "fb-" not in text and token not in text and token not in log and "fb-" not in log
-        assert "no*.such: there are no such files" in text
+        assert "no*.such: no matching files" in text
         assert build["artifact"]["filename"] == "packages.zip"
         stored = httpx.get(build["artifact"]["downloadUrl"], headers={"PRIVATE-TOKEN": site.token})
         with zipfile.ZipFile(io.BytesIO(stored.content)) as file:
@@ -296,7 +296,7 @@ class TestWork:
 
         assert ended is BuildOutcome.FAILED
         assert received.statuses == ["FAILED"]
-        assert received.text.endswith("$ sleep 86420\nERROR: The build took longer than 1 s, which is all that it has.\n")
+        assert received.text.endswith("$ sleep 86420\nERROR: The build exceeded its time limit of 1 s.\n")
         assert not is_running("sleep 86420")
 
     async def test_ends_without_a_report_when_the_build_is_lost(self, tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ class TestWork:
 
         assert await make_work(received, tmp_path, "false", after_script=("echo after", "exit 9")).run() is BuildOutcome.FAILED
         assert "\nafter\n" in received.text
-        assert "WARNING: What comes after the script ended with 9" in received.text
+        assert "WARNING: after_script failed with 9" in received.text
 
 
 class TestOperations:

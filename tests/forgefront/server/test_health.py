@@ -63,7 +63,7 @@ class TestReadiness:
             "status": "unavailable",
             "checks": {
                 "database": {"status": "ok"},
-                "repositories": {"status": "unavailable", "problem": "the folder cannot be written: No such file or directory"},
+                "repositories": {"status": "unavailable", "problem": "the folder is not writable: No such file or directory"},
             },
         }
         assert "secret-name" not in response.text
@@ -72,7 +72,7 @@ class TestReadiness:
         database = Database(f"sqlite:///{tmp_path}/empty.db")
         result = await ReadinessEndpoint({"database": create_database_check(database)}).result()
         await database.close()
-        assert result["checks"]["database"] == {"status": "unavailable", "problem": "it answers with an error"}
+        assert result["checks"]["database"] == {"status": "unavailable", "problem": "it returns an error"}
 
     async def test_database_is_down(self, unused_tcp_port: int) -> None:
         database = Database(f"postgresql://u:hunter2@127.0.0.1:{unused_tcp_port}/d")
@@ -94,7 +94,7 @@ class TestReadiness:
         started = time.monotonic()
         result = await ReadinessEndpoint({"database": create_database_check(database)}).result()
         assert time.monotonic() - started < 1
-        assert result["checks"]["database"]["problem"] == "no answer within 0.2 s"
+        assert result["checks"]["database"]["problem"] == "no result within 0.2 s"
         await database.close()
         server.close()
         await server.wait_closed()

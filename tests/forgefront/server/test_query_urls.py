@@ -142,7 +142,7 @@ class TestCsv:
             assert (await get("/Issues.csv", p=project.id, list=path)).text == "name\r\nbug\r\n"
         unknown = await get("/Issues.csv", p=project.id, list="project.path")
         assert unknown.status_code == 400
-        assert error_message(unknown) == "list: it is one of project.issues.nodes, project.labels.nodes."
+        assert error_message(unknown) == "list: must be one of project.issues.nodes, project.labels.nodes."
         assert (await get("/Self.csv")).text == "viewer.username,viewer.canCreateGroup\r\nada,true\r\n"
 
     async def test_no_cell_is_a_formula(self, get: Get, project: tables.Project, make: DataFactory) -> None:
@@ -209,7 +209,7 @@ class TestRejections:
     async def test_a_credential_is_accepted_only_in_a_header(self, client: httpx.AsyncClient, get: Get) -> None:
         response = await client.get("/Self.json", params={"private_token": "token-ada"})
         assert (response.status_code, error_message(response)) == (401, "401 Unauthorized")
-        assert error_message(await get("/Self.json", private_token="x")) == "private_token is unknown. It takes no variables."
+        assert error_message(await get("/Self.json", private_token="x")) == "private_token is unknown. The query takes no variables."
         bearer = await client.get("/Self.json", headers={"Authorization": "Bearer token-ada"})
         assert bearer.json() == {"data": {"viewer": {"username": "ada", "canCreateGroup": True}}}
 
@@ -217,7 +217,7 @@ class TestRejections:
         response = await get("/Issues.json", n="many", state="OPEN", other="1")
         assert response.status_code == 400
         assert error_message(response) == (
-            "other is unknown. n: it is a whole number. state: it is one of OPENED, CLOSED. p is missing. "
+            "other is unknown. n: must be an integer. state: must be one of OPENED, CLOSED. p is missing. "
             "It takes p (String!), state ([IssueState!]), n (Int)."
         )
 
@@ -276,20 +276,20 @@ class TestVariables:
     @pytest.mark.parametrize(
         ("kind", "pairs", "text"),
         [
-            ("Int", [("v", "")], "v: it is a whole number."),
-            ("Int", [("v", "9" * 5000)], "v: it is a whole number."),
-            ("Int", [("v", "1"), ("v", "2")], "v: it is given twice."),
-            ("Float", [("v", "nan")], "v: it is a number."),
-            ("Float", [("v", "1e999")], "v: it is a number."),
-            ("Boolean", [("v", "yes")], "v: it is true or false."),
-            ("Color", [("v", "red")], "v: it is one of RED, GREEN."),
-            ("Range", [("v", "[]")], "v: it is a JSON object, or is given field by field as name.field."),
+            ("Int", [("v", "")], "v: must be an integer."),
+            ("Int", [("v", "9" * 5000)], "v: must be an integer."),
+            ("Int", [("v", "1"), ("v", "2")], "v: it is set twice."),
+            ("Float", [("v", "nan")], "v: must be a number."),
+            ("Float", [("v", "1e999")], "v: must be a number."),
+            ("Boolean", [("v", "yes")], "v: must be true or false."),
+            ("Color", [("v", "red")], "v: must be one of RED, GREEN."),
+            ("Range", [("v", "[]")], "v: must be a JSON object, or be set field by field as name.field."),
             ("Range", [("v", "{")], "v: it is not JSON in UTF-8."),
             ("Range", [("v", "[" * 100 + "]" * 100)], "v: it is nested deeper than 64 levels. Send it flatter."),
-            ("Range", [("v.nothing", "1")], "v.nothing: a Range has no field nothing, but since, until, count, within, names."),
+            ("Range", [("v.nothing", "1")], "v.nothing: a Range has no field nothing; it has since, until, count, within, names."),
             ("Range", [("v.since.x", "1")], "v.since.x: a String has no fields."),
-            ("Range", [("v", "{}"), ("v.since", "1"), ("v.since", "2")], "v.since: it is given twice."),
-            ("Range", [("v.since", "1"), ("v", "{}")], "v: it is given field by field too."),
+            ("Range", [("v", "{}"), ("v.since", "1"), ("v.since", "2")], "v.since: it is set twice."),
+            ("Range", [("v.since", "1"), ("v", "{}")], "v: it is also set field by field."),
             ("Range!", [], "v is missing."),
             ("Range", [("w.since", "1")], "w.since is unknown."),
         ],
