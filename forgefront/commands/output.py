@@ -69,12 +69,12 @@ def _progress_bar() -> Iterator[ProgressCallback]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
 
-        def tell(phase: str, done: int, total: int) -> None:
+        def report(phase: str, done: int, total: int) -> None:
             if phase not in tasks:
                 tasks[phase] = bars.add_task(phase, total=total)
             bars.update(tasks[phase], completed=done, total=total)
 
-        yield tell
+        yield report
 
 
 class _ProgressLines:

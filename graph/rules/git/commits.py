@@ -252,11 +252,11 @@ DiffKey = tuple[int, str, str | None]
 
 
 def _diff_loader(context: Context) -> Loader[CommitKey | DiffKey, list[FileDiff] | OperationError]:
-    return context.loader("diffs", _DiffReader(context))
+    return context.loader("diffs", _CommitDiffReader(context))
 
 
 @dataclass
-class _DiffReader:
+class _CommitDiffReader:
     """Reads the diffs of one operation sequentially, until their total exceeds the limit of one diff."""
 
     context: Context

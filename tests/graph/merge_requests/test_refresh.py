@@ -545,7 +545,7 @@ async def test_keep_refs_cannot_be_pushed(forge: RefreshScenario) -> None:
 
 
 async def test_the_diffs_of_one_operation_share_a_limit(forge: RefreshScenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits._DiffReader.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(commits._CommitDiffReader.__init__, "__defaults__", (10,))
     first = await forge.create_merge_request("topic")
     forge.commit("feature")
     second = await forge.create_merge_request("feature")

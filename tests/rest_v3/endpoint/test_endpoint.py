@@ -383,7 +383,7 @@ class TestInvalidRoutes:
         [
             ({"params": (ID,)}, "the path parameter issue_id is not declared"),
             ({"params": (ID, KEY, text("more"))}, "more must be both"),
-            ({"operation": "NameIssue", "params": (ID, KEY, text("title"), text("note"))}, "requires title, which is an optional parameter"),
+            ({"operation": "NameIssue", "params": (ID, KEY, text("title"), text("note"))}, "title, which is an optional parameter"),
             ({"operation": "Gone"}, "defines the operation Gone"),
             ({"result_path": "project.thing"}, "does not select project.thing"),
             ({"guard": "Gone"}, "defines the operation Gone"),
