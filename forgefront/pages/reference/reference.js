@@ -1,4 +1,4 @@
-// Filters the names in the list by what is typed; "/" goes to the field.
+// Filters the list of names by the field; "/" focuses the field.
 const field = document.getElementById("filter");
 const groups = [...document.querySelectorAll("nav details")].map((group) => ({ group, open: group.open, items: [...group.querySelectorAll("li")] }));
 

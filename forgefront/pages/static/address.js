@@ -1,15 +1,15 @@
-// Addresses of this service: below one base, which is not the root where a proxy serves it under a path.
+// Addresses of this service. All are below one base, which is a path where a proxy serves the service under a path.
 
 export const base = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
 
-/** `address("demo/tools", "issues", 3)` is "/demo/tools/issues/3" with the base in front. Full paths keep their slash. */
+/** `address("demo/tools", "issues", 3)` is "/demo/tools/issues/3" after the base. Full paths keep their slash. */
 export const address = (...segments) =>
   `${base}/${segments.map((each) => String(each).split("/").map(encodeURIComponent).join("/")).join("/")}`;
 
-/** The part of a location that the router knows: its path without the base. */
+/** The path of a location without the base, for the router. */
 export const pathOf = (location) => decoded(location.pathname.slice(base.length)) || "/";
 
-/** An address from data, if a link may lead there: http and https only. */
+/** A URL from data, or null if a link must not point to it: only http and https are allowed. */
 export function outside(text) {
   try {
     const url = new URL(text);

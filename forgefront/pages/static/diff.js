@@ -1,4 +1,4 @@
-// Changed files: each with its lines, told by a sign, a colour and their numbers. Long ones are shown when they are opened.
+// Changed files with their lines, marked by a sign, a colour and line numbers. Long files are rendered when they are opened.
 
 import { h, replace } from "./dom.js";
 
@@ -7,8 +7,8 @@ const PAGE_LINES = 1500;
 
 /** The files of a change; null where the repository could not be read. */
 export function changes(entries) {
-  if (!entries) return h("p.quiet", null, "The repository cannot be read, so what changed is not shown.");
-  if (!entries.length) return h("p.quiet", null, "No file is changed.");
+  if (!entries) return h("p.quiet", null, "The repository cannot be read, so the changes are not shown.");
+  if (!entries.length) return h("p.quiet", null, "No files changed.");
   let left = OPEN_LINES;
   return h("ol.diffs", { "data-walk": true }, entries.map((entry) => {
     const lines = linesOf(entry.diff);
@@ -30,8 +30,8 @@ function file(entry, lines, open) {
   const draw = () => {
     if (drawn) return;
     drawn = true;
-    if (entry.tooLarge) replace(body, h("p.quiet", null, "The difference is too large to be shown."));
-    else if (!lines.length) replace(body, h("p.quiet", null, entry.diff ? "The file is not text, or only its mode is another." : "Its lines are the same."));
+    if (entry.tooLarge) replace(body, h("p.quiet", null, "The diff is too large to be shown."));
+    else if (!lines.length) replace(body, h("p.quiet", null, entry.diff ? "The file is binary, or only its mode changed." : "The contents did not change."));
     else replace(body, page(lines));
   };
   const element = h("details.diff", { open },
@@ -58,7 +58,7 @@ function page(lines) {
 const row = ({ kind, text, before, after }) =>
   h(`div.line.${kind}`, null, h("span.number", { "data-number": before }), h("span.number", { "data-number": after }), h("span.text", null, text || " "));
 
-/** The lines of a unified diff with their numbers; what stands before its first "@@" is not among them. */
+/** The lines of a unified diff with their numbers, without those before the first "@@". */
 function linesOf(diff) {
   const found = [];
   let [before, after] = [0, 0];

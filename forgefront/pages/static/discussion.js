@@ -1,14 +1,14 @@
-// What was said under something: the notes, the field for another, and the button that runs a change and says what was wrong with it.
+// Discussions: the list of notes, the form for a new one, and buttons that run a mutation and show its error.
 
 import { h } from "./dom.js";
 import { more } from "./parts.js";
 
 /**
- * A list of what was said with its further pages, and `renew()`. `read(after)` gives a connection, `make` an element of a node.
- * What further pages brought stays: then only a reload shows what is new.
+ * A paginated list of notes, with `renew()`. `read(after)` returns a connection, `make` an element for a node.
+ * After further pages were loaded, `renew()` does nothing: only a reload shows new notes then.
  */
 export async function discussion(read, make) {
-  const list = h("div.notes", { "aria-label": "What was said" });
+  const list = h("div.notes", { "aria-label": "Comments" });
   let further = false;
   const first = await read(null);
   list.append(...first.nodes.map(make));
@@ -17,7 +17,7 @@ export async function discussion(read, make) {
     const page = await read(after);
     list.append(...page.nodes.map(make));
     return page.pageInfo;
-  }, "Show more of what was said");
+  }, "Show more comments");
   return {
     element: [list, next],
     async renew() {
@@ -26,9 +26,9 @@ export async function discussion(read, make) {
   };
 }
 
-/** A field for a text; `send(text)` is what its button does, `also` are buttons beside it. */
+/** A comment form. Its button calls `send(text)`; `also` are buttons beside it. */
 export function answer(send, done, also = []) {
-  const field = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Say something" });
+  const field = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Write a comment" });
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const submit = async (event) => {
     event.preventDefault();
@@ -42,7 +42,7 @@ export function answer(send, done, also = []) {
   return h("form.stack", { onsubmit: submit }, field, wrong, h("div.actions.start", null, also, h("button.primary", null, "Comment")));
 }
 
-/** A button that runs `act`, once at a time; what goes wrong is said in `wrong`. */
+/** A button that runs `act`, once at a time, and shows errors in `wrong`. */
 export function doing(kind, words, wrong, act) {
   const button = h(kind, { type: "button", onclick: () => attempt(wrong, [button], act) }, words);
   return button;

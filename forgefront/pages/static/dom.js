@@ -1,10 +1,10 @@
-// Elements are made, never written as HTML: whatever a text holds, it is shown as text.
+// Elements are created with DOM calls, never parsed from HTML, so that strings are always shown as text.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * `h("a.name.other", { href, onclick, "aria-label": … }, "text", other, [more], null)` makes an element. `on…` are listeners; null and
- * false leave an attribute out; children that are null or false are left out, texts become text nodes.
+ * `h("a.name.other", { href, onclick, "aria-label": … }, "text", other, [more], null)` creates an element. `on…` are listeners. Attributes
+ * and children that are null or false are omitted; strings become text nodes.
  */
 export function h(kind, attributes, ...children) {
   const [tag, ...classes] = kind.split(".");

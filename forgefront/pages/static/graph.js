@@ -1,11 +1,11 @@
-// The one way to facts: operations of the graph, which lie as text beside these files (`operations/VIEW.graphql`).
+// Runs GraphQL operations, which are in files beside these (`operations/VIEW.graphql`).
 
 import { base } from "./address.js";
 import * as session from "./session.js";
 
 const documents = new Map();
 
-/** `code` is one of the graph's, or NETWORK. `wait`: seconds after which it is worth another try, where the service said so. */
+/** `code` is a GraphQL error code, or NETWORK. `wait`: seconds until a retry, from Retry-After. */
 export class GraphError extends Error {
   constructor(code, message, { status = 0, wait = null, requestId = null } = {}) {
     super(message);
@@ -27,8 +27,8 @@ export function documentOf(view) {
 }
 
 /**
- * Runs an operation and gives its data, in which a part may be null. Throws GraphError when there is none.
- * `using` is a token to try, instead of the session's.
+ * Runs an operation and returns its data, which may be partial. Throws GraphError when there is none.
+ * `using` is a token that replaces the session's.
  */
 export async function ask(view, operationName, variables = {}, { signal, using } = {}) {
   const response = await post(await reached(documentOf(view)), operationName, variables, { signal, using });
@@ -39,7 +39,7 @@ export async function ask(view, operationName, variables = {}, { signal, using }
   return body.data;
 }
 
-/** Runs a mutation of one field and gives what it gives; throws GraphError for errors of either kind. */
+/** Runs a mutation of one field and returns its payload. Throws GraphError for GraphQL errors and user errors. */
 export async function change(view, operationName, variables, options) {
   const [payload] = Object.values(await ask(view, operationName, variables, options));
   const [error] = payload.userErrors ?? [];
@@ -47,7 +47,7 @@ export async function change(view, operationName, variables, options) {
   return payload;
 }
 
-/** The response to an operation, whatever it is; `accept` text/event-stream for a stream. */
+/** The HTTP response to an operation, of any status. `accept` is text/event-stream for a stream. */
 export async function post(query, operationName, variables, { signal, using, accept = "application/json" } = {}) {
   const token = using ?? session.token();
   const headers = { Accept: accept, "Content-Type": "application/json", ...(token ? { "PRIVATE-TOKEN": token } : {}) };

@@ -1,15 +1,15 @@
-// Keys: what they do, and the dialogue that tells.
+// Keyboard shortcuts, and the dialog that lists them.
 
 import { h, replace } from "./dom.js";
 
 const KEYS = [
-  ["/", "Go to the filter"],
-  ["j k", "The next, the one before"],
-  ["← ↑ ↓ →", "Walk over the tiles"],
+  ["/", "Focus the filter"],
+  ["j k", "Next, previous"],
+  ["← ↑ ↓ →", "Move between tiles"],
   ["Enter", "Open"],
-  ["u", "One step up"],
-  ["w", "The wall of all projects"],
-  ["Esc", "Leave the filter, close this"],
+  ["u", "Up to the project, or to all projects"],
+  ["w", "All projects"],
+  ["Esc", "Leave the filter, or close this dialog"],
   ["?", "This help"],
 ];
 
@@ -51,7 +51,7 @@ function walk(by) {
   return reach(at < 0 ? (by > 0 ? all[0] : all.at(-1)) : all[at + by]);
 }
 
-/** Arrow keys: to the nearest in that direction; from nowhere in the list, they scroll as ever. */
+/** Moves the focus to the nearest item in a direction; outside a list, arrow keys scroll. */
 function step(direction) {
   const all = items();
   const here = document.activeElement;
@@ -69,7 +69,7 @@ function step(direction) {
   return best ? reach(best.each) : direction === "Up" || direction === "Down";
 }
 
-/** The middle of the tile or row that a link stands for. */
+/** The centre of the tile or row of a link. */
 function middle(link) {
   const box = (link.closest("[data-box]") ?? link).getBoundingClientRect();
   return { x: box.left + box.width / 2, y: box.top + box.height / 2 };

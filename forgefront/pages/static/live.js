@@ -1,20 +1,20 @@
-// Follows a subscription as Server-Sent Events, read with `fetch`, since EventSource cannot send the token. Goes on after every break
-// from the last number that came; a tab that nobody looks at gives its connection back.
+// Follows a subscription as Server-Sent Events, read with `fetch`, since EventSource cannot send the token. After a disconnect it
+// resumes from the last event id. A hidden tab closes its connection.
 
 import { documentOf, post } from "./graph.js";
 import * as session from "./session.js";
 
 const FIRST_WAIT = 500;
-const LONGEST_WAIT = 30_000;
+const MAX_WAIT = 30_000;
 const HIDDEN = 5_000;
 /** Milliseconds: a browser has six connections for one service, over all of its tabs. */
 
 /**
- * `told.event(data)` for each event; `told.gap()` when some may have been missed, so that all is to be read anew; `told.state(word)`:
- * `live`, `waiting` (for the service to come back) or `off` (the service refused).
- * Gives a promise that is fulfilled when the stream is open, or could not be opened at once.
+ * Calls `handlers.event(data)` for each event, `handlers.gap()` when events may have been missed, so that everything must be read
+ * again, and `handlers.state(word)` with `live`, `waiting` (for the service to return) or `off` (the service refused).
+ * Returns a promise that is fulfilled when the stream is open, or the first attempt failed.
  */
-export function follow(view, operationName, variables, told, signal) {
+export function follow(view, operationName, variables, handlers, signal) {
   let after = null;
   let connection = null;
   let wait = FIRST_WAIT;
@@ -31,41 +31,41 @@ export function follow(view, operationName, variables, told, signal) {
       try {
         pause = await once(stop);
       } catch {
-        // The connection broke, or was given back.
+        // The connection was lost, or the tab closed it.
       }
       if (signal.aborted || pause === "off") break;
       if (connection.signal.aborted) await shown(signal);
       else {
-        told.state("waiting");
+        handlers.state("waiting");
         opened();
         await sleep(Math.max(pause ?? 0, wait * (0.5 + Math.random())), signal);
-        wait = Math.min(wait * 2, LONGEST_WAIT);
+        wait = Math.min(wait * 2, MAX_WAIT);
       }
     }
     opened();
   }
 
   async function once(stop) {
-    const asked = after === null ? variables : { ...variables, afterSeq: after };
-    const response = await post(await documentOf(view), operationName, asked, { signal: stop, accept: "text/event-stream" });
+    const sent = after === null ? variables : { ...variables, afterSeq: after };
+    const response = await post(await documentOf(view), operationName, sent, { signal: stop, accept: "text/event-stream" });
     if (!response.ok || !response.headers.get("Content-Type")?.startsWith("text/event-stream")) {
       const retry = Number(response.headers.get("Retry-After")) * 1000;
       if (response.status >= 500 || response.status === 429) return retry;
-      told.state("off", response.status);
+      handlers.state("off", response.status);
       return "off";
     }
-    if (everOpen && after === null) told.gap();
+    if (everOpen && after === null) handlers.gap();
     everOpen = true;
-    told.state("live");
+    handlers.state("live");
     opened();
     for await (const event of events(response.body)) {
       wait = FIRST_WAIT;
-      // Also without an event: then it says how far the stream has come.
+      // An id without an event reports the position of the stream.
       if (event.id) after = event.id;
       if (event.kind === "complete") break;
       if (event.kind !== "next") continue;
       const { data } = JSON.parse(event.data);
-      if (data) told.event(data);
+      if (data) handlers.event(data);
     }
     return null;
   }
@@ -75,7 +75,7 @@ export function follow(view, operationName, variables, told, signal) {
     if (document.hidden) hiding = setTimeout(() => connection?.abort(), HIDDEN);
   };
   document.addEventListener("visibilitychange", look, { signal });
-  // A page that is left may be kept for the way back, and its connections with it, of which a browser has six for one service.
+  // Browsers may cache a page for back navigation together with its connections, of which there are six for a service.
   addEventListener("pagehide", () => connection?.abort(), { signal });
   signal.addEventListener("abort", () => clearTimeout(hiding));
   if (session.token()) run();
@@ -83,7 +83,7 @@ export function follow(view, operationName, variables, told, signal) {
   return open;
 }
 
-/** Fulfilled when the page is looked at again. */
+/** Fulfilled when the page is visible again. */
 const shown = (signal) =>
   new Promise((resolve) => {
     const look = () => document.hidden || resolve();

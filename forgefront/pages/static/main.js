@@ -1,5 +1,5 @@
 /*
- * The shell: which address shows which view, who is signed in, what every page has.
+ * The shell: routes addresses to views, manages the session, renders what every page has.
  *
  * A view is a module in `views/` and a row of VIEWS below, with its operations in `../operations/VIEW.graphql`. It exports one function:
  *
@@ -12,20 +12,19 @@
  *
  *     page.where             the named groups of the address (`path`, `number`, `section`, `sha`, `name`)
  *     page.query             its URLSearchParams
- *     page.signal            aborted when the page is left; `ask` and `follow` end with it
- *     page.ask(op, vars)     the data of an operation of this view; throws GraphError where there is none
- *     page.change(op, vars)  the same for a mutation of one field: gives its payload, throws user errors too
- *     page.follow(op, vars, {event, gap})   follows a subscription; await it before the first `ask`, so that nothing falls between
- *     page.title(text, crumbs)   the title of the window, and the way here: [[name, address], …]
- *     page.show(...nodes)    the content; the first `h1` of it gets the focus after a click
- *     page.say(text)         tells who cannot see it that something changed
- *     page.missing(noun)     the error to throw for what is not there
- *     page.go(address, {replace})   opens another page of these
+ *     page.signal            aborted on navigation; `ask` and `follow` end with it
+ *     page.ask(op, vars)     the data of an operation of this view; throws GraphError if there is none
+ *     page.change(op, vars)  the payload of a mutation of one field; throws user errors too
+ *     page.follow(op, vars, {event, gap})   follows a subscription; await it before the first `ask`, so that no event is missed
+ *     page.title(text, crumbs)   the title of the window, and the breadcrumbs: [[name, address], …]
+ *     page.show(...nodes)    the content; its first `h1` gets the focus after a navigation
+ *     page.say(text)         announces a change to screen readers
+ *     page.missing(noun)     the error to throw for something that does not exist
+ *     page.go(address, {replace})   opens another page
  *     page.reload()          opens the same page again
  *
- * What `open` throws is shown by the shell. Elements are made with `h` of dom.js, from the parts in parts.js. A list that can be walked
- * with j, k and the arrow keys is any element with `data-walk`, whose links to walk over have `data-item`. The field that `/` goes to has
- * `data-filter`.
+ * The shell shows errors that `open` throws. Elements are created with `h` of dom.js and the parts in parts.js. In an element with
+ * `data-walk`, the keys j, k and the arrows move between the links with `data-item`. `/` focuses the field with `data-filter`.
  */
 
 import { address, base, pathOf } from "./address.js";
@@ -55,10 +54,10 @@ const VIEWS = [
 
 const main = document.getElementById("main");
 const progress = document.getElementById("progress");
-let leaving = new AbortController();
+let navigation = new AbortController();
 let viewer = null;
 let why = null;
-/** Why somebody has to sign in again, to be told once. */
+/** The reason for signing in again, shown once. */
 
 function found(path) {
   for (const [pattern, view] of VIEWS) {
@@ -68,11 +67,11 @@ function found(path) {
   return null;
 }
 
-/** Opens what the address names. `moved`: by a click or a key, so that the new page gets the focus. */
+/** Opens the page of the current address. `moved`: after a navigation, so that the new page gets the focus. */
 async function open({ moved = false, scroll = 0 } = {}) {
-  leaving.abort();
-  leaving = new AbortController();
-  const { signal } = leaving;
+  navigation.abort();
+  navigation = new AbortController();
+  const { signal } = navigation;
   const place = found(pathOf(location));
   showLive(null);
   const working = setTimeout(() => {
@@ -84,7 +83,7 @@ async function open({ moved = false, scroll = 0 } = {}) {
   try {
     if (!place) throw page.missing("page");
     const loading = import(`./views/${place.view}.js`);
-    // Side by side with the question who is signed in; what fails is told below.
+    // Loaded concurrently with the viewer; errors are handled below.
     loading.catch(() => {});
     graph.documentOf(place.view).catch(() => {});
     if (place.view !== "sign_in" && !(await known(signal))) {
@@ -129,7 +128,7 @@ function pageOf(place, signal, moved, scroll) {
       if (moved) focusHeading();
     },
     say,
-    missing: (noun) => new graph.GraphError("NOT_FOUND", `There is no such ${noun}, or it is not shown to you.`),
+    missing: (noun) => new graph.GraphError("NOT_FOUND", `This ${noun} does not exist, or you may not see it.`),
     go,
     reload: () => open(),
     signedIn,
@@ -139,7 +138,7 @@ function pageOf(place, signal, moved, scroll) {
   };
 }
 
-/** Whether the viewer is signed in; asked once for each token. */
+/** Whether the viewer is signed in; requested once for each token. */
 async function known(signal) {
   if (!session.token()) return false;
   if (!viewer) {
@@ -162,14 +161,14 @@ function failed(page, error) {
     return;
   }
   const missing = error.code === "NOT_FOUND";
-  const words = error instanceof graph.GraphError ? error.message : "This page could not be shown.";
+  const words = error instanceof graph.GraphError ? error.message : "This page cannot be shown.";
   if (!(error instanceof graph.GraphError)) console.error(error);
   page.title(missing ? "Not found" : "Something went wrong");
   page.show(
     h("div.message", { role: missing ? null : "alert" },
-      h("h1", { tabindex: -1 }, missing ? "Not found" : "This did not work"),
+      h("h1", { tabindex: -1 }, missing ? "Not found" : "Something went wrong"),
       h("p", null, words),
-      error.requestId ? h("p.quiet", null, "The log has it as ", h("code", null, error.requestId), ".") : null,
+      error.requestId ? h("p.quiet", null, "Request id in the log: ", h("code", null, error.requestId)) : null,
       h("p.actions", null,
         missing ? null : h("button.primary", { type: "button", onclick: () => open() }, "Try again"),
         h("a.button", { href: address("") }, "All projects"))));
@@ -185,11 +184,11 @@ function title(text, crumbs = []) {
 function say(text) {
   const said = document.getElementById("said");
   said.textContent = "";
-  // The same words said twice are two things said.
+  // Repeating the same text must be announced again.
   requestAnimationFrame(() => (said.textContent = text));
 }
 
-const LIVE = { live: ["Live", "Changes are shown as they happen."], waiting: ["Reconnecting…", "The service is asked again."], off: ["Not live", "Reload to see changes."] };
+const LIVE = { live: ["Live", "Changes appear as they happen."], waiting: ["Reconnecting…", "Trying to reach the service again."], off: ["Not live", "Reload to see changes."] };
 
 function showLive(word) {
   const element = document.getElementById("live");
@@ -231,7 +230,7 @@ async function signedIn(token, options) {
   else await open({ moved: true });
 }
 
-const ENDED = "You are no longer signed in: the time is over, or the token was taken back.";
+const ENDED = "You are no longer signed in: the session expired, or the token was reset.";
 
 function signedOut() {
   session.end();
@@ -249,13 +248,13 @@ async function signOut() {
   try {
     to = (await graph.ask("shell", "FrontPage")).frontPage.afterSignOutPath;
   } catch {
-    // Then the page for signing in.
+    // Falls back to the sign-in page.
   }
   if (to) location.assign(to);
   else go(address("-", "sign_in"));
 }
 
-// Moving about.
+// Navigation.
 
 function go(href, { replace: instead = false } = {}) {
   if (instead) history.replaceState(null, "", href);
@@ -288,7 +287,7 @@ session.onChange(() => {
 theme.button(document.getElementById("theme"));
 keyboard.begin(document.getElementById("help"), document.getElementById("keys"), { home: () => go(address("")), up });
 
-/** One step up: from a thing to its project, from a project to all. */
+/** Goes up: from a page to its project, from a project to all projects. */
 function up() {
   const above = [...document.querySelectorAll("#crumbs a")].filter((each) => each.pathname !== location.pathname);
   go(above.length ? above.at(-1).href : address(""));

@@ -1,4 +1,4 @@
-// What a build printed: its last lines, with the colours that it asked for. Follows the end, unless who reads has scrolled up.
+// The output of a build: its last lines, with ANSI colours. Follows the end unless the reader has scrolled up.
 
 import { h, replace } from "./dom.js";
 
@@ -7,11 +7,11 @@ const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "
 // eslint-disable-next-line no-control-regex
 const ESCAPE = /\x1b(?:\[([0-9;?]*)([A-Za-z])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>])/g;
 
-/** An element, `show(lines)` that fills it, and `toEnd()`, for when it came to be seen. */
+/** Returns an element, `show(lines)` to fill it, and `toEnd()`, to call when it becomes visible. */
 export function output() {
   const text = h("code");
-  const box = h("pre.output", { tabindex: 0, role: "log", "aria-live": "off", "aria-label": "What it printed" }, text);
-  const end = h("button.to-end", { type: "button", hidden: true, onclick: () => toEnd() }, "To the end");
+  const box = h("pre.output", { tabindex: 0, role: "log", "aria-live": "off", "aria-label": "Output" }, text);
+  const end = h("button.to-end", { type: "button", hidden: true, onclick: () => toEnd() }, "Scroll to the end");
   const toEnd = () => box.scrollTo(0, box.scrollHeight);
   const atEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
   box.addEventListener("scroll", () => (end.hidden = atEnd()));
@@ -31,7 +31,7 @@ export function output() {
   };
 }
 
-/** The parts of a line: what was overwritten by a carriage return is gone, what a terminal would obey is left out. */
+/** The spans of a line, without text that a carriage return overwrote and without other control sequences. */
 export function coloured(line) {
   const shown = line.split("\r").findLast((part) => part.trim()) ?? "";
   const parts = [];
@@ -47,7 +47,7 @@ export function coloured(line) {
   return parts;
 }
 
-/** The style after an SGR sequence (ECMA-48, section 8.3.117): bold and the sixteen colours of text. */
+/** The style after an SGR sequence (ECMA-48, section 8.3.117): bold and the sixteen foreground colours. */
 function styled(style, codes) {
   for (const code of codes) {
     if (code === 38 || code === 48) break;

@@ -1,9 +1,9 @@
-// The small parts that every page is made of: states, people, times, lists, messages.
+// The small components of all pages: states, people, times, lists, messages.
 
 import { address } from "./address.js";
 import { h, s } from "./dom.js";
 
-// States: told by a colour, a shape and a word.
+// States, shown by a colour, a shape and a word.
 
 const STATES = {
   SUCCESS: ["passed", "M8 .8a7.2 7.2 0 1 0 0 14.4A7.2 7.2 0 0 0 8 .8Zm3.9 5.3-4.6 5a.9.9 0 0 1-1.3 0L4 9.1a.9.9 0 1 1 1.3-1.3l1.3 1.4 4-4.3a.9.9 0 1 1 1.3 1.2Z"],
@@ -23,7 +23,7 @@ export const wordOf = (state) => (STATES[state] ?? STATES.NONE)[0];
 
 const glyph = (path, attributes) => s("svg.glyph", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", ...attributes }, s("path", { d: path }));
 
-/** A symbol alone, with its word for who cannot see it; `label` says more than the word. */
+/** A symbol alone, with its word for screen readers; `label` replaces the word. */
 export const symbol = (state, label = wordOf(state)) =>
   h("span.symbol", { "data-state": state, title: label }, glyph((STATES[state] ?? STATES.NONE)[1]), h("span.unseen", null, label));
 
@@ -39,17 +39,17 @@ const ICONS = {
 };
 export const icon = (name) => glyph(ICONS[name]);
 
-// People. Pictures of other services are not loaded: a request would tell them who reads here.
+// People. Avatars of other services are not loaded: a request would tell them who reads these pages.
 
-/** Somebody's initials in a colour of their own; `who` is `{username, name}`, or null with the name that a commit has. */
+/** The initials of a person, coloured by name; `who` is `{username, name}`, or null with the name of a commit's author. */
 export function avatar(who, name = who?.name ?? "?") {
   const initials = name.split(/[\s._-]+/).filter(Boolean).slice(0, 2).map((word) => [...word][0].toUpperCase()).join("");
   const hue = [...name].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 8, 7);
   return h("span.avatar", { "data-hue": hue, "aria-hidden": "true" }, initials || "?");
 }
 
-/** Initials and a name, linked to the account where there is one. */
-export const person = (who, name = who?.name ?? "somebody") =>
+/** Initials and a name, linked to the account if there is one. */
+export const person = (who, name = who?.name ?? "unknown") =>
   h("span.person", null, avatar(who, name), who ? h("a", { href: address("u", who.username) }, name) : h("span", null, name));
 
 // Times: relative to now, the exact one on hover.
@@ -73,15 +73,15 @@ export function duration(seconds) {
   return `${whole} s`;
 }
 
-/** "3 hours ago", kept right while it is shown. */
-export function ago(instant) {
-  const then = new Date(instant);
-  return h("time", { datetime: instant, title: then.toLocaleString(), "data-ago": then.getTime() }, relative(then.getTime()));
+/** "3 hours ago", updated while it is shown. */
+export function ago(timestamp) {
+  const then = new Date(timestamp);
+  return h("time", { datetime: timestamp, title: then.toLocaleString(), "data-ago": then.getTime() }, relative(then.getTime()));
 }
 
-/** How long something has lasted that still does, counted on while it is shown. */
-export function since(instant) {
-  const then = new Date(instant).getTime();
+/** The duration of something that still runs, updated while it is shown. */
+export function since(timestamp) {
+  const then = new Date(timestamp).getTime();
   return h("span.counting", { "data-since": then }, duration((Date.now() - then) / 1000));
 }
 
@@ -94,7 +94,7 @@ setInterval(() => {
   }
 }, 1000);
 
-/** How long checks took, or have taken so far; null for those that say nothing of it. */
+/** How long checks took, or have taken so far; null if unknown. */
 export function lasted({ state, startedAt, durationSeconds }) {
   if (state === "RUNNING" && startedAt) return h("span.lasted", { title: "running for" }, icon("clock"), since(startedAt));
   if (durationSeconds === null || durationSeconds === undefined) return null;
@@ -103,10 +103,10 @@ export function lasted({ state, startedAt, durationSeconds }) {
 
 // Lists and messages.
 
-/** What failed, by name; more than `shown` are counted. */
+/** Names of failed checks; those beyond `shown` are counted. */
 export function failing(checks, total, shown = 3) {
   const rest = Math.max(total, checks.length) - Math.min(checks.length, shown);
-  return h("ul.failing", { "aria-label": "What fails" },
+  return h("ul.failing", { "aria-label": "Failing checks" },
     checks.slice(0, shown).map((check) => h("li", { title: check.stage ? `${check.stage}: ${check.name}` : check.name }, check.name)),
     rest > 0 ? h("li.rest", null, `+${rest}`) : null);
 }
@@ -115,7 +115,7 @@ export const code = (text) => h("code", null, text);
 
 export const empty = (title, ...more) => h("div.empty", null, h("h2", null, title), more.map((each) => h("p", null, each)));
 
-/** A button that shows the next page of a connection and goes when there is none; `load(after)` gives the next `pageInfo`. */
+/** A button that loads the next page of a connection, hidden when there is none. `load(after)` returns the next `pageInfo`. */
 export function more(pageInfo, load, word = "Show more") {
   let cursor = pageInfo.endCursor;
   const button = h("button.more", { type: "button", hidden: !pageInfo.hasNextPage, onclick: async () => {
@@ -134,7 +134,7 @@ export function more(pageInfo, load, word = "Show more") {
   return button;
 }
 
-/** Texts that people wrote, in paragraphs; what looks like an address of http is a link. */
+/** User-written text, in paragraphs; http and https URLs become links. */
 export function prose(text) {
   const paragraphs = text.replace(/\r\n?/g, "\n").trim().split(/\n{2,}/);
   return h("div.prose", null, paragraphs.map((paragraph) => h("p", null, linked(paragraph))));
@@ -151,6 +151,6 @@ function linked(text) {
   return found;
 }
 
-/** A part of a page with a heading; `aside` stands beside the heading. */
+/** A section of a page with a heading; `aside` is beside the heading. */
 export const section = (title, aside, ...content) =>
   h("section.part", null, h("header.part-head", null, h("h2", null, title), aside), content);

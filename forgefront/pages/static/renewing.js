@@ -1,9 +1,9 @@
-// Pages that are read anew when something happened, without taking from their reader what is under the hand.
+// Reloads the data of a page after events, without moving the focus of its reader.
 
 const PAUSE = 400;
 const LATER = 5000;
 
-/** Gives a function that has `renew` run soon: once for many calls, and again later where it failed. */
+/** Returns a debounced function that runs `renew` soon, and again later if it failed. */
 export function renewal(page, renew) {
   let waiting = null;
   const soon = (pause = PAUSE) => {
@@ -20,13 +20,13 @@ export function renewal(page, renew) {
   return () => soon();
 }
 
-/** Runs `look` every so many milliseconds while the page is open and seen, for what is no event. */
+/** Runs `look` at an interval in milliseconds while the page is open and visible, for changes without events. */
 export function watch(page, every, look) {
   const timer = setInterval(() => document.hidden || look().catch(() => {}), every);
   page.signal.addEventListener("abort", () => clearInterval(timer));
 }
 
-/** Changes what is in an element; the link or button in it that had the focus has it again when it was made anew. */
+/** Changes the contents of an element and restores the focus to the same link or button. */
 export function keepFocus(element, change) {
   const active = document.activeElement;
   const here = element.contains(active) ? active.getAttribute("href") ?? active.textContent : null;

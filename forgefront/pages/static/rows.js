@@ -1,10 +1,10 @@
-// Rows of lists: commits, builds, merge requests, issues, each leading to its page and to what belongs to it.
+// Rows of lists: commits, builds, merge requests, issues, each with links to its page and to related pages.
 
 import { address } from "./address.js";
 import { h } from "./dom.js";
 import { ago, avatar, failing, icon, lasted, symbol, wordOf } from "./parts.js";
 
-/** A list to walk over; `found` says in words that there is nothing. */
+/** A list with keyboard navigation; `none` is the text of an empty one. */
 export const rows = (nodes, make, none) =>
   nodes.length ? h("ol.rows", { "data-walk": true }, nodes.map(make)) : h("p.quiet", null, none);
 
@@ -16,17 +16,17 @@ const row = (state, href, title, side, meta, attributes, kind = "li.row") =>
     h("p.row-meta", null, meta));
 
 const who = (user, name = user?.name) => h("span.person", null, avatar(user, name), h("span", null, user?.name ?? name));
-/** A branch or a tag, leading to its history. */
+/** A link from a branch or a tag to its history. */
 const refLink = (path, name) => h("a.ref", { href: `${address(path, "commits")}?ref=${encodeURIComponent(name)}`, title: name }, icon("branch"), name);
 const ref = (name) => h("span.ref", { title: name }, icon("branch"), name);
 
-/** The builds of a commit as symbols, each a link. */
+/** The builds of a commit as linked symbols. */
 export const dots = (path, builds) =>
   h("span.dots", null,
     builds.nodes.toReversed().map((build) => h("a", { href: address(path, "builds", build.databaseId) }, symbol(build.status, `${build.stage}: ${build.name} ${wordOf(build.status)}`))),
     builds.totalCount > builds.nodes.length ? h("span", null, `+${builds.totalCount - builds.nodes.length}`) : null);
 
-/** A link to a merge request that brings a commit. */
+/** A link to a merge request that contains a commit. */
 export const proposal = ({ iid, title, state, project }) =>
   h("a.mr-link", { href: address(project.fullPath, "merge_requests", iid), title: `${title} (${wordOf(state)})` }, icon("merge"), `!${iid}`);
 
@@ -40,7 +40,7 @@ export const commitRow = (path) => (commit) =>
 
 /** `brief`: for a narrow column, without the commit. */
 export const buildRow = (path, { brief = false } = {}) => (build) =>
-  row([build.status, build.allowFailure && build.status === "FAILED" ? "failed, which is allowed" : wordOf(build.status)], address(path, "builds", build.databaseId), build.name,
+  row([build.status, build.allowFailure && build.status === "FAILED" ? "failed (allowed to fail)" : wordOf(build.status)], address(path, "builds", build.databaseId), build.name,
     [lasted({ ...build, state: build.status }), h("span", null, `#${build.databaseId}`)],
     [h("span", null, build.stage), refLink(path, build.ref), brief || !build.commit ? null : h("span", null, build.commit.title),
       ago(build.finishedAt ?? build.startedAt ?? build.createdAt)],
@@ -48,10 +48,10 @@ export const buildRow = (path, { brief = false } = {}) => (build) =>
 
 const BLOCKERS = {
   CONFLICT: "conflicts",
-  BUILD_RUNNING: "builds run",
+  BUILD_RUNNING: "builds running",
   BUILD_FAILED: "builds failed",
   WORK_IN_PROGRESS: "work in progress",
-  NO_COMMITS: "brings nothing",
+  NO_COMMITS: "no commits",
 };
 
 export const mergeRequestRow = (path) => (request) => {

@@ -1,36 +1,36 @@
-// Who is signed in: a private token, kept for this tab, or in this browser where that was ticked. It goes out as a header of requests to
-// this service and nowhere else; there is no cookie that another site could make use of.
+// The session: a private token, stored for this tab, or in this browser if the user chose so. It is sent only to this service, as a
+// header; there is no cookie that another site could use.
 
 const KEY = "forgefront.session";
 
-/** @returns {{token: string, until: number|null}|null} `until` in milliseconds, where the instance ends sessions. */
-function kept() {
+/** @returns {{token: string, until: number|null}|null} `until` in milliseconds, if sessions expire. */
+function stored() {
   for (const store of stores()) {
     try {
       const found = JSON.parse(store.getItem(KEY) ?? "null");
       if (found && typeof found.token === "string" && !(found.until && found.until < Date.now())) return found;
     } catch {
-      // What is not ours is as nothing.
+      // Not a session of these pages.
     }
   }
   return null;
 }
 
-let current = kept();
+let current = stored();
 
 export const token = () => {
   if (current?.until && current.until < Date.now()) current = null;
   return current?.token ?? null;
 };
 
-/** Keeps a token; `stay`: also when the browser is closed. `minutes` 0: without an end. */
-export function begin(given, { stay, minutes }) {
+/** Stores a token; `stay`: also after the browser is closed. `minutes` 0: without expiry. */
+export function begin(newToken, { stay, minutes }) {
   end();
-  current = { token: given, until: minutes > 0 ? Date.now() + minutes * 60_000 : null };
+  current = { token: newToken, until: minutes > 0 ? Date.now() + minutes * 60_000 : null };
   try {
     (stay ? localStorage : sessionStorage).setItem(KEY, JSON.stringify(current));
   } catch {
-    // It lasts as long as the page, then.
+    // Storage is unavailable: the choice lasts as long as the page.
   }
 }
 
@@ -39,12 +39,12 @@ export function end() {
   for (const store of stores()) store.removeItem(KEY);
 }
 
-/** Another tab signed in or out. */
-export function onChange(told) {
+/** Calls the listener when another tab signs in or out. */
+export function onChange(listener) {
   addEventListener("storage", (event) => {
     if (event.key !== KEY) return;
-    current = kept();
-    told();
+    current = stored();
+    listener();
   });
 }
 

@@ -1,10 +1,10 @@
-// Before anything is drawn, so that a chosen scheme does not flash: `auto` (the system's), `light` or `dark`.
+// Runs before the first paint, so that a chosen scheme does not flash: `auto` (the system's), `light` or `dark`.
 (() => {
   let chosen = null;
   try {
     chosen = localStorage.getItem("forgefront.theme");
   } catch {
-    // A browser that keeps nothing follows the system.
+    // Without storage, the pages follow the system.
   }
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 })();

@@ -1,6 +1,6 @@
 "use strict";
 
-// Every text of the document enters the page as text, never as markup.
+// Strings of the document enter the page as text, never as markup.
 function make(tag, text, className) {
   const element = document.createElement(tag);
   if (text !== undefined) element.textContent = text;
@@ -10,7 +10,7 @@ function make(tag, text, className) {
 
 let described;
 
-// What stands at a reference into the document; anything else is itself.
+// Resolves a reference into the document; returns anything else unchanged.
 function resolve(part) {
   return part.$ref ? part.$ref.slice(2).split("/").reduce((inner, key) => inner[key], described) : part;
 }
@@ -25,7 +25,7 @@ function typeOf(schema) {
   return schema.items ? kinds.replace("array", `array of ${typeOf(schema.items)}`) : kinds;
 }
 
-// An example-like sketch of an answer: keys as they come, types instead of values.
+// A sketch of a response: its keys, with types instead of values.
 function sketch(schema, indent = "") {
   if (schema.anyOf) return schema.anyOf.map((each) => sketch(each, indent)).join(" | ");
   schema = resolve(schema);
@@ -43,7 +43,7 @@ function sketch(schema, indent = "") {
 
 function parametersOf(call) {
   const rows = call.parameters.map((each) => ({ ...each, place: each.in }));
-  // Files come as multipart alone; every other kind of body has the same fields.
+  // Files require multipart; every other kind of body has the same fields.
   const body = call.requestBody && resolve(Object.values(call.requestBody.content)[0].schema);
   for (const [name, schema] of Object.entries(body ? body.properties : {})) {
     rows.push({ name, schema, place: "body", required: (body.required || []).includes(name), description: schema.description });

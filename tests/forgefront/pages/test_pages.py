@@ -101,7 +101,7 @@ class TestSignIn:
 
         await page.type("no-such-token")
         await page.press("Enter")
-        await page.wait_for_text("Nobody has this token.")
+        await page.wait_for_text("Invalid token.")
         # The browser itself reports each answer of 401 on its console.
         assert all("401" in error for error in page.errors)
         page.errors.clear()

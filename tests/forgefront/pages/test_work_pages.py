@@ -93,8 +93,8 @@ class TestMergeRequest:
         await page.type("Good <b>work</b>")
         await page.click(".stack .primary")
         await page.wait_for_text("Good <b>work</b>")
-        await page.click(".verdict .primary")
-        await page.wait_for("document.querySelector('.verdict .badge')?.innerText === 'merged'")
+        await page.click(".merge-status .primary")
+        await page.wait_for("document.querySelector('.merge-status .badge')?.innerText === 'merged'")
 
     async def test_shows_merge_blockers_and_updates_live(self, site: WorkPagesSite) -> None:
         page = site.page
@@ -102,7 +102,7 @@ class TestMergeRequest:
         await page.wait_for_text("Builds of its newest commit failed.")
         await page.wait_for("document.querySelector('#live[data-state=live]')")
         await site.ask(CLOSE_WINDOW_SECONDS, path=PATH)
-        await page.wait_for("document.querySelector('.verdict .badge')?.innerText === 'closed'")
+        await page.wait_for("document.querySelector('.merge-status .badge')?.innerText === 'closed'")
         assert await page.evaluate("document.getElementById('said').textContent") == "The merge request is closed."
 
 

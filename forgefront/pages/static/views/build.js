@@ -1,4 +1,4 @@
-// A build: how it stands, what it prints, what it left, and the buttons that run it again or stop it.
+// A build: its state, output and artifact, and the buttons that retry or cancel it.
 
 import { address, outside } from "../address.js";
 import { doing } from "../discussion.js";
@@ -28,7 +28,7 @@ export async function open(page) {
   let build = null;
   const print = (trace) => {
     printed.show(trace?.lines ?? []);
-    replace(under, trace ? amount(trace, lines) : "It has printed nothing, or that is not kept.",
+    replace(under, trace ? amount(trace, lines) : "There is no output, or it was erased.",
       trace && lines < MANY && trace.lines.length >= lines
         ? h("button.quiet-button", { type: "button", onclick: () => ((lines = MANY), soon()) }, `Show ${MANY} lines`)
         : null);
@@ -60,7 +60,7 @@ export async function open(page) {
   show();
   page.show(h("div.columns", null, h("div.column", null, top, section("Output", null, printed.element, under)), side));
   printed.toEnd();
-  // Output is no event: it would be one for every line.
+  // Output has no events: there would be one for every line.
   watch(page, POLL, async () => {
     if (build.status !== "RUNNING") return;
     const now = await read("Output");
@@ -69,7 +69,7 @@ export async function open(page) {
   });
 }
 
-const amount = ({ lines, totalBytes }, asked) => `${lines.length < asked ? "All" : `The last ${lines.length}`} lines of ${size(totalBytes)}.`;
+const amount = ({ lines, totalBytes }, requested) => `${lines.length < requested ? "All" : `The last ${lines.length}`} lines of ${size(totalBytes)}.`;
 
 const UNITS = ["bytes", "kB", "MB", "GB"];
 
@@ -86,10 +86,10 @@ function above(page, build, act) {
     h("div.head-line", null,
       h("h1", null, build.name, " ", h("span.quiet", null, `#${build.databaseId}`)),
       h("div.actions", null,
-        can.retry ? doing("button", "Run again", wrong, () => act("Retry")) : null,
+        can.retry ? doing("button", "Retry", wrong, () => act("Retry")) : null,
         can.cancel ? doing("button", "Cancel", wrong, () => act("Cancel")) : null,
         can.erase && (build.trace || build.artifact)
-          ? doing("button", "Erase", wrong, () => confirm("Erase what it printed and left? That cannot be undone.") && act("Erase"))
+          ? doing("button", "Erase", wrong, () => confirm("Erase the output and the artifact? This cannot be undone.") && act("Erase"))
           : null)),
     wrong,
     h("div.facts", null,
@@ -108,34 +108,34 @@ function beside(build) {
   const ran = build.status === "RUNNING" && build.startedAt ? since(build.startedAt) : build.durationSeconds === null ? null : duration(build.durationSeconds);
   const facts = [
     ["Ran for", ran],
-    ["Waited for", build.queuedSeconds === null ? null : duration(build.queuedSeconds)],
-    ["By", build.user ? person(build.user) : null],
+    ["Queued for", build.queuedSeconds === null ? null : duration(build.queuedSeconds)],
+    ["Created by", build.user ? person(build.user) : null],
     ["Runner", build.runner?.description ?? null],
     ["Attempt", build.attempt > 1 ? String(build.attempt) : null],
     ["Coverage", build.coverage === null ? null : `${build.coverage} %`],
     ["Erased", build.erasedAt ? ago(build.erasedAt) : null],
-    ["Elsewhere", build.targetUrl && outside(build.targetUrl) ? h("a", { href: outside(build.targetUrl), rel: "noopener noreferrer" }, "where it ran") : null],
+    ["Details", build.targetUrl && outside(build.targetUrl) ? h("a", { href: outside(build.targetUrl), rel: "noopener noreferrer" }, "external page") : null],
   ].filter(([, value]) => value !== null);
   const others = (build.pipeline?.builds.nodes ?? []).filter((each) => each.databaseId !== build.databaseId);
   const earlier = build.attempts.nodes.filter((each) => each.attempt !== build.attempt);
   return [
     h("dl.table.card", null, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
     earlier.length ? section("Earlier attempts", null, h("ol.attempts", null, earlier.map(attempt))) : null,
-    others.length ? section("Built with it", null, rows(others, buildRow(path), "")) : null,
+    others.length ? section("Other builds of the pipeline", null, rows(others, buildRow(path), "")) : null,
   ];
 }
 
 const attempt = ({ attempt: number, status, createdAt, finishedAt, durationSeconds, trace }) =>
   h("li", null, h("details.card", null,
     h("summary", null, symbol(status), ` Attempt ${number} `, h("span.quiet", null, ago(finishedAt ?? createdAt), durationSeconds === null ? null : `, ${duration(durationSeconds)}`)),
-    trace?.lines.length ? h("pre.output", { tabindex: 0 }, h("code", null, trace.lines.map((line) => [coloured(line), "\n"]))) : h("p.quiet", null, "What it printed is not kept.")));
+    trace?.lines.length ? h("pre.output", { tabindex: 0 }, h("code", null, trace.lines.map((line) => [coloured(line), "\n"]))) : h("p.quiet", null, "The output was erased.")));
 
-/** A link could not send the token, so the file is fetched and then saved. */
+/** A link cannot send the token, so the file is fetched and then saved. */
 function download(page, { filename, size: bytes, downloadUrl }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const button = doing("button", `Download ${filename} (${size(bytes)})`, wrong, async () => {
     const response = await fetch(new URL(downloadUrl).pathname, { headers: { "PRIVATE-TOKEN": session.token() }, signal: page.signal, credentials: "omit" });
-    if (!response.ok) throw new Error(`The file could not be read (${response.status}).`);
+    if (!response.ok) throw new Error(`The file cannot be downloaded (${response.status}).`);
     const url = URL.createObjectURL(await response.blob());
     const link = h("a", { download: filename });
     link.href = url;

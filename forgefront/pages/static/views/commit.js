@@ -1,4 +1,4 @@
-// A commit: its message, what it changed, what its builds and other checks said, the merge requests that bring it.
+// A commit: its message, diff, builds and other checks, and the merge requests that contain it.
 
 import { address, outside } from "../address.js";
 import { changes } from "../diff.js";
@@ -38,7 +38,7 @@ export async function open(page) {
   commit = await read("Commit");
   page.title(`${commit.title} · ${commit.shortOid}`, [[commit.project.name, address(commit.project.fullPath)], ["commits", address(commit.project.fullPath, "commits")]]);
   show();
-  replace(files, h("p.quiet", null, "Reading the files…"));
+  replace(files, h("p.quiet", null, "Loading the files…"));
   page.show(h("div.columns", null, h("div.column", null, top, section("Changes", null, files), section("Comments", null, said)), side));
 
   const unless = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));
@@ -53,7 +53,7 @@ export async function open(page) {
 
 function above(commit) {
   const { project: { fullPath: path } } = commit;
-  // The title may be only the start of the first line.
+  // The title may be only the beginning of the first line.
   const [first, ...rest] = commit.message.trim().split("\n");
   const other = commit.committerName !== commit.authorName;
   return [
@@ -65,8 +65,8 @@ function above(commit) {
         other ? h("span", null, `committed by ${commit.committerName} `, ago(commit.committedAt)) : null,
         h("span", null, code(commit.oid)),
         commit.parentOids.length
-          ? h("span", null, commit.parentOids.length === 1 ? "after " : "joins ", commit.parentOids.map((oid, at) => [at ? " and " : null, h("a", { href: address(path, "commit", oid) }, code(oid.slice(0, 8)))]))
-          : h("span", null, "the first commit"))),
+          ? h("span", null, commit.parentOids.length === 1 ? "parent " : "parents ", commit.parentOids.map((oid, at) => [at ? " and " : null, h("a", { href: address(path, "commit", oid) }, code(oid.slice(0, 8)))]))
+          : h("span", null, "root commit"))),
     rest.some((line) => line.trim()) ? h("div.card", null, prose(rest.join("\n"))) : null,
     commit.pipelines.nodes.filter(({ error }) => error).map(({ ref, error }) =>
       h("div.wrong", null, h("strong", null, `The build file cannot be read on ${ref}`), error.split("\n").map((line) => h("p", null, line)))),
@@ -78,8 +78,8 @@ function beside(commit) {
   const skipped = pipelines.nodes.some((each) => each.skipped);
   const issues = new Map(mergeRequests.nodes.flatMap((request) => request.closesIssues.nodes).map((issue) => [`${issue.project.fullPath}#${issue.iid}`, issue]));
   return [
-    section("Builds", rollup.state === "NONE" ? null : h("span.part-side", null, rollup.coverage === null ? null : h("span.quiet", null, `${rollup.coverage} % covered`), lasted(rollup)),
-      rows(builds.nodes, buildRow(path), skipped ? "Its message asked for no builds." : "It was not built.")),
+    section("Builds", rollup.state === "NONE" ? null : h("span.part-side", null, rollup.coverage === null ? null : h("span.quiet", null, `${rollup.coverage} % coverage`), lasted(rollup)),
+      rows(builds.nodes, buildRow(path), skipped ? "Builds were skipped by the commit message." : "There are no builds.")),
     statuses.nodes.length ? section("Other checks", null, h("ol.rows", null, statuses.nodes.map(status))) : null,
     mergeRequests.nodes.length ? section("Merge requests", null, rows(mergeRequests.nodes, (request) => mergeRequestRow(request.project.fullPath)(request), "")) : null,
     issues.size ? section("Issues they close", null, h("ol.rows", { "data-walk": true }, [...issues.values()].map(issue))) : null,

@@ -1,4 +1,4 @@
-// An issue and what was said of it.
+// An issue and its comments.
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
@@ -22,11 +22,11 @@ export async function open(page) {
     h("article.reading", null,
       h("h1", null, issue.title, " ", h("span.quiet", null, `#${iid}`)),
       h("div.facts", null, badge(issue.state), person(issue.author), ago(issue.createdAt),
-        issue.assignee ? h("span", null, "for ", person(issue.assignee)) : null,
+        issue.assignee ? h("span", null, "assigned to ", person(issue.assignee)) : null,
         issue.milestone ? h("a", { href: address(path, "milestones", issue.milestone.iid) }, issue.milestone.title) : null,
         issue.labelNodes.map(label)),
-      h("div.card", null, issue.description?.trim() ? prose(issue.description) : h("p.quiet", null, "Nothing more was said.")),
-      issue.mergeRequests.nodes.length ? h("div.notes", null, section("Merge requests that close it", null, rows(issue.mergeRequests.nodes, closing, ""))) : null,
+      h("div.card", null, issue.description?.trim() ? prose(issue.description) : h("p.quiet", null, "No description.")),
+      issue.mergeRequests.nodes.length ? h("div.notes", null, section("Merge requests that close this issue", null, rows(issue.mergeRequests.nodes, closing, ""))) : null,
       notes,
       more(issue.notes.pageInfo, async (after) => {
         const next = (await read(after)).notes;
@@ -47,10 +47,10 @@ const closing = ({ iid, title, state, project, headCommit }) =>
     h("p.row-title", null, h("a", { href: address(project.fullPath, "merge_requests", iid), "data-item": true }, title)),
     h("span.row-side", null, `!${iid}`));
 
-/** A field for a comment, and the button that closes or opens again. */
+/** The comment form, with the button that closes or reopens the issue. */
 function answering(page, { path, iid, closed, can }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const body = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Say something" });
+  const body = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Write a comment" });
   const run = async (...steps) => {
     wrong.hidden = true;
     try {
@@ -66,6 +66,6 @@ function answering(page, { path, iid, closed, can }) {
   return h("form.stack", { onsubmit: (event) => (event.preventDefault(), said().length && run(...said())) },
     can.comment ? body : null, wrong,
     h("div.actions", null,
-      can.update ? h("button", { type: "button", onclick: () => run(...said(), [closed ? "Reopen" : "Close", {}]) }, closed ? "Open again" : "Close the issue") : null,
+      can.update ? h("button", { type: "button", onclick: () => run(...said(), [closed ? "Reopen" : "Close", {}]) }, closed ? "Reopen" : "Close the issue") : null,
       can.comment ? h("button.primary", null, "Comment") : null));
 }

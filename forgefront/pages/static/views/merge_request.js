@@ -1,4 +1,4 @@
-// A merge request: whether it can be merged, what it brings, what its builds say, what was said of it.
+// A merge request: whether it can be merged, its commits and changes, its builds, its comments.
 
 import { address } from "../address.js";
 import { changes, counted } from "../diff.js";
@@ -12,7 +12,7 @@ import { note } from "./issue.js";
 const POLL = 4000;
 const UNDECIDED = new Set(["PENDING", "RUNNING"]);
 
-/** What tells whether something became of the checks of a commit. */
+/** A value that changes when the checks of a commit change. */
 const checks = (commit) => JSON.stringify([commit?.oid, commit?.rollup.state, commit?.builds.nodes.map(({ databaseId, status }) => [databaseId, status])]);
 
 export async function open(page) {
@@ -44,7 +44,7 @@ export async function open(page) {
     },
     gap: soon,
   });
-  // A browser has six connections to a service for all its tabs, so a page follows one stream: builds that run are looked at.
+  // Browsers have six connections to a service for all tabs, so a page follows one stream and polls running builds.
   watch(page, POLL, async () => {
     if (!UNDECIDED.has(request?.headCommit?.rollup.state)) return;
     if (checks((await read("Standing")).headCommit) !== checks(request.headCommit)) soon();
@@ -61,10 +61,10 @@ export async function open(page) {
   page.title(`!${iid} ${request.title}`, [[project.name, address(project.fullPath)], ["merge requests", address(project.fullPath, "merge_requests")]]);
   replace(top, above(page, request, act));
   replace(side, beside(request, read));
-  replace(files, h("p.quiet", null, "Reading the files…"));
+  replace(files, h("p.quiet", null, "Loading the files…"));
   page.show(
     h("div.columns", null,
-      h("div.column", null, top, section("What was said", null, said), section("Changes", null, files)),
+      h("div.column", null, top, section("Comments", null, said), section("Changes", null, files)),
       side));
 
   const unless = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));
@@ -78,7 +78,7 @@ export async function open(page) {
   ]);
 }
 
-// What it is, and whether it can be merged
+// Header and merge status
 
 function above(page, request, act) {
   const { project: { fullPath: path }, sourceProject } = request;
@@ -87,9 +87,9 @@ function above(page, request, act) {
     h("header.work-head", null,
       h("h1", null, request.title, " ", h("span.quiet", null, `!${request.iid}`)),
       h("div.facts", null, badge(request.state), person(request.author),
-        h("span.ref", { title: "from and into" }, icon("branch"), `${fork}${request.sourceBranch} → ${request.targetBranch}`),
+        h("span.ref", { title: "source and target" }, icon("branch"), `${fork}${request.sourceBranch} → ${request.targetBranch}`),
         ago(request.createdAt),
-        request.assignee ? h("span", null, "for ", person(request.assignee)) : null,
+        request.assignee ? h("span", null, "assigned to ", person(request.assignee)) : null,
         request.milestone ? h("a", { href: address(path, "milestones", request.milestone.iid) }, request.milestone.title) : null,
         request.labelNodes.map(label),
         request.diffStat ? counted(request.diffStat) : null)),
@@ -100,23 +100,23 @@ function above(page, request, act) {
 
 const BLOCKERS = {
   CONFLICT: ({ targetBranch }) => `It conflicts with ${targetBranch}: merge ${targetBranch} into the branch, or rebase it.`,
-  NO_COMMITS: ({ targetBranch }) => `It brings nothing that ${targetBranch} does not have.`,
-  WORK_IN_PROGRESS: () => "Its title says that it is work in progress.",
-  BUILD_RUNNING: () => "Builds of its newest commit have not ended.",
+  NO_COMMITS: ({ targetBranch }) => `It has no commits that ${targetBranch} does not have.`,
+  WORK_IN_PROGRESS: () => "It is marked as work in progress (WIP) in its title.",
+  BUILD_RUNNING: () => "Builds of its newest commit are still running.",
   BUILD_FAILED: () => "Builds of its newest commit failed.",
-  NO_PERMISSION: ({ targetBranch }) => `You may not merge into ${targetBranch}.`,
+  NO_PERMISSION: ({ targetBranch }) => `You do not have permission to merge into ${targetBranch}.`,
 };
 
 function standing(page, request, act) {
   const { state, blockers, headCommit, viewerCan: can, project: { fullPath: path } } = request;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   if (state === "MERGED")
-    return h("div.verdict", { "data-state": "MERGED" }, badge("MERGED"),
+    return h("div.merge-status", { "data-state": "MERGED" }, badge("MERGED"),
       h("p", null, request.mergedBy ? ["by ", person(request.mergedBy), " "] : null, request.mergedAt ? ago(request.mergedAt) : null,
         request.mergeCommit ? [" as ", h("a", { href: address(path, "commit", request.mergeCommit.oid) }, h("code", null, request.mergeCommit.shortOid))] : null));
   if (state === "CLOSED")
-    return h("div.verdict", { "data-state": "CLOSED" }, badge("CLOSED"), h("p", null, request.closedAt ? ago(request.closedAt) : null), wrong,
-      can.update ? h("div.actions", null, doing("button", "Open again", wrong, () => act("Change", { event: "REOPEN" }))) : null);
+    return h("div.merge-status", { "data-state": "CLOSED" }, badge("CLOSED"), h("p", null, request.closedAt ? ago(request.closedAt) : null), wrong,
+      can.update ? h("div.actions", null, doing("button", "Reopen", wrong, () => act("Change", { event: "REOPEN" }))) : null);
 
   const only = (word) => blockers.length === 1 && blockers[0] === word;
   const remove = h("input", { type: "checkbox", id: "remove" });
@@ -125,23 +125,23 @@ function standing(page, request, act) {
   if (can.merge && headCommit) {
     if (!blockers.length) buttons.push(doing("button.primary", "Merge", wrong, accept(false)));
     else if (only("BUILD_RUNNING") && !request.mergeWhenBuildSucceeds) buttons.push(doing("button.primary", "Merge when the builds pass", wrong, accept(true)));
-    else if (only("BUILD_FAILED")) buttons.push(doing("button", "Merge all the same", wrong, accept(false)));
+    else if (only("BUILD_FAILED")) buttons.push(doing("button", "Merge despite failed builds", wrong, accept(false)));
   }
   const merging = buttons.length > 0;
-  if (can.cancelMerge) buttons.push(doing("button", "Do not merge by itself", wrong, () => act("CancelAutomatic")));
+  if (can.cancelMerge) buttons.push(doing("button", "Cancel automatic merge", wrong, () => act("CancelAutomatic")));
   if (can.update) buttons.push(doing("button", "Close", wrong, () => act("Change", { event: "CLOSE" })));
   const removable = merging && request.sourceBranch !== request.sourceProject?.defaultBranch;
-  return h("div.verdict", { "data-state": blockers.length ? (only("BUILD_RUNNING") ? "RUNNING" : "FAILED") : "SUCCESS" },
-    request.mergeWhenBuildSucceeds ? h("p", null, h("strong", null, "It is merged by itself when its builds pass.")) : null,
+  return h("div.merge-status", { "data-state": blockers.length ? (only("BUILD_RUNNING") ? "RUNNING" : "FAILED") : "SUCCESS" },
+    request.mergeWhenBuildSucceeds ? h("p", null, h("strong", null, "It will be merged automatically when its builds pass.")) : null,
     blockers.length
-      ? h("ul.blockers", { "aria-label": "What stands in the way" }, blockers.map((each) => h("li", null, BLOCKERS[each]?.(request) ?? each.toLowerCase())))
+      ? h("ul.blockers", { "aria-label": "Blockers" }, blockers.map((each) => h("li", null, BLOCKERS[each]?.(request) ?? each.toLowerCase())))
       : h("p", null, h("strong", null, "It can be merged.")),
     wrong,
-    removable ? h("label.check", { for: "remove" }, remove, `Delete ${request.sourceBranch} then`) : null,
+    removable ? h("label.check", { for: "remove" }, remove, `Delete ${request.sourceBranch} after the merge`) : null,
     buttons.length ? h("div.actions", null, buttons) : null);
 }
 
-// What stands beside it
+// Sidebar
 
 function beside(request, read) {
   const { headCommit, commits, closesIssues, project: { fullPath: path }, sourceProject } = request;
@@ -150,7 +150,7 @@ function beside(request, read) {
   return [
     headCommit
       ? section("Builds", rollup && rollup.state !== "NONE" ? h("span.part-side", null, badge(rollup.state), lasted(rollup)) : null,
-          rows(headCommit.builds.nodes, buildRow(from), "Its newest commit was not built."))
+          rows(headCommit.builds.nodes, buildRow(from), "There are no builds of its newest commit."))
       : null,
     section("Commits", null, commits ? commitList(commits, from, read) : h("p.quiet", null, "The repository cannot be read.")),
     closesIssues.nodes.length ? section("Closes", null, rows(closesIssues.nodes, (issue) => issueRow(issue.project.fullPath)(issue), "")) : null,
@@ -158,7 +158,7 @@ function beside(request, read) {
 }
 
 function commitList(commits, path, read) {
-  const list = rows(commits.nodes, commitRow(path), "It brings no commits.");
+  const list = rows(commits.nodes, commitRow(path), "It has no commits.");
   return [list, more(commits.pageInfo, async (after) => {
     const next = (await read("Commits", { after })).commits;
     list.append(...next.nodes.map(commitRow(path)));

@@ -1,4 +1,4 @@
-// A milestone: how far it is, and what is left.
+// A milestone: its progress, and its open issues and merge requests.
 
 import { address } from "../address.js";
 import { h } from "../dom.js";

@@ -1,4 +1,4 @@
-// A project: its newest commits with their builds and merge requests beside what is open, and each of these as a list of its own.
+// A project: its newest commits with their builds, its open merge requests and issues, and a full list of each.
 
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
@@ -7,21 +7,21 @@ import { keepFocus, renewal } from "../renewing.js";
 import { buildRow, commitRow, issueRow, mergeRequestRow, rows } from "../rows.js";
 
 const LONG = 60;
-/** Rows: a list that was paged on so far is not read again under its reader; a page that jumps is worse than one that is behind. */
+/** Maximum number of rows that are reloaded: a longer list is not, since outdated rows are better than rows that move under the reader. */
 
 const OPEN = ["OPENED", "REOPENED"];
 const LISTS = {
-  commits: { operation: "Commits", row: commitRow, connection: "commits", none: "No commit has this name." },
+  commits: { operation: "Commits", row: commitRow, connection: "commits", none: "There is no such branch, tag or commit." },
   builds: {
-    operation: "Builds", row: buildRow, connection: "builds", none: "No build is like this.",
+    operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.",
     filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"] },
   },
   merge_requests: {
-    operation: "MergeRequests", row: mergeRequestRow, connection: "mergeRequests", none: "No merge request is like this.",
+    operation: "MergeRequests", row: mergeRequestRow, connection: "mergeRequests", none: "No matching merge requests.",
     filter: "state", choices: { OPENED: OPEN, MERGED: ["MERGED"], CLOSED: ["CLOSED"], "": null },
   },
   issues: {
-    operation: "Issues", row: issueRow, connection: "issues", none: "No issue is like this.",
+    operation: "Issues", row: issueRow, connection: "issues", none: "No matching issues.",
     filter: "state", choices: { OPENED: ["OPENED"], CLOSED: ["CLOSED"], "": null },
   },
 };
@@ -48,17 +48,17 @@ export async function open(page) {
   }
 }
 
-/** Follows what the page shows. */
+/** Follows events of the shown objects. */
 async function followed(page, path, name, soon) {
-  const told = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
+  const announce = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
   const streams = [];
-  if (name !== "issues") streams.push(page.follow("Changes", { path }, told(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
+  if (name !== "issues") streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
   if (!name || name === "commits") streams.push(page.follow("Heads", { path }, { event: soon, gap: soon }));
-  if (!name || name === "merge_requests") streams.push(page.follow("Requests", { path }, told(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
+  if (!name || name === "merge_requests") streams.push(page.follow("Requests", { path }, announce(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
   await Promise.all(streams);
 }
 
-// The parts above
+// Header
 
 function head(project) {
   return h("header.head", null,
@@ -71,7 +71,7 @@ function head(project) {
     project.viewerCan.readCode ? clone(project) : null);
 }
 
-/** The addresses to clone from, one at a time. */
+/** The clone URLs, one at a time. */
 function clone(project) {
   const shown = h("code", { tabindex: 0 });
   const ways = [["HTTP", project.httpUrlToRepo], ["SSH", project.sshUrlToRepo]].map(([name, url]) =>
@@ -108,7 +108,7 @@ function tabs(project, current) {
       h("a", { href: address(project.fullPath, ...(name ? [name] : [])), "aria-current": name === current ? "page" : null }, word)));
 }
 
-// What is below them
+// Sections
 
 async function overview(page, path) {
   const { project } = await page.ask("Overview", { path });
@@ -125,26 +125,26 @@ function show(project) {
       h("div.column", null,
         project.viewerCan.readCode
           ? section("Commits", all("commits"), project.commits ? rows(project.commits.nodes, commitRow(path), "No commit yet.") : h("p.quiet", null, "The repository cannot be read."))
-          : empty("No view of the code", "You see the issues of this project, not its code.")),
+          : empty("No access to the code", "You can see the issues of this project, but not its code.")),
       h("div.column", null,
-        mergeRequests ? section("Open merge requests", all("merge_requests"), rows(mergeRequests.nodes, mergeRequestRow(path), "None is open.")) : null,
-        builds ? section("Newest builds", all("builds", builds.totalCount), rows(builds.nodes, buildRow(path, { brief: true }), "Nothing was built yet.")) : null,
-        issues ? section("Open issues", all("issues"), rows(issues.nodes, issueRow(path), "None is open.")) : null)),
+        mergeRequests ? section("Open merge requests", all("merge_requests"), rows(mergeRequests.nodes, mergeRequestRow(path), "None open.")) : null,
+        builds ? section("Newest builds", all("builds", builds.totalCount), rows(builds.nodes, buildRow(path, { brief: true }), "No builds yet.")) : null,
+        issues ? section("Open issues", all("issues"), rows(issues.nodes, issueRow(path), "None open.")) : null)),
   ];
 }
 
-/** How the default branch stands: its newest commit, and since when it is as it is. */
+/** The state of the default branch: its newest commit, and since when the state is the same. */
 function standing({ name, target, health }, path) {
   const { rollup } = target;
   return h("section.standing", { "data-state": rollup.state, "aria-label": `The branch ${name}` },
     h("p", null, badge(rollup.state), h("span.ref", null, icon("branch"), name), commitLink(path, target, target.title), whoOf(target), ago(target.committedAt), lasted(rollup)),
-    health?.since ? h("p", null, health.state === "FAILED" ? broken(health, target, path) : ["Good since ", ago(health.since), "."]) : null);
+    health?.since ? h("p", null, health.state === "FAILED" ? broken(health, target, path) : ["Passing since ", ago(health.since), "."]) : null);
 }
 
 const commitLink = (path, { shortOid }, text) => h("a", { href: address(path, "commit", shortOid) }, text);
 const whoOf = ({ author, authorName }) => h("span.person", null, avatar(author, authorName), h("span", null, author?.name ?? authorName));
 
-/** Since when, by which commit, and how many others may have done it. */
+/** Since when it fails, by which commit, and how many other commits may be the cause. */
 function broken({ since, firstBad, lastGreen, suspects }, target, path) {
   const others = (suspects.totalCount ?? 1) - 1;
   const by = firstBad?.shortOid === target.shortOid
@@ -153,7 +153,7 @@ function broken({ since, firstBad, lastGreen, suspects }, target, path) {
   return [
     h("span", null, "Failing since ", ago(since)),
     by,
-    lastGreen ? h("span", null, "last good: ", commitLink(path, lastGreen, h("code", null, lastGreen.shortOid))) : null,
+    lastGreen ? h("span", null, "last passing: ", commitLink(path, lastGreen, h("code", null, lastGreen.shortOid))) : null,
   ];
 }
 
@@ -169,7 +169,7 @@ async function listed(page, list, path) {
     project: await read(null),
     show(project) {
       const first = project[list.connection];
-      if (!first) return empty("Nothing to see here", "This part of the project is not shown to you, or cannot be read.");
+      if (!first) return empty("Nothing to see here", "You may not see this part of the project, or it cannot be read.");
       const shown = rows(first.nodes, list.row(path), list.none);
       return [
         list.filter ? chips(list, chosen) : branches(page, project),
@@ -191,11 +191,11 @@ function chosenOf(page, list) {
 }
 
 const chips = (list, chosen) =>
-  h("nav.chips", { "aria-label": "Only those in this state" },
+  h("nav.chips", { "aria-label": "Filter by state" },
     Object.keys(list.choices).map((state) =>
       h("a", { href: `${location.pathname}?${list.filter}=${(state || "all").toLowerCase()}`, "aria-current": state === chosen ? "true" : null }, state ? wordOf(state) : "all")));
 
-/** Whose history is shown: a branch, or whatever else the address names. */
+/** The ref whose history is shown: a branch, or the ref in the address. */
 function branches(page, project) {
   const shown = page.query.get("ref") ?? project.defaultBranch;
   const names = (project.branches?.nodes ?? []).map(({ name }) => name);

@@ -1,4 +1,4 @@
-// Signing in: with a private token, or with a name and a password.
+// The sign-in page: by private token, or by user name and password.
 
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
@@ -7,7 +7,7 @@ import { prose } from "../parts.js";
 
 const VIEW = "sign_in";
 
-/** `page.here`: shown in the place of another page, which opens afterwards. `page.why`: why somebody has to sign in again. */
+/** `page.here`: shown instead of another page, which opens afterwards. `page.why`: the reason for signing in again. */
 export async function open(page) {
   const { frontPage } = await page.ask("FrontPage");
   const home = frontPage.homePageUrl;
@@ -22,14 +22,14 @@ export async function open(page) {
 
   const form = (fields, sign) =>
     h("form", { onsubmit: (event) => (event.preventDefault(), attempt(event.target, sign)) }, fields,
-      h("label.check", null, h("input", { type: "checkbox", name: "stay", checked: state.stay, onchange: (event) => (state.stay = event.target.checked) }), "Stay signed in in this browser"),
+      h("label.check", null, h("input", { type: "checkbox", name: "stay", checked: state.stay, onchange: (event) => (state.stay = event.target.checked) }), "Stay signed in"),
       h("button.primary", null, "Sign in"));
 
   function show(withToken) {
     wrong.hidden = true;
     replace(body,
       withToken
-        ? form([field("token", "Private token", { type: "password", autocomplete: "current-password" }), h("p.hint", null, "It stays in this browser and is sent to this service alone.")], (given) => given.token.trim())
+        ? form([field("token", "Private token", { type: "password", autocomplete: "current-password" }), h("p.hint", null, "It is stored in this browser and sent only to this service.")], (given) => given.token.trim())
         : form([field("login", "User name or e-mail", { autocomplete: "username" }), field("password", "Password", { type: "password", autocomplete: "current-password" })], byPassword),
       h("button.quiet-button.switch", { type: "button", onclick: () => show(!withToken) }, withToken ? "Use a password instead" : "Use a token instead"));
     body.querySelector("input").focus();
@@ -70,8 +70,8 @@ export async function open(page) {
 }
 
 const WRONG = {
-  token: "Nobody has this token. Is it whole, and was it not reset since?",
-  password: "This name and this password do not belong together.",
+  token: "Invalid token. Check that it is complete and has not been reset.",
+  password: "Invalid user name or password.",
 };
 
 function field(name, word, attributes) {
@@ -79,7 +79,7 @@ function field(name, word, attributes) {
   return h("div.field", null, h("label", { for: id }, word), h("input", { id, name, required: true, autocapitalize: "none", spellcheck: "false", ...attributes }));
 }
 
-/** Whether an address is this very page, to which nobody is sent again and again. */
+/** Whether an address is this page itself, which would be a redirect loop. */
 function leadsHere(text) {
   const url = new URL(text, location);
   return url.origin === location.origin && url.pathname === location.pathname;

@@ -1,4 +1,4 @@
-// A snippet: its text, and what was said of it.
+// A snippet: its content and its comments.
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
@@ -27,13 +27,13 @@ export async function open(page) {
         const next = (await read(after)).notes;
         notes.append(...next.nodes.map(note));
         return next.pageInfo;
-      }, "More notes"),
+      }, "Show more comments"),
       snippet.viewerCan.comment ? commenting(page, { path, id }) : null));
 }
 
 function commenting(page, variables) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const body = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Say something" });
+  const body = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Write a comment" });
   const send = async () => {
     wrong.hidden = true;
     try {

@@ -1,4 +1,4 @@
-// A person.
+// The profile of a user.
 
 import { address, outside } from "../address.js";
 import { h } from "../dom.js";
@@ -14,7 +14,7 @@ export async function open(page) {
       h("div.head-line", null, h("span.portrait", null, avatar(user)), h("h1", null, user.name)),
       h("div.facts", null,
         h("span", null, `@${user.username}`),
-        h("span", null, "here since ", ago(user.createdAt)),
+        h("span", null, "member since ", ago(user.createdAt)),
         user.isAdmin ? h("span.tag", null, "administrator") : null,
         user.state === "ACTIVE" ? null : h("span.tag", null, user.state.toLowerCase()),
         website ? h("a", { href: website, rel: "noopener noreferrer" }, user.websiteUrl) : null),

@@ -1,4 +1,4 @@
-// The wall: every project that the viewer sees, those first that fail; of the whole instance, or of one group.
+// The wall: all visible projects of the instance or of one group, failing ones first.
 
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
@@ -6,7 +6,7 @@ import { ago, avatar, badge, empty, failing, icon, lasted, more, symbol, wordOf 
 
 const ORDER = ["FAILED", "RUNNING", "PENDING", "CANCELED", "SUCCESS", "NONE"];
 const PAUSE = 300;
-/** Milliseconds: so long changes of builds are gathered before the projects concerned are read again. */
+/** Milliseconds: changes of builds are collected for this time before their projects are reloaded. */
 
 export async function open(page) {
   const group = page.where.name;
@@ -29,7 +29,7 @@ export async function open(page) {
   const first = await read(chosen.search);
 
   const list = h("ul.wall", { "data-walk": true, "aria-label": "Projects" });
-  const chips = h("div.chips", { role: "group", "aria-label": "Only projects in this state" });
+  const chips = h("div.chips", { role: "group", "aria-label": "Filter by state" });
   const nothing = h("div", { hidden: true });
   const footer = h("div");
   const field = h("input", { type: "search", id: "filter", placeholder: "Filter projects", "aria-label": "Filter projects by name", value: chosen.search, autocomplete: "off", "data-filter": true, oninput: filterSoon });
@@ -41,12 +41,12 @@ export async function open(page) {
     group && first.description ? h("p.quiet", null, first.description) : null,
     list, nothing, footer);
 
-  // Builds tell of themselves; this tells of pushes, and of what systems outside say. Nobody need wait for it.
+  // Builds have their own events; this stream reports pushes and external statuses. Nothing waits for it.
   const seen = first.projects.nodes.filter(({ viewerCan, branch }) => viewerCan.readCode && branch).map(({ fullPath }) => fullPath);
   const heads = { event: ({ branchHealthChanged }) => touch(branchHealthChanged.project.fullPath), gap: () => seen.forEach(touch) };
   if (seen.length) page.follow("Heads", { projects: seen }, heads);
 
-  // What is shown
+  // Rendering
 
   function take(answer) {
     tiles.clear();
@@ -56,7 +56,7 @@ export async function open(page) {
       const next = await read(answer.searched, after);
       add(next.projects.nodes);
       return next.projects.pageInfo;
-    }, "More projects"));
+    }, "Show more projects"));
   }
 
   function add(projects) {
@@ -66,7 +66,7 @@ export async function open(page) {
     narrow();
   }
 
-  /** Shows those that fit the filter. Tiles keep their places: what moves under a finger is opened by mistake. */
+  /** Shows the projects that match the filter. Tiles do not move, so that no click hits the wrong one. */
   function narrow() {
     const wanted = chosen.search.trim().toLowerCase();
     const counts = Object.fromEntries(ORDER.map((state) => [state, 0]));
@@ -81,7 +81,7 @@ export async function open(page) {
     const whole = wanted || tiles.size === total ? all : `${all} of ${total}`;
     replace(chips, chip("", "All", whole), ORDER.filter((state) => counts[state] || chosen.state === state).map((state) => chip(state, wordOf(state), counts[state])));
     nothing.hidden = shown > 0;
-    if (!shown) replace(nothing, tiles.size || wanted ? empty("Nothing fits", "No project fits this filter.") : empty("No projects yet", "You see no project so far: be made a member of one, or push your first."));
+    if (!shown) replace(nothing, tiles.size || wanted ? empty("No matches", "No project matches this filter.") : empty("No projects yet", "You cannot see any project yet: ask to be added to one, or create your own."));
   }
 
   function chip(state, word, count) {
@@ -95,7 +95,7 @@ export async function open(page) {
       state ? symbol(state).firstChild : null, word, h("b", null, String(count)));
   }
 
-  // The filter: over what is here at once, and over all after a moment, where there is more than is here.
+  // The filter: loaded projects at once; all projects after a moment, if not all are loaded.
 
   let timer = null;
   let searched = chosen.search;
@@ -127,7 +127,7 @@ export async function open(page) {
     history.replaceState(history.state, "", `${location.pathname}${query.size ? `?${query}` : ""}`);
   }
 
-  // What happens while one looks
+  // Live updates
 
   function touch(path) {
     if (!tiles.has(path)) return;
@@ -178,11 +178,11 @@ function tile(project) {
 }
 
 function why(project) {
-  if (!project.viewerCan.readCode) return "You do not see the code of this project.";
+  if (!project.viewerCan.readCode) return "You may not see the code of this project.";
   return project.defaultBranch ? "Its newest commit cannot be read." : "No commit yet.";
 }
 
-/** What fails, or how far it is, or how much passed; and how long it took. */
+/** Failing checks, or progress, or the number of passed checks; and the duration. */
 function foot(rollup) {
   const { counts } = rollup;
   const ended = counts.total - counts.pending - counts.running;
@@ -196,5 +196,5 @@ function foot(rollup) {
 function bar(done, total, state) {
   const filled = h("span", { "data-state": state });
   filled.style.width = `${total ? (100 * done) / total : 0}%`;
-  return h("span.bar", { role: "progressbar", "aria-valuenow": done, "aria-valuemin": 0, "aria-valuemax": total, "aria-label": "Builds that have ended" }, filled);
+  return h("span.bar", { role: "progressbar", "aria-valuenow": done, "aria-valuemin": 0, "aria-valuemax": total, "aria-label": "Finished builds" }, filled);
 }
