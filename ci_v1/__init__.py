@@ -1,4 +1,4 @@
-"""The legacy runner protocol, `/ci/api/v1`, which GitLab runners of that version speak (wire facts 13.2).
+"""The legacy runner protocol, `/ci/api/v1`, which GitLab runners of that version speak (docs/wire-facts.md 13.2).
 
 Like `rest_v3`, whose parts it uses, it reshapes: it reads a request, runs operations of the graph and responds. It decides nothing and
 never imports storage.

@@ -20,7 +20,7 @@ INFO_PARAMETER = "info"
 class RunnerEndpoint(Endpoint):
     """An endpoint for runners. The credential is `token` (of a runner or a build), or a build's token in the header BUILD-TOKEN.
 
-    The token of a user is not accepted (DECISIONS 3).
+    The token of a user is not accepted (docs/decisions.md 3).
     """
 
     token_name = TOKEN_PARAMETER

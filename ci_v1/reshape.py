@@ -9,7 +9,7 @@ ZERO_SHA = "0" * 40
 
 
 def format_build_details(job: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """BuildDetails, with its keys in the order of wire facts 13.2. Optional keys without a value are left out."""
+    """BuildDetails, with its keys in the order of docs/wire-facts.md 13.2. Optional keys without a value are left out."""
     token = job["token"]
     scheme, _, address = job["repository_url"].partition("://")
     options = {key: job[key] for key in ("image", "services", "artifacts", "cache") if job[key]}

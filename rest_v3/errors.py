@@ -1,6 +1,6 @@
 """The table from error codes to v3 statuses and bodies.
 
-The graph returns a code (DECISIONS 19); here every code has its v3 status and message (wire-facts 2.1, 2.2). Every body is an object
+The graph returns a code (docs/decisions.md 19); here every code has its v3 status and message (wire-facts 2.1, 2.2). Every body is an object
 `{"message": string | {field: [string]}}`. A route overrides entries of the table with its `errors`.
 """
 

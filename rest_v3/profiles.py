@@ -1,4 +1,4 @@
-"""Profiles: `document` follows the document exactly; `gitlab-8.5` is for clients of that version (DECISIONS 1, 38, 39).
+"""Profiles: `document` follows the document exactly; `gitlab-8.5` is for clients of that version (docs/decisions.md 1, 38, 39).
 
 A profile lists the fields of routes that it replaces, by call; `errors` are merged into the route's own.
 """

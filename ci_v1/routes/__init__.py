@@ -1,4 +1,4 @@
-"""ROUTES: the rows of the protocol, in the order of wire facts 13.2."""
+"""ROUTES: the rows of the protocol, in the order of docs/wire-facts.md 13.2."""
 
 from ci_v1.reshape import format_authorization, format_build_details, format_registration
 from rest_v3.requests.params import choice, integer, names, text

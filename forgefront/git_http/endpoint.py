@@ -259,7 +259,7 @@ async def limit_fetch_body(incoming: ClientStream) -> ClientStream:
 
 
 def _read_credential(headers: Headers) -> str | None:
-    """The private token of a request, if any (DECISIONS 3); the user name beside it is ignored."""
+    """The private token of a request, if any (docs/decisions.md 3); the user name beside it is ignored."""
     if token := headers.get("private-token"):
         return token
     scheme, _, value = headers.get("authorization", "").partition(" ")

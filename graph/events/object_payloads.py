@@ -1,4 +1,4 @@
-"""What happens inside a project, told to hooks whose switch is on, as `{object_kind, user, project, object_attributes}` (DECISIONS 30)."""
+"""Events inside a project, for hooks whose switch is on: `{object_kind, user, project, object_attributes}` (docs/decisions.md 30)."""
 
 from dataclasses import asdict, dataclass
 from inspect import isawaitable

@@ -1,4 +1,4 @@
-"""What hooks are told: a dataclass an event, whose fields are the closed schema of its body (wire facts 10).
+"""What hooks are told: a dataclass an event, whose fields are the closed schema of its body (docs/wire-facts.md 10).
 
 Here the system events, which every hook is told; `object_payloads` has those of a switch.
 

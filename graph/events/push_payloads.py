@@ -1,4 +1,4 @@
-"""Pushes of branches and tags, told to hooks whose switch is on (DECISIONS 30)."""
+"""Pushes of branches and tags, told to hooks whose switch is on (docs/decisions.md 30)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self

@@ -20,7 +20,7 @@ An operation is text, or the id of a trusted document (`graph/operations/trusted
 registered: a hash that no trusted document has is answered with PersistedQueryNotSupported at status 200, after which clients send texts.
 Answers to a viewer say how their rate stands, in headers `X-RateLimit-…` (`graph/operations/rate_limits.py`).
 
-The credential is read from the headers PRIVATE-TOKEN and `Authorization: Bearer`, and from nowhere else (DECISIONS 3), so
+The credential is read from the headers PRIVATE-TOKEN and `Authorization: Bearer`, and from nowhere else (docs/decisions.md 3), so
 that no other site can act for a browser's user. Every answer is JSON, is never stored by caches and carries the request's
 id in each error.
 """

@@ -11,7 +11,7 @@ comes as GraphQLError, like the findings of validation, with LimitExceeded as it
 Each definition is walked once, fragments before those that spread them, and the sums of a fragment are reused wherever it
 is spread. So the time is linear in the length of the text although every count is made as if all fragments were written
 out: a chain of fragments that doubles at each step is counted in full, in big integers, without ever being expanded.
-Unknown fields, types and fragments count nothing here; validation reports them. RELIABILITY.md (c) says how others set
+Unknown fields, types and fragments count nothing here; validation reports them. docs/promises.md (c) says how others set
 such limits.
 """
 

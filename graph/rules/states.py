@@ -88,6 +88,6 @@ TRANSITION_TO_STATUS: dict[CheckStatus, BuildTransition] = {
 
 
 def is_work_in_progress(title: str) -> bool:
-    """Whether a merge request's title marks it as work in progress (wire facts 5.3)."""
+    """Whether a merge request's title marks it as work in progress (docs/wire-facts.md 5.3)."""
     start = title[:5].upper().removeprefix("[")
     return start.startswith(("WIP:", "WIP ", "WIP]"))

@@ -53,7 +53,7 @@ RESERVED_PATHS = frozenset(
 )
 """Reserved paths that no user or group may have.
 
-They are those of wire facts 8.3, the URL prefixes of this service, and the ghost user.
+They are those of docs/wire-facts.md 8.3, the URL prefixes of this service, and the ghost user.
 """
 
 
@@ -100,7 +100,7 @@ def validate_label_titles(names: Iterable[str]) -> list[str]:
 
 
 def validate_namespace_path(field: str, value: str) -> str:
-    """The path of a user or a group (wire facts 8.3 and 9). Raises Required, Invalid.
+    """The path of a user or a group (docs/wire-facts.md 8.3 and 9). Raises Required, Invalid.
 
     A path of digits only is rejected because lookups would parse it as an id.
     """
@@ -115,7 +115,7 @@ def validate_namespace_path(field: str, value: str) -> str:
 
 
 def validate_group_name(field: str, value: str) -> str:
-    """The name of a group (wire facts 9). Raises Required, Invalid."""
+    """The name of a group (docs/wire-facts.md 9). Raises Required, Invalid."""
     name = validate_title(field, value)
     if not GROUP_NAME_PATTERN.fullmatch(name):
         raise Invalid(field, "can contain only letters, digits, '_', '.', dash and space.")

@@ -1,6 +1,6 @@
 """Turns a route into an endpoint: reads the request, runs one operation, responds.
 
-The order of checks is DECISIONS 5: caller, project or group, permission, resource, and only then parameters. The operation keeps that
+The order of checks is docs/decisions.md 5: caller, project or group, permission, resource, and only then parameters. The operation keeps that
 order. When a parameter is invalid the operation cannot run, so the route's guard runs before the 400 is returned.
 """
 

@@ -1,4 +1,4 @@
-"""Endpoints that respond with a file: the operation authorizes and names it, and its bytes are streamed (DECISIONS 26).
+"""Endpoints that respond with a file: the operation authorizes and names it, and its bytes are streamed (docs/decisions.md 26).
 
 Browsers must not render such a file as a page of this site: it is sent as an attachment, with a content type that runs no script, with
 `nosniff`, and with a content security policy that blocks everything. One range may be requested (RFC 9110, section 14). A request for

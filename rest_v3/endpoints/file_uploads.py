@@ -15,7 +15,7 @@ from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, MalformedRequestError, 
 from rest_v3.route import InvalidRouteError, Route
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The disk is full, the quota is exhausted, or the file exceeds its limit (RELIABILITY R11)."""
+"""The disk is full, the quota is exhausted, or the file exceeds its limit (docs/promises.md R11)."""
 
 
 class ClientDisconnected(Exception):

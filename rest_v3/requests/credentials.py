@@ -1,4 +1,4 @@
-"""Credentials of v3 (DECISIONS 3): the parameter `private_token`, PRIVATE-TOKEN, or `Authorization: Bearer`."""
+"""Credentials of v3 (docs/decisions.md 3): the parameter `private_token`, PRIVATE-TOKEN, or `Authorization: Bearer`."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -62,7 +62,7 @@ class RouteParameter:
     null_value: Value = NOT_SENT
     """The value of a JSON null."""
     is_lenient: bool = False
-    """For list filters: an unknown value falls back to the default instead of returning 400 (DECISIONS 6)."""
+    """For list filters: an unknown value falls back to the default instead of returning 400 (docs/decisions.md 6)."""
     invalid_message: str | Mapping[str, list[str]] | None = None
     """The whole message for an invalid value, where v3 had its own."""
     allowed_words: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ ALL_ERRORS_AS_404 = {"INVALID": 404, "REQUIRED": 404, "TAKEN": 404, "CONFLICT": 
 """The document has no error except 404 for these routes; the message has the reason."""
 
 INVALID_AS_404 = {code: status for code, status in ALL_ERRORS_AS_404.items() if code != "REQUIRED"}
-"""The same for keys and e-mail addresses of other users, where a missing parameter is 400 (DECISIONS 40)."""
+"""The same for keys and e-mail addresses of other users, where a missing parameter is 400 (docs/decisions.md 40)."""
 
 USERS = (
     Route(

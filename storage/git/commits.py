@@ -34,7 +34,7 @@ class GitCommit:
 
     @property
     def title(self) -> str:
-        """The first line, cut to 80 characters and `…` when it is longer than 100 (wire-facts 4.3)."""
+        """The first line, cut to 80 characters and `…` when it is longer than 100 (docs/wire-facts.md 4.3)."""
         line = self.message.lstrip("\n").partition("\n")[0].rstrip("\r")
         if not self.message.strip():
             return "--no commit message"
@@ -42,7 +42,7 @@ class GitCommit:
 
     @property
     def short_oid(self) -> str:
-        """The first eight digits (wire-facts 4.3)."""
+        """The first eight digits (docs/wire-facts.md 4.3)."""
         return self.oid[:8]
 
 

@@ -52,7 +52,7 @@ _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """One changed file (api-v3.md, Diff entry; wire-facts 7).
+    """One changed file (api-v3.md, Diff entry; docs/wire-facts.md 7).
 
     `diff` begins with the `--- ` line, or is `Binary files a/… and b/… differ`, or is empty (a pure rename, a change of
     mode, an empty file). Modes are octal ("100644"); "0" is `a_mode` of an added and `b_mode` of a deleted file. `too_large`:

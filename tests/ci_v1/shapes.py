@@ -1,4 +1,4 @@
-"""The closed key sets of the protocol (wire facts 13.2), in their order. A leading `?` marks what is left out where there is none."""
+"""The closed key sets of the protocol (docs/wire-facts.md 13.2), in their order. A leading `?` marks an optional key."""
 
 from typing import Any
 

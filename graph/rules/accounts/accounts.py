@@ -1,4 +1,4 @@
-"""Validation and changes of user accounts (wire facts 8.3; messages as legacy clients expect them)."""
+"""Validation and changes of user accounts (docs/wire-facts.md 8.3; messages as legacy clients expect them)."""
 
 import hashlib
 import re

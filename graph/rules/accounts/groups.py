@@ -15,7 +15,7 @@ MAX_DESCRIPTION_LENGTH = 255
 
 
 async def validate_name(context: Context, value: str, group: tables.Namespace | None = None) -> str:
-    """The name for a new group, or a new name for `group`; unique among groups (wire facts 9).
+    """The name for a new group, or a new name for `group`; unique among groups (docs/wire-facts.md 9).
 
     Raises Required, Invalid, Taken.
     """

@@ -1,4 +1,4 @@
-"""Sign-in with a password, and sign-up (wire facts 1.4, DECISIONS 17)."""
+"""Sign-in with a password, and sign-up (docs/wire-facts.md 1.4, docs/decisions.md 17)."""
 
 from graph.context import Context
 from graph.errors import Forbidden, Unauthenticated

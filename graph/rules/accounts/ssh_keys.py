@@ -1,4 +1,4 @@
-"""Validation and creation of SSH keys (wire facts 8.4; messages as legacy clients expect them)."""
+"""Validation and creation of SSH keys (docs/wire-facts.md 8.4; messages as legacy clients expect them)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Artifacts of builds: upload grants, upload, replacement and download (RELIABILITY R17, R18).
+"""Artifacts of builds: upload grants, upload, replacement and download (docs/promises.md R17, R18).
 
 A caller that may write a build requests an upload URL, which is valid for one upload. The server streams the body to the object store
 and only then inserts the row, so every visible artifact is complete. `graph/rules/builds/stored_objects.py` describes the order of

@@ -1,4 +1,4 @@
-"""Status changes of builds and their effects (section States and transitions; DECISIONS 11).
+"""Status changes of builds and their effects (section States and transitions; docs/decisions.md 11).
 
 A retry keeps the id: the row becomes the next attempt, and the finished attempt becomes a row of its own, which has the artifact and
 the trace. Lists and counts exclude superseded attempts.

@@ -1,4 +1,4 @@
-"""Validation and recording of commit statuses (DECISIONS 12)."""
+"""Validation and recording of commit statuses (docs/decisions.md 12)."""
 
 from datetime import datetime
 from typing import Any

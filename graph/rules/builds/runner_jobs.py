@@ -1,4 +1,4 @@
-"""The description of a job for its runner (wire facts 13.2): commands, variables and artifacts."""
+"""The description of a job for its runner (docs/wire-facts.md 13.2): commands, variables and artifacts."""
 
 from dataclasses import dataclass
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""Parses `.gitlab-ci.yml` into jobs, or into problems with their lines and remedies (wire facts 13.1).
+"""Parses `.gitlab-ci.yml` into jobs, or into problems with their lines and remedies (docs/wire-facts.md 13.1).
 
 All input is bounded, because anyone who may push can write it: see `yaml_documents` for YAML, `expressions` for regular expressions.
 """

@@ -19,7 +19,7 @@ _COLOR_PATTERN = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
 def parse_coverage(options: Mapping[str, Any], tail: str) -> float | None:
-    """The coverage in percent that a trace reports (wire facts 5.1).
+    """The coverage in percent that a trace reports (docs/wire-facts.md 5.1).
 
     It is in the last line of the tail that the job's `coverage` expression matches. It is the first number in the last group of the
     last match, or in the whole match without groups. None without an expression, a match, or a number up to 100.

@@ -1,4 +1,4 @@
-"""Closing of issues by commits and merge requests: "Fixes #12 and group/project#3" (wire facts 12).
+"""Closing of issues by commits and merge requests: "Fixes #12 and group/project#3" (docs/wire-facts.md 12).
 
 The references of a merge request are stored in `closings`, by number: the messages of its commits and its description are parsed when
 they change, so that a list of any length takes one statement. Whether the viewer may see or close an issue is checked when the

@@ -2,7 +2,7 @@
 
 The merge runs in the name of the user who requested it, with the permissions at that time. If the user may no longer merge, or the
 branches can no longer be merged, the request is canceled with a note that says so; a push to the source branch cancels it silently
-(wire facts 5.3).
+(docs/wire-facts.md 5.3).
 """
 
 import structlog

@@ -108,7 +108,7 @@ async def _write_commits(context: Context, merge_request_id: int, oids: Sequence
 
 
 async def _note_new_commits(context: Context, row: tables.MergeRequest, comparison: BranchComparison) -> None:
-    """Write the note on commits that the merge request did not have before (wire facts 6), oldest first."""
+    """Write the note on commits that the merge request did not have before (docs/wire-facts.md 6), oldest first."""
     known = set(await context.all(branched.oids_of(row.id)))
     new_oids = [oid for oid in comparison.oids if oid not in known]
     if not new_oids:

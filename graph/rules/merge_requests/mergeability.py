@@ -42,7 +42,7 @@ async def require_acceptable(context: Context, merge_request: tables.MergeReques
 
 
 def default_message(merge_request: tables.MergeRequest) -> str:
-    """The default message of the merge commit (wire facts 5.3)."""
+    """The default message of the merge commit (docs/wire-facts.md 5.3)."""
     first = f"Merge branch '{merge_request.source_branch}' into '{merge_request.target_branch}'"
     parts = (first, merge_request.title, (merge_request.description or "").strip(), f"See merge request !{merge_request.iid}")
     return "\n\n".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""System notes on issues and merge requests: their changes and mentions (wire facts 6).
+"""System notes on issues and merge requests: their changes and mentions (docs/wire-facts.md 6).
 
 They are written in the transaction of the change, in the viewer's name. A note that names an issue, a merge request or a commit stores
 it as its source, also one of the same project: a viewer who may not see the source does not see the note either.

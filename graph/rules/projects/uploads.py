@@ -77,7 +77,7 @@ def is_image(upload: tables.Upload) -> bool:
 
 
 def alt_text(upload: tables.Upload) -> str:
-    """The text of a link to the upload: the file name, for images without the extension (wire facts 14)."""
+    """The text of a link to the upload: the file name, for images without the extension (docs/wire-facts.md 14)."""
     return _split_extension(upload.name)[0] if is_image(upload) else upload.name
 
 

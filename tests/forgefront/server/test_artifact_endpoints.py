@@ -233,7 +233,7 @@ class TestDownload:
         assert (response.status_code, response.content) == (200, b"0123456789")
 
     async def test_many_ranges_are_answered_with_the_whole_file(self) -> None:
-        """RELIABILITY, threat of range bombs."""
+        """docs/promises.md (b), range bombs."""
         began = time.perf_counter()
         assert parse_range(b"bytes=" + b",".join(b"0-1" for _ in range(20_000)), 10) is None
         assert parse_range(b"bytes=" + b"9" * 60_000 + b"-", 10) is None
@@ -306,7 +306,7 @@ class TestStreaming:
 
     @pytest.mark.parametrize("ends", ["closed", "silent"])
     async def test_an_interrupted_upload_leaves_no_file_and_no_row(self, port: int, ask: Ask, make: DataFactory, ends: str) -> None:
-        """RELIABILITY R17."""
+        """docs/promises.md R17."""
         owner, build = await create_build(make)
         ticket = await create_upload_ticket(ask, owner, build)
         reader, writer = await self.put(port, ticket, f"Content-Length: {2 * len(CONTENT)}")

@@ -82,9 +82,7 @@ async def test_all_failures_look_the_same(ask: Ask, make: DataFactory, ada: tabl
 
     outcome = await sign_in(ask, login, password)
 
-    assert [(str(problem.code), problem.message) for problem in outcome.errors] == [
-        ("UNAUTHENTICATED", "Invalid login or password.")
-    ]
+    assert [(str(problem.code), problem.message) for problem in outcome.errors] == [("UNAUTHENTICATED", "Invalid login or password.")]
 
 
 async def test_rejects_blocked_users_and_those_without_a_password(ask: Ask, make: DataFactory, services: Services) -> None:

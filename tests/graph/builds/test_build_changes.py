@@ -104,7 +104,7 @@ async def add_artifact_and_trace(make: DataFactory, build: tables.Build) -> None
 
 
 class TestCancelBuild:
-    """Section States and transitions: POST cancel makes it canceled; DECISIONS 11: one that has ended stays as it is."""
+    """Section States and transitions: POST cancel makes it canceled; docs/decisions.md 11: one that has ended stays as it is."""
 
     @pytest.mark.parametrize("status", CheckStatus)
     async def test_cancels_an_unfinished_build(
@@ -125,7 +125,7 @@ class TestCancelBuild:
 
 
 class TestRetryBuild:
-    """Section States and transitions: POST retry makes it pending, started_at and finished_at null; DECISIONS 11: under the same id."""
+    """Section States and transitions: POST retry makes it pending, started_at and finished_at null; the id stays (docs/decisions.md 11)."""
 
     async def test_creates_the_next_attempt_and_preserves_the_earlier(
         self, ask_at_noon: Ask, services: Services, make: DataFactory, owner: tables.User, project: tables.Project, head: str
@@ -199,7 +199,7 @@ class TestRetryBuild:
 
 
 class TestEraseBuild:
-    """Section States and transitions: POST erase removes artifacts and trace, the status stays; DECISIONS 11: only of what has ended."""
+    """Section States and transitions: POST erase removes artifacts and trace, the status stays; for ended builds (docs/decisions.md 11)."""
 
     @cites("States: erase removes artifacts and trace")
     async def test_deletes_trace_and_artifact(

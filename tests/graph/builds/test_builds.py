@@ -318,7 +318,7 @@ class TestLists:
 
 
 class TestRights:
-    """RELIABILITY (d): reporters see builds, guests do not; others only those of a shared project that gives them away."""
+    """docs/promises.md (d): reporters see builds, guests do not; others only those of a shared project that gives them away."""
 
     async def test_read_permissions(self, ask: Ask, make: DataFactory) -> None:
         guest, reporter, outsider = await make.user(), await make.user(), await make.user()

@@ -1,4 +1,4 @@
-"""`.gitlab-ci.yml`: what is read of a file, what is said of a wrong one, and that no file costs more than its bounds (wire facts 13.1)."""
+"""`.gitlab-ci.yml`: what is read of a file, the errors of a wrong one, and the bounds of its cost (docs/wire-facts.md 13.1)."""
 
 from time import monotonic
 from typing import Any

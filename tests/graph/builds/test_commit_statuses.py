@@ -165,7 +165,7 @@ class TestCreateCommitStatus:
 
 
 class TestTransitions:
-    """DECISIONS 12: what waits or runs is updated, what has ended gets a new row, and the answer has the given state."""
+    """docs/decisions.md 12: what waits or runs is updated, what has ended gets a new row, and the answer has the given state."""
 
     @pytest.mark.parametrize("before", ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELED"])
     @pytest.mark.parametrize("after", ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELED"])

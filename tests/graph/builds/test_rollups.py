@@ -1,4 +1,4 @@
-"""What the checks of a commit come to: GRAPH's definitions over the newest checks, and through the graph."""
+"""What the checks of a commit come to: the definitions of docs/decisions.md 43 over the newest checks, and through the graph."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -229,7 +229,7 @@ class TestRollupField:
     async def test_of_builds_and_statuses(
         self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, head: str
     ) -> None:
-        """GRAPH: the newest attempt of each name counts, whether a build or a status says so."""
+        """docs/decisions.md 43: the newest attempt of each name counts, whether a build or a status says so."""
         red = await make.build(project, head, name="unit", status=CheckStatus.FAILED, coverage=80, created_at=after(1))
         await make.commit_status(project, head, name="unit", status=CheckStatus.SUCCESS, created_at=after(0))
         await make.commit_status(project, head, name="lint", status=CheckStatus.FAILED, created_at=after(3))
@@ -246,7 +246,7 @@ class TestRollupField:
         assert [each["__typename"] for each in rollup["failing"]] == ["Build", "CommitStatus"]
         assert rollup["failing"][0]["databaseId"] == red.id
         query = 'query ($path: String!) { project(path: $path) { commit(rev: "master") { status } } }'
-        # A status of a name and ref does not stand for a build of the same (wire facts 5.6): each is one of its own.
+        # A status of a name and ref does not stand for a build of the same (docs/wire-facts.md 5.6): each is one of its own.
         assert (await ask.data(query, owner, path=str(project.id)))["project"]["commit"] == {"status": "FAILED"}
 
     async def test_hides_builds_without_permission(self, ask: Ask, make: DataFactory) -> None:

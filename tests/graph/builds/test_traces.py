@@ -232,7 +232,7 @@ class TestCleanup:
     async def test_erases_objects_without_a_row_after_a_day(
         self, make: DataFactory, services: Services, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """RELIABILITY R18."""
+        """docs/promises.md R18."""
         _, build = await create_build(make)
         await make.trace(build, "a")
         await make.artifact(build)

@@ -141,7 +141,7 @@ class TestCredentials:
 
 
 class TestOrderOfChecks:
-    """401, then 404 of the project, then 403, then 404 of the thing, then 400 (DECISIONS 5)."""
+    """401, then 404 of the project, then 403, then 404 of the thing, then 400 (docs/decisions.md 5)."""
 
     WRONG = {"state_event": "explode"}
 

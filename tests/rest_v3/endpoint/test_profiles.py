@@ -1,4 +1,4 @@
-"""What the profile `gitlab-8.5` changes, that it changes nothing else, and what holds under every profile (clients.md 3)."""
+"""What the profile `gitlab-8.5` changes, that it changes nothing else, and what holds under every profile (docs/wire-facts.md 16)."""
 
 from dataclasses import fields
 from typing import Any
@@ -36,7 +36,7 @@ DIFFERENCES: dict[str, set[str]] = {
     "GET /users/:uid/emails": {"is_unpaged"},
     "GET /projects/:id/merge_requests/:merge_request_id/commits": {"is_unpaged"},
 }
-"""The rows that DECISIONS 1, 38 and 39 let a profile change, and in what."""
+"""The rows that docs/decisions.md 1, 38 and 39 let a profile change, and in what."""
 
 ROWS = (*ROUTES, *EXTRA_ROUTES)
 
@@ -164,7 +164,7 @@ class TestProfileDifferences:
 
 
 class TestEveryProfile:
-    """What clients need and the document does not contradict holds under both profiles; the numbers are the rows of clients.md 3."""
+    """Needs of clients that the document does not contradict hold under both profiles; numbers are rows of docs/wire-facts.md 16."""
 
     async def test_4_other_creations_answer_201(self, any_api: Api, make: DataFactory, admin: tables.User) -> None:
         project = await make.project(owner=admin)

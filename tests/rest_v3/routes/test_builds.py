@@ -93,7 +93,7 @@ class TestListProjectBuilds:
         response = await api.request("GET", path, reporter)
 
         assert (response.status_code, response.json()) == (400, {"message": "Scope contains invalid value(s)"})
-        # Who may not see builds hears that first (DECISIONS 5).
+        # Who may not see builds hears that first (docs/decisions.md 5).
         assert (await api.request("GET", path, guest)).status_code == 403
         assert (await api.request("GET", path, await make.user())).status_code == 404
 
@@ -123,7 +123,7 @@ class TestListProjectBuilds:
         assert counts[0] in (counts[1], counts[1] - 1)
 
     async def test_of_a_project_with_private_builds(self, api: Api, make: DataFactory) -> None:
-        """Section Authentication and RELIABILITY (d): what outsiders see of a public project follows its `public_builds`."""
+        """Section Authentication and docs/promises.md (d): what outsiders see of a public project follows its `public_builds`."""
         for public_builds, status in ((True, 200), (False, 403)):
             project = await make.project(visibility=Visibility.PUBLIC, public_builds=public_builds, history={"commits": 4})
             build = await make.build(project, "f" * 40)
@@ -219,7 +219,7 @@ async def test_a_change_is_answered_where_the_repository_cannot_be_read(
 
 @pytest.mark.parametrize("status", STATUSES)
 class TestChanges:
-    """Section States and transitions, and DECISIONS 2 and 11: each answers 201 with the build."""
+    """Section States and transitions, and docs/decisions.md 2 and 11: each answers 201 with the build."""
 
     @cites("States: a build is canceled by cancel", "States: cancel leaves a finished build as it is")
     async def test_cancel(self, api: Api, make: DataFactory, owner: tables.User, project: tables.Project, head: str, status: str) -> None:

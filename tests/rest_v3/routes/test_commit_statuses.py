@@ -335,7 +335,7 @@ class TestPostStatus:
     async def test_rejects_invalid_requests_in_order(
         self, api: Api, make: DataFactory, owner: tables.User, project: tables.Project
     ) -> None:
-        """401, 404 of the project, 403, 404 of the commit, 400 (DECISIONS 5)."""
+        """401, 404 of the project, 403, 404 of the commit, 400 (docs/decisions.md 5)."""
         reporter, developer, stranger = await make.user(), await make.user(), await make.user()
         blocked = await make.user(state=UserState.BLOCKED)
         await make.member(project, reporter, AccessLevel.REPORTER)

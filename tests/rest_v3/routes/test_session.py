@@ -1,4 +1,4 @@
-"""POST /session, which the interface document does not show and clients of the time sign in with (wire facts 1.4)."""
+"""POST /session, which the interface document does not show and clients of the time sign in with (docs/wire-facts.md 1.4)."""
 
 from dataclasses import replace
 

@@ -247,7 +247,7 @@ class TestUpdateUser:
         assert response.status_code == 200
         changed = response.json()
         assert changed | {"name": "Countess", "username": "lovelace", "email": "new@example.org", "is_admin": True} == changed
-        # A blank is as if it had not been sent (wire facts 2.3).
+        # A blank is as if it had not been sent (docs/wire-facts.md 2.3).
         assert changed["bio"] == "Old"
 
     async def test_changes_nothing_where_nothing_is_sent(self, api: Api, make: DataFactory) -> None:

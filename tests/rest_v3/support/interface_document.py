@@ -1,6 +1,6 @@
 """The interface document as the project's own data: every documented call, its status and its parameters.
 
-`status` is None where the document shows none; DECISIONS 2 then holds. Parameters are those of the path and the query or
+`status` is None where the document shows none; docs/decisions.md 2 then holds. Parameters are those of the path and the query or
 body, paging left out; a trailing "!" marks a required one.
 """
 

@@ -2,7 +2,7 @@
 
 Read are the sections that say how the service behaves as a whole; what single calls take and answer stands in `document.py`. Each
 statement of those sections (a row of a table, an entry of a list) is given with the rules that it makes. A rule is named by what it
-says; where the document leaves something open ("not shown"), the rule is what DECISIONS fixed.
+says; where the document leaves something open ("not shown"), the rule is what docs/decisions.md fixed.
 
 A test cites what it proves: `@cites("Errors: 409 for a label that exists")`, on the function or on its class.
 """

@@ -8,7 +8,7 @@ A shape is a key set: a key too many fails as a missing one does. Types are spel
     ["text"]                                                   an array
 
 `time` is ISO 8601 with three digits of a second, and Z or an offset. Where the document leaves a key set open, the shape is
-DECISIONS 8's choice.
+the choice of docs/decisions.md 8.
 """
 
 import re
@@ -350,9 +350,9 @@ def check_shape(name: str, body: Any) -> None:
 
 
 def check_error(body: Any, by_value: Mapping[str, str] | None = None) -> None:
-    """Fails unless a body is the object that every error is (DECISIONS 4).
+    """Fails unless a body is the object that every error is (docs/decisions.md 4).
 
-    `by_value` has the fields whose message is by value, `{"a?": {"title": ["is invalid"]}}`, and the name that is inside (DECISIONS 38).
+    `by_value` has the fields whose message is by value, `{"a?": {"title": ["is invalid"]}}`, and the name inside (docs/decisions.md 38).
     """
     assert isinstance(body, dict), f"an error has to be an object, not {body!r}"
     assert body.keys() == {"message"}, f"an error has the key message alone, not {sorted(body)}"

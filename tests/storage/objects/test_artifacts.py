@@ -118,12 +118,12 @@ class TestPut:
         if isinstance(store, FolderStore):
             assert not [path for path in store.root.rglob("*") if path.is_file()]
         else:
-            # RELIABILITY R17: an upload in parts is aborted.
+            # docs/promises.md R17: an upload in parts is aborted.
             async with httpx.AsyncClient() as client:
                 assert "<Upload>" not in (await client.get(f"{s3}/forge?uploads")).text
 
     async def test_a_file_is_synced_before_it_is_visible(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """RELIABILITY R18."""
+        """docs/promises.md R18."""
         seen: list[str] = []
         fsync, rename = os.fsync, Path.rename
         monkeypatch.setattr(os, "fsync", lambda handle: seen.append("fsync") or fsync(handle))
