@@ -16,7 +16,7 @@ and `{message}` the error."""
 PATH_ALIASES: Mapping[str, str] = {
     "/projects/:id/merge_request/:merge_request_id": "/projects/:id/merge_requests/:merge_request_id",
 }
-"""Alternative path prefixes that legacy clients use (clients.md 3, row 6)."""
+"""Alternative path prefixes that legacy clients use."""
 
 
 class InvalidRouteError(Exception):

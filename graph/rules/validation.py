@@ -78,7 +78,7 @@ def validate_title(field: str, value: str) -> str:
 
 
 def validate_label_titles(names: Iterable[str]) -> list[str]:
-    """Label titles: none contains `&`, `?` or `,` (wire facts of labels); blank names are skipped.
+    """Label titles: none contains `&`, `?` or `,` (docs/wire-facts.md, labels); blank names are skipped.
 
     Raises UserErrors on `labels`, with one entry per invalid name.
     """

@@ -125,6 +125,7 @@ def build_document(endpoints: Iterable[Endpoint], base_url: str) -> Schema:
             "title": "Forgefront REST API",
             "version": "3",
             "description": "The legacy interface. All its data, and more, is in the GraphQL API at /graphql.",
+            "license": {"name": "MIT", "identifier": "MIT"},
             "contact": {"name": "The administrators of this server", "url": base_url.removesuffix(urlsplit(base_url).path)},
         },
         "servers": [{"url": base_url, "description": "This server."}],

@@ -4,7 +4,7 @@ from rest_v3.requests.params import boolean, integer, integers, names, text
 from rest_v3.route import Route
 
 LEVELS = {0: "PRIVATE", 1: "INTERNAL", 2: "PUBLIC", 10: "INTERNAL", 20: "PUBLIC"}
-"""The document's visibility levels, and those that legacy clients use (clients.md 3, row 13)."""
+"""The document's visibility levels, and those that legacy clients use."""
 VISIBILITIES = ("PRIVATE", "INTERNAL", "PUBLIC")
 PROTECTION = {0: "NONE", 1: "PARTIAL", 2: "FULL"}
 

@@ -92,7 +92,7 @@ def _checks_loader(context: Context) -> Loader[CommitKey, list[Check]]:
 
 
 def state_of(newest: Sequence[Check]) -> ChecksState:
-    """The `status` of a commit in v3, derived from the newest checks (wire facts of a commit's CI record)."""
+    """The `status` of a commit in v3, derived from the newest checks (docs/wire-facts.md)."""
     statuses = {check.status for check in newest if not _is_allowed_failure(check)}
     if not newest:
         return ChecksState.NOT_FOUND

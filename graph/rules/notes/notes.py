@@ -17,7 +17,7 @@ from storage import tables
 from storage.tables.base import Row
 
 VOTE_BODIES = {":thumbsup:": "thumbsup", ":+1:": "thumbsup", ":thumbsdown:": "thumbsdown", ":-1:": "thumbsdown"}
-"""A body that equals one of these is a vote, stored as the bare name (wire facts of notes)."""
+"""A body that equals one of these is a vote, stored as the bare name (docs/wire-facts.md, notes)."""
 
 
 @dataclass(frozen=True)
