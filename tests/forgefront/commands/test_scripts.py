@@ -4,12 +4,13 @@ import os
 import shutil
 import stat
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SCRIPTS = ("bench", "check", "graphiql", "lock", "migration", "schema", "screenshots", "serve", "setup", "test")
+SCRIPTS = ("bench", "check", "graphiql", "lock", "migration", "release", "schema", "screenshots", "serve", "setup", "test")
 TOOLS = ("forgefront", "lint-imports", "mypy", "python", "ruff")
 STUB_SCRIPT = """#!/usr/bin/env bash
 name="$(basename "$0")"
@@ -163,3 +164,127 @@ class TestCheckScript:
     def test_wrong_usage(self, checkout: Checkout) -> None:
         assert checkout.run("scripts/check", "--nonsense").returncode == 2
         assert "--reliability" in checkout.run("scripts/check", "--help").stdout
+
+
+class TestReleaseScript:
+    """Over a repository with a stand-in for Python, whose environments and servers are stand-ins too."""
+
+    PYTHON = """#!/usr/bin/env bash
+echo "python $*" >> "$CALLS"
+case "$*" in
+    *"hatchling build"*) mkdir -p "${@: -1}"; touch "${@: -1}/forgefront-0.2.0-py3-none-any.whl" ;;
+    "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$(dirname "$0")/forgefront" "$3/bin/forgefront" ;;
+    "- "*) [ "${FAILING:-}" != request ] ;;
+esac
+"""
+    FORGEFRONT = """#!/usr/bin/env bash
+echo "forgefront $*" >> "$CALLS"
+[ "$1" = --version ] && { echo "forgefront ${WHEEL_VERSION:-0.2.0}"; exit; }
+[ "${FAILING:-}" != start ] || { echo "cannot start"; exit 1; }
+echo "Forgefront answers at http://127.0.0.1:1"
+trap 'exit 0' TERM
+while :; do sleep 0.05; done
+"""
+
+    @pytest.fixture
+    def release(self, checkout: Checkout) -> Checkout:
+        folder = checkout.folder
+        for name, text in (("python", self.PYTHON), ("forgefront", self.FORGEFRONT)):
+            (folder / ".venv" / "bin" / name).write_text(text)
+        (folder / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
+        (folder / "requirements.lock").touch()
+        (folder / "CHANGELOG.md").write_text("# Changes\n\n## 0.2.0 (not released)\n\n- A line.\n\n## 0.1.0 (2026-01-02)\n")
+        (folder / ".gitignore").write_text(".venv/\n/dist/\ncalls\n")
+        self.git(folder, "init", "--quiet", "--initial-branch=main")
+        self.git(folder, "config", "user.name", "Releaser")
+        self.git(folder, "config", "user.email", "releaser@example.com")
+        self.git(folder, "add", ".")
+        self.git(folder, "commit", "--quiet", "--message=Start")
+        return checkout
+
+    def git(self, folder: Path, *arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+    def test_builds_serves_dates_and_tags(self, release: Checkout) -> None:
+        result = release.run("scripts/release", "0.2.0", FORGEFRONT_DATA="/elsewhere")
+
+        assert result.returncode == 0, result.stderr
+        calls = " | ".join(release.logged_calls())
+        steps = [
+            "setup dev",
+            "-m hatchling build",
+            "-m venv",
+            "--require-hashes",
+            "--no-deps",
+            "forgefront --version",
+            "forgefront serve",
+            "- http",
+        ]
+        assert [step for step in steps if step in calls] == steps
+        assert sorted(steps, key=calls.index) == steps
+        assert (release.folder / "dist" / "forgefront-0.2.0-py3-none-any.whl").is_file()
+        assert self.git(release.folder, "tag") == "v0.2.0\n"
+        assert self.git(release.folder, "log", "--format=%s", "v0.2.0") == "Release 0.2.0\nStart\n"
+        today = datetime.now(UTC).date()
+        headings = [line for line in (release.folder / "CHANGELOG.md").read_text().splitlines() if line.startswith("##")]
+        assert headings == [f"## 0.2.0 ({today})", "## 0.1.0 (2026-01-02)"]
+        assert self.git(release.folder, "status", "--porcelain") == ""
+
+    def test_dry_run_changes_nothing(self, release: Checkout) -> None:
+        assert release.run("scripts/release", "--dry-run", "0.2.0").returncode == 0
+        assert self.git(release.folder, "tag") == ""
+        assert self.git(release.folder, "status", "--porcelain") == ""
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "message"),
+        [
+            ([], 2, "VERSION is missing"),
+            (["soon"], 2, "soon is not a version"),
+            (["--publish"], 2, "unknown argument --publish"),
+            (["0.3.0"], 1, "pyproject.toml has version 0.2.0, not 0.3.0"),
+        ],
+    )
+    def test_refuses_a_wrong_version(self, release: Checkout, arguments: list[str], code: int, message: str) -> None:
+        result = release.run("scripts/release", *arguments)
+        assert result.returncode == code
+        assert message in result.stderr
+        assert release.logged_calls() == []
+
+    def test_refuses_a_dirty_tree(self, release: Checkout) -> None:
+        (release.folder / "new").touch()
+        result = release.run("scripts/release", "0.2.0")
+        assert result.returncode == 1
+        assert "not committed" in result.stderr
+
+    def test_refuses_an_existing_tag(self, release: Checkout) -> None:
+        self.git(release.folder, "tag", "v0.2.0")
+        result = release.run("scripts/release", "0.2.0")
+        assert result.returncode == 1
+        assert "the tag v0.2.0 exists" in result.stderr
+
+    def test_refuses_a_changelog_without_the_version(self, release: Checkout) -> None:
+        self.git(release.folder, "rm", "--quiet", "CHANGELOG.md")
+        (release.folder / "CHANGELOG.md").write_text("# Changes\n")
+        self.git(release.folder, "add", ".")
+        self.git(release.folder, "commit", "--quiet", "--message=Forget")
+        assert "needs one heading" in release.run("scripts/release", "0.2.0").stderr
+
+    @pytest.mark.parametrize(
+        ("environment", "message"),
+        [
+            ({"FAILING": "start"}, "the server did not start"),
+            ({"FAILING": "request"}, "the server does not answer as it should"),
+            ({"WHEEL_VERSION": "0.1.0"}, "the wheel has another version"),
+        ],
+    )
+    def test_tags_nothing_that_does_not_serve(self, release: Checkout, environment: dict[str, str], message: str) -> None:
+        result = release.run("scripts/release", "0.2.0", **environment)
+        assert result.returncode == 1
+        assert message in result.stderr
+        assert self.git(release.folder, "tag") == ""
+        assert self.git(release.folder, "status", "--porcelain") == ""
+
+    def test_help_tells_what_it_does(self, release: Checkout) -> None:
+        result = release.run("scripts/release", "--help")
+        assert result.returncode == 0
+        assert "scripts/release VERSION" in result.stdout
