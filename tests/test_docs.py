@@ -1,0 +1,110 @@
+"""README and docs: what they link, name and number exists; what the code cites is in docs/."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GUIDES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (*(ROOT / guide for guide in GUIDES), *(ROOT / "docs").glob("*.md"), *ROOT.glob("graph/**/README.md"))
+    if path.is_file()
+)
+TOP_FOLDERS = sorted(
+    path.name for path in ROOT.iterdir() if (path.is_dir() and (path / "__init__.py").is_file()) or path.name in ("docs", "scripts")
+)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED_PATH = re.compile(rf"(?<![\w/.~-])((?:{'|'.join(TOP_FOLDERS)})/[\w./-]*\w/?)(?![\w*{{])")
+SYMBOL = re.compile(r"`([\w/]+\.py):([A-Za-z_][\w.]*)`")
+CITATION = re.compile(r"docs/(decisions|wire-facts|promises)\.md,? ((?:section )?(?:R?\d[\d.]*|\([a-d]\))(?:(?:, | and |-)R?\d[\d.]*)*)")
+PLACEHOLDERS = ("NOUN", "DOMAIN", "NNNN", "SECTION")
+
+
+def read(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def tracked_sources() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "*.py", "scripts"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for path in listed.stdout.split() if path != "tests/test_docs.py" and (ROOT / path).is_file()]
+
+
+def anchors_of(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def numbers_of(document: str) -> set[str]:
+    text = read(f"docs/{document}.md")
+    if document == "decisions":
+        return set(re.findall(r"^(\d+)\. ", text, re.MULTILINE))
+    if document == "promises":
+        return set(re.findall(r"^\| (R\d+) \|", text, re.MULTILINE)) | set(re.findall(r"^## (\([a-d]\))", text, re.MULTILINE))
+    return {number.rstrip(".") for number in re.findall(r"^##+ ([\d.]+)", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_relative_links_lead_somewhere(page: str) -> None:
+    wrong = []
+    for target in LINK.findall(re.sub(r"`[^`\n]*`", "", read(page))):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (ROOT / page).parent / name if name else ROOT / page
+        if not file.exists() or (anchor and anchor not in anchors_of(file.read_text(encoding="utf-8"))):
+            wrong.append(target)
+    assert not wrong, f"{page} links what does not exist: {', '.join(wrong)}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_named_files_exist(page: str) -> None:
+    named = {path.rstrip(".") for path in NAMED_PATH.findall(read(page)) if not any(word in path for word in PLACEHOLDERS)}
+    wrong = sorted(path for path in named if not (ROOT / path).exists() and not list(ROOT.glob(f"{path}.*")))
+    assert not wrong, f"{page} names files that do not exist: {', '.join(wrong)}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_named_symbols_exist(page: str) -> None:
+    """`graph/context.py:Context.loader`: each part of the name is defined in the file."""
+    wrong = []
+    for path, symbol in SYMBOL.findall(read(page)):
+        text = read(path) if (ROOT / path).is_file() else ""
+        if not all(re.search(rf"(?:def|class) {part}\b|^\s*{part}\b\s*[:=]", text, re.MULTILINE) for part in symbol.split(".")):
+            wrong.append(f"{path}:{symbol}")
+    assert not wrong, f"{page} names symbols that do not exist: {', '.join(wrong)}"
+
+
+def test_citations_have_a_number_in_docs() -> None:
+    known = {document: numbers_of(document) for document in ("decisions", "wire-facts", "promises")}
+    assert known["decisions"] == {str(number) for number in range(1, len(known["decisions"]) + 1)}
+    wrong = []
+    for path in tracked_sources():
+        for document, cited in CITATION.findall(read(path)):
+            for number in re.findall(r"R?\d+(?:\.\d+)*|\([a-d]\)", cited):
+                if number not in known[document]:
+                    wrong.append(f"{path}: docs/{document}.md {number}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_code_cites_nothing_outside_the_repository() -> None:
+    outside = re.compile(r"\bDECISIONS \d|\bRELIABILITY (?:R\d|\()|[Ww]ire[ -]facts \d|\bclients\.md\b|\b(?:GRAPH|HOUSE|GIT|NAMES)\.md\b")
+    wrong = [path for path in tracked_sources() if outside.search(read(path))]
+    assert not wrong, f"cite docs/ instead: {', '.join(wrong)}"
+
+
+def test_measured_promises_are_documented() -> None:
+    from tests.support.reliability_promises import PROMISES
+
+    assert PROMISES.keys() <= numbers_of("promises"), "docs/promises.md has no row for a promise that scripts/check measures"
+
+
+def test_configuration_is_documented() -> None:
+    """Every setting is in the manual."""
+    from forgefront.config import Config
+
+    manual = read("docs/operations.md")
+    missing = [name for name in Config.model_fields if f"FORGEFRONT_{name.upper()}`" not in manual]
+    assert not missing, f"docs/operations.md lacks {', '.join(missing)}"
