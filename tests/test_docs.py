@@ -20,7 +20,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(rf"(?<![\w/.~-])((?:{'|'.join(TOP_FOLDERS)})/[\w./-]*\w/?)(?![\w*{{])")
 SYMBOL = re.compile(r"`([\w/]+\.py):([A-Za-z_][\w.]*)`")
 CITATION = re.compile(r"docs/(decisions|wire-facts|promises)\.md,? ((?:section )?(?:R?\d[\d.]*|\([a-d]\))(?:(?:, | and |-)R?\d[\d.]*)*)")
-PLACEHOLDERS = ("NOUN", "DOMAIN", "NNNN", "SECTION")
+PLACEHOLDERS = ("milestone_stars",)
+"""The examples of CONTRIBUTING.md."""
 
 
 def read(path: str) -> str:
@@ -108,3 +109,14 @@ def test_configuration_is_documented() -> None:
     manual = read("docs/operations.md")
     missing = [name for name in Config.model_fields if f"FORGEFRONT_{name.upper()}`" not in manual]
     assert not missing, f"docs/operations.md lacks {', '.join(missing)}"
+
+
+def test_contributing_names_tests_that_exist() -> None:
+    """`test_routes.py::TestCalls::test_stand_once`: the file is unique, and has the class and the test."""
+    wrong = []
+    for file, *names in re.findall(r"`(test_\w+\.py)((?:::[\w*]+)*)`", read("CONTRIBUTING.md")):
+        parts = [name for name in "".join(names).split("::") if name not in ("", "*")]
+        found = list((ROOT / "tests").rglob(file))
+        if len(found) != 1 or not all(re.search(rf"(?:def|class) {part}\b", found[0].read_text(encoding="utf-8")) for part in parts):
+            wrong.append("::".join([file, *parts]))
+    assert not wrong, f"CONTRIBUTING.md names tests that do not exist: {', '.join(wrong)}"
