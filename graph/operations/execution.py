@@ -32,7 +32,7 @@ from graph.operations.token_cache import find_viewer
 from graph.operations.transaction import close_session, session_for, undo_effects
 from graph.operations.trusted_documents import NO_DOCUMENTS, TrustedDocuments
 from graph.planner.cache import plan_cache_of
-from graph.planner.codegen.object_serializer import PlanBailout
+from graph.planner.errors import PlanBailout
 from graph.planner.mutation_replay import replay
 from graph.planner.resolve.compiler import OperationPlan
 from graph.rules.builds import runner_tokens

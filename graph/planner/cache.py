@@ -10,7 +10,8 @@ from sqlalchemy import Dialect
 from graph.context import StaticSettings
 from graph.operations.documents import PreparedOperation
 from graph.planner.coerce.arguments import OperationVariables
-from graph.planner.resolve.compiler import OperationPlan, PlanCompiler, Unplannable
+from graph.planner.errors import Unplannable
+from graph.planner.resolve.compiler import OperationPlan, PlanCompiler
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.schema import schema
 from storage.caches import CacheBounds, LruCache

@@ -12,15 +12,12 @@ from sqlalchemy import BigInteger
 
 from graph.operations.output_format import OutputFormat
 from graph.operations.row_executor import serializer_of
+from graph.planner.errors import PlanBailout
 
 PLAIN_TYPES: Mapping[str, type] = {"String": str, "GitOid": str, "Int": int, "Boolean": bool}
 """Scalars of which every value of that Python type, as a column gives it, is its own spelling."""
 
 ObjectSerializer = Callable[[Sequence[Any]], list[dict[str, Any]]]
-
-
-class PlanBailout(Exception):
-    """Something that graphql-core has to say: a null where none may be, a value that its type cannot spell."""
 
 
 @dataclass(frozen=True, slots=True)

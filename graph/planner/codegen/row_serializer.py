@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph.planner.codegen.object_serializer import PlanBailout, require_non_null
+from graph.planner.codegen.object_serializer import require_non_null
+from graph.planner.errors import PlanBailout
 from graph.planner.ir.completers import split_by_lengths
 from graph.planner.run import MAX_UNSLICED_OBJECTS, PendingWork, PlanRun, begin_level, run_to_completion
 from storage.database.statement_cache import detached_row

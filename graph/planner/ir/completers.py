@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graph.operations.row_executor import is_awaitable
-from graph.planner.codegen.object_serializer import PlanBailout
+from graph.planner.errors import PlanBailout
 from graph.planner.run import FieldValues, PendingWork, PlanRun, Selection, await_values, run_to_completion
 
 

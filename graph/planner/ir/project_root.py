@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.inspection import inspect
 
-from graph.planner.codegen.object_serializer import PlanBailout
 from graph.planner.codegen.row_serializer import RowObjectFactory, RowView
+from graph.planner.errors import PlanBailout
 from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.run import PlanRun, ResolverStep, Selection, begin_level, run_to_completion

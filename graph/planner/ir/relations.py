@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from graph.planner.codegen.object_serializer import PlanBailout
 from graph.planner.codegen.row_serializer import RowView
+from graph.planner.errors import PlanBailout
 from graph.planner.run import PlanRun, begin_level, run_to_completion
 from graph.planner.sql.select_builder import SelectBuilder
 from storage.database.compiled_statements import CompiledStatement

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Integer, and_
 
 from graph.fields.declarations import ByNumber
-from graph.planner.codegen.object_serializer import PlanBailout
 from graph.planner.codegen.row_serializer import RowView
+from graph.planner.errors import PlanBailout
 from graph.planner.run import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.planner.sql.select_builder import SelectBuilder

@@ -1,9 +1,8 @@
 """Builds views of the rows that statements give: which columns a selection needs, which tables it joins, what is left to resolvers."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-from graphql import GraphQLField, GraphQLList, GraphQLObjectType, SelectionSetNode, is_leaf_type
+from graphql import GraphQLField, GraphQLList, GraphQLObjectType, is_leaf_type
 from sqlalchemy import Boolean, Date
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
@@ -21,12 +20,13 @@ from graph.planner.codegen.row_serializer import (
     RowView,
     ViewPart,
 )
+from graph.planner.collect import CollectedField
 from graph.planner.ir.connection_step import ConnectionSelection, ConnectionStep, EdgesSelection
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
+from graph.planner.resolve.compile_context import CompileContext, StepBuilder, unwrap_non_null
 from graph.planner.run import AttributeStep, BatchStep, FieldPath, LoaderStep, ResolverStep
 from graph.planner.sql.select_builder import SelectBuilder, SelectSource, is_table
-from storage.database.compiled_statements import SqlDialect
 
 TABLE_BY_TYPE_NAME = {entity.name: row for row, entity in ENTITIES.items() if is_table(row)}
 """The name of a type → the table of its rows."""
@@ -37,39 +37,31 @@ def table_of(kind: Any) -> Any:
     return TABLE_BY_TYPE_NAME.get(kind.name) if is_row_type(kind) else None
 
 
-class CollectedField(NamedTuple):
-    """A field of a selection: its key in the answer, its nodes, what it is (None: `__typename`), and the response keys down to it."""
-
-    key: str
-    nodes: list[Any]
-    field: Any
-    response_path: tuple[str, ...]
-
-
 class RowViewBuilder:
-    """Builds for one plan. `compiler` reads the operation."""
+    """Builds the views of one plan. `steps` builds what the rows' objects are needed for."""
 
-    def __init__(self, compiler: Any, sql_dialect: SqlDialect) -> None:
-        self._compiler = compiler
-        self._sql_dialect = sql_dialect
+    def __init__(self, context: CompileContext, steps: StepBuilder) -> None:
+        self._context = context
+        self._steps = steps
+        self._sql_dialect = context.sql_dialect
 
     # Of one table's rows
 
     def build_view(
         self,
         kind: GraphQLObjectType,
-        sets: Iterable[SelectionSetNode],
+        parent: CollectedField,
         parent_path: FieldPath | None,
         source: SelectSource,
         select_builder: SelectBuilder,
     ) -> RowView:
-        """What a selection makes of the rows of `source`."""
+        """What the selection of the field `parent` makes of the rows of `source`."""
         found: dict[str, Any] = {}
         steps: list[Any] = []
         batch_steps: list[Any] = []
         columns: list[tuple[CollectedField, str]] = []
         path = FieldPath(kind.name, parent_path)
-        for collected in self._compiler.collect_fields(kind, sets):
+        for collected in self._context.collect(kind, parent.selection_sets, parent.response_path):
             key, field = collected.key, collected.field
             if field is None:
                 found[key] = ConstantPart(kind.name)
@@ -93,7 +85,7 @@ class RowViewBuilder:
             elif (child_rows := self.build_child_rows(collected, path)) is not None:
                 batch_steps.append(child_rows)
             else:
-                add_step(self._compiler.build_step(kind, collected, path), steps, batch_steps)
+                add_step(self._steps.build_step(kind, collected, path), steps, batch_steps)
         needed_attributes = _collect_needed_attributes([*steps, *batch_steps], source)
         for collected, attribute in columns:
             found[collected.key] = self._build_value(source, attribute, collected, output_only=attribute not in needed_attributes)
@@ -116,7 +108,7 @@ class RowViewBuilder:
             joined = source.join(declared.key, target) if target is not None else None
             if joined is None:
                 return None
-            view = self.build_view(inner, selection_sets(collected.nodes), path, joined, select_builder)
+            view = self.build_view(inner, collected, path, joined, select_builder)
             return RelatedRow(view, joined.select_column("id"), is_non_null)
         if isinstance(declared, NamesOf) and self._is_string_list(declared, inner):
             return ColumnValue(
@@ -130,26 +122,25 @@ class RowViewBuilder:
         """What a row tells of an object that is in no table; None where there is none such, or more is asked of it."""
         index: IndexedBy | None = metadata_of(collected.field).get("from_index")
         is_non_null, inner = unwrap_non_null(collected.field.type)
-        sets = selection_sets(collected.nodes)
-        if (
-            index is None
-            or is_non_null
-            or not {each.nodes[0].name.value for each in self._compiler.collect_fields(inner, sets)} <= index.fields
-        ):
+        if index is None or is_non_null:
+            return None
+        if not {each.name for each in self._context.collect(inner, collected.selection_sets, collected.response_path)} <= index.fields:
             return None
         keys = metadata_of(collected.field)["needs"]
         joined = source.join_index(index, keys)
         if joined is None:
             return None
         make_object = RowObjectFactory(source.row, {key: source.select_attribute(key) for key in keys})
-        fallback = BatchStep(self._compiler.build_step(kind, collected, path))
+        resolver_step = self._steps.build_step(kind, collected, path)
+        assert isinstance(resolver_step, ResolverStep)  # noqa: S101 - `from_index=` is declared beside `batch=`
+        fallback = BatchStep(resolver_step)
         return RelatedRow(
-            self.build_view(inner, sets, path, joined, select_builder), joined.select_column("id"), False, fallback, make_object
+            self.build_view(inner, collected, path, joined, select_builder), joined.select_column("id"), False, fallback, make_object
         )
 
     def _build_derived(self, collected: CollectedField, path: FieldPath, source: SelectSource) -> Derived | ConstantPart | None:
         """A computed field that is made of columns alone; None for what is no such thing."""
-        derive = self._compiler.get_derivation(collected, path)
+        derive = self._context.derivation(collected, path)
         if derive is None:
             return None
         if isinstance(derive, ConstantValue):
@@ -164,7 +155,6 @@ class RowViewBuilder:
         return not hasattr(inspect(declared.statement([]).column_descriptions[1]["expr"], raiseerr=False), "mapper_registry")
 
     def _build_value(self, source: SelectSource, attribute: str, collected: CollectedField, *, output_only: bool) -> ColumnValue:
-        self._compiler.set_response_path(collected)
         is_non_null, leaf = unwrap_non_null(collected.field.type)
         column = source.mapper.columns[attribute]
         is_nullable = bool(column.nullable)
@@ -172,12 +162,12 @@ class RowViewBuilder:
         if source.is_timestamp(attribute) and leaf.name == "DateTime":
             index = source.select_timestamp(attribute) if output_only else source.select_column(attribute)
             is_string = output_only or self._sql_dialect.is_sqlite
-            serialize_batch = self._compiler.wrap_timestamps_serializer(timestamps_serializer(is_string))
+            serialize_batch = self._context.timestamps_serializer(timestamps_serializer(is_string), collected.response_path)
             utc_offset = source.select_utc_offset(attribute, is_string=is_string)
             if utc_offset is not None:
-                utc_offset = utc_offset[0], self._compiler.wrap_timestamp_serializer(utc_offset[1])
+                utc_offset = utc_offset[0], self._context.timestamp_serializer(utc_offset[1], collected.response_path)
             return ColumnValue(index, None, is_non_null, is_nullable, serialize_batch, utc_offset)
-        serialize = self._compiler.get_serializer(leaf, True)
+        serialize = self._context.serializer(leaf, True, collected.response_path)
         process = source.processor(attribute)
         index = source.select_column(attribute)
         if isinstance(kind, EnumType) and kind.enum_class is not None:
@@ -200,7 +190,6 @@ class RowViewBuilder:
         select_builder = SelectBuilder(row, self._sql_dialect)
         parts: list[tuple[str, ViewPart]] = []
         for collected in relation_fields:
-            self._compiler.set_response_path(collected)
             part = self._build_joined(collected, path, select_builder.root, select_builder)
             if part is not None:
                 parts.append((collected.key, part))
@@ -213,8 +202,8 @@ class RowViewBuilder:
         if table_of(inner) is not declared.table:
             return None
         select_builder = SelectBuilder(declared.table, self._sql_dialect)
-        view = self.build_view(inner, selection_sets(collected.nodes), path, select_builder.root, select_builder)
-        return RowByNumber(collected.key, declared, self._compiler.add_arguments(collected.field, collected.nodes[0]), select_builder, view)
+        view = self.build_view(inner, collected, path, select_builder.root, select_builder)
+        return RowByNumber(collected.key, declared, self._context.add_arguments(collected.field, collected.nodes[0]), select_builder, view)
 
     def build_child_rows(self, collected: CollectedField, path: FieldPath) -> ConnectionStep | RowByNumber | None:
         """What a statement reads of the rows that hang on a level's objects, as declared; None for what is no such thing."""
@@ -228,56 +217,50 @@ class RowViewBuilder:
         if row is not declared.listing.table:
             return None
         select_builder = SelectBuilder(row, self._sql_dialect)
-        subfield = self._compiler.find_connection_subfield(connection, collected.nodes)
-        parts = self._build_connection(connection, collected.nodes, path, select_builder)
+        subfield = self._context.connection_subfield(connection, collected)
+        parts = self._build_connection(connection, collected, path, select_builder)
         if parts is None:
             return None
         return ConnectionStep(
-            collected.key, declared, self._compiler.add_arguments(collected.field, collected.nodes[0]), select_builder, parts, subfield
+            collected.key, declared, self._context.add_arguments(collected.field, collected.nodes[0]), select_builder, parts, subfield
         )
 
     def _build_connection(
-        self, kind: GraphQLObjectType, nodes: list[Any], path: FieldPath, select_builder: SelectBuilder
+        self, kind: GraphQLObjectType, parent: CollectedField, path: FieldPath, select_builder: SelectBuilder
     ) -> ConnectionSelection | None:
         parts = ConnectionSelection()
         item_path = FieldPath(None, FieldPath(kind.name, path))
-        for collected in self._compiler.collect_fields(kind, selection_sets(nodes)):
+        for collected in self._context.collect(kind, parent.selection_sets, parent.response_path):
             if collected.field is None:
                 parts.add(collected.key, ConstantPart(kind.name))
                 continue
-            inner, sets = _unwrap_type(collected.field), selection_sets(collected.nodes)
-            name = collected.nodes[0].name.value
-            if name == "nodes":
-                parts.add(collected.key, self.build_view(inner, sets, item_path, select_builder.root, select_builder))
-            elif name == "edges":
-                parts.add(collected.key, self._build_edges(inner, sets, item_path, select_builder))
-            elif name == "pageInfo":
-                parts.add(collected.key, [(each.key, each.nodes[0].name.value) for each in self._compiler.collect_fields(inner, sets)])
-            elif name == "totalCount":
+            inner = _unwrap_type(collected.field)
+            if collected.name == "nodes":
+                parts.add(collected.key, self.build_view(inner, collected, item_path, select_builder.root, select_builder))
+            elif collected.name == "edges":
+                parts.add(collected.key, self._build_edges(inner, collected, item_path, select_builder))
+            elif collected.name == "pageInfo":
+                fields = self._context.collect(inner, collected.selection_sets, collected.response_path)
+                parts.add(collected.key, [(each.key, each.name) for each in fields])
+            elif collected.name == "totalCount":
                 parts.add(collected.key, None)
             else:
                 return None
         return parts
 
     def _build_edges(
-        self, kind: GraphQLObjectType, sets: list[SelectionSetNode], path: FieldPath, select_builder: SelectBuilder
+        self, kind: GraphQLObjectType, parent: CollectedField, path: FieldPath, select_builder: SelectBuilder
     ) -> EdgesSelection:
         parts: list[tuple[str, Any]] = []
-        for collected in self._compiler.collect_fields(kind, sets):
+        node_path = FieldPath(kind.name, path)
+        for collected in self._context.collect(kind, parent.selection_sets, parent.response_path):
             if collected.field is None:
                 parts.append((collected.key, ConstantPart(kind.name)))
-            elif collected.nodes[0].name.value == "cursor":
+            elif collected.name == "cursor":
                 parts.append((collected.key, None))
             else:
                 node = _unwrap_type(collected.field)
-                parts.append(
-                    (
-                        collected.key,
-                        self.build_view(
-                            node, selection_sets(collected.nodes), FieldPath(kind.name, path), select_builder.root, select_builder
-                        ),
-                    )
-                )
+                parts.append((collected.key, self.build_view(node, collected, node_path, select_builder.root, select_builder)))
         return EdgesSelection(parts)
 
 
@@ -322,16 +305,8 @@ def is_relation(field: GraphQLField) -> bool:
     return isinstance(declaration_of(field), ToOne | NamesOf) and isinstance(field_source_of(field), LoaderSource)
 
 
-def unwrap_non_null(kind: Any) -> tuple[bool, Any]:
-    return (True, kind.of_type) if hasattr(kind, "of_type") and not isinstance(kind, GraphQLList) else (False, kind)
-
-
 def _unwrap_type(field: Any) -> Any:
     kind = getattr(field, "type", field)
     while hasattr(kind, "of_type"):
         kind = kind.of_type
     return kind
-
-
-def selection_sets(nodes: list[Any]) -> list[SelectionSetNode]:
-    return [node.selection_set for node in nodes if node.selection_set is not None]

@@ -23,7 +23,8 @@ from graph.operations.document_cache import MIN_WEIGHT_CHARACTERS, DocumentCache
 from graph.operations.execution import Graph
 from graph.planner import cache
 from graph.planner.cache import MAX_PLANS_PER_OPERATION, MIN_RUNS_TO_PLAN, plan_cache_of
-from graph.planner.resolve.compiler import OperationPlan, PlanCompiler, Unplannable
+from graph.planner.errors import Unplannable
+from graph.planner.resolve.compiler import OperationPlan, PlanCompiler
 from graph.schema import graphql_schema, schema
 from storage import tables
 from tests.make import DataFactory, token_of

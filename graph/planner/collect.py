@@ -1,0 +1,127 @@
+"""Collects the fields of selection sets: CollectFields of the GraphQL specification, section 6.3.2.
+
+Fields with the same response key are merged, in the order of their first occurrence. `@skip` and `@include` are decided here, so
+an operation whose directives use variables has a plan for each combination of their values.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from graphql import (
+    BooleanValueNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    GraphQLInterfaceType,
+    GraphQLObjectType,
+    GraphQLSchema,
+    GraphQLUnionType,
+    InlineFragmentNode,
+    SelectionNode,
+    SelectionSetNode,
+    VariableNode,
+)
+
+from graph.planner.errors import Unplannable
+
+ResponsePath = tuple[str, ...]
+"""The response keys from the root of the operation to a field, without list indexes."""
+
+
+class CollectedField(NamedTuple):
+    """A field of a selection: its response key, its merged nodes, its definition (None: `__typename`) and its response path."""
+
+    key: str
+    nodes: list[FieldNode]
+    field: Any
+    response_path: ResponsePath
+
+    @property
+    def name(self) -> str:
+        """The name of the field in the schema."""
+        return self.nodes[0].name.value
+
+    @property
+    def selection_sets(self) -> list[SelectionSetNode]:
+        """The selection sets of all merged nodes."""
+        return selection_sets(self.nodes)
+
+
+class FieldCollector:
+    """Collects the fields of one operation. `directive_values` are the values of the variables that its directives use."""
+
+    def __init__(
+        self, schema: GraphQLSchema, fragments: Mapping[str, FragmentDefinitionNode], directive_values: Mapping[str, bool]
+    ) -> None:
+        self._schema = schema
+        self._fragments = fragments
+        self._directive_values = directive_values
+
+    def collect(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode], response_path: ResponsePath) -> list[CollectedField]:
+        """The fields selected of a type, in response order. `response_path` is the path of the sets' parent field. Raises Unplannable."""
+        collected: list[CollectedField] = []
+        for key, nodes in self.group_by_response_key(kind, sets).items():
+            name = nodes[0].name.value
+            field = kind.fields.get(name)
+            if field is None and name != "__typename":
+                raise Unplannable(name)
+            collected.append(CollectedField(key, nodes, field, (*response_path, key)))
+        return collected
+
+    def group_by_response_key(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode]) -> dict[str, list[FieldNode]]:
+        """The field nodes that apply to a type, by response key."""
+        fields: dict[str, list[FieldNode]] = {}
+        visited_fragments: set[str] = set()
+        for each in sets:
+            for node in self._included_fields(kind, each, visited_fragments):
+                fields.setdefault(node.alias.value if node.alias else node.name.value, []).append(node)
+        return fields
+
+    def _included_fields(
+        self, kind: GraphQLObjectType, selection_set: SelectionSetNode, visited_fragments: set[str]
+    ) -> Iterator[FieldNode]:
+        for node in selection_set.selections:
+            if not self._is_included(node):
+                continue
+            if isinstance(node, FieldNode):
+                yield node
+            elif isinstance(node, FragmentSpreadNode):
+                name = node.name.value
+                if name in visited_fragments:
+                    continue
+                fragment = self._fragments[name]
+                if self._type_condition_applies(fragment.type_condition.name.value, kind):
+                    visited_fragments.add(name)
+                    yield from self._included_fields(kind, fragment.selection_set, visited_fragments)
+            elif isinstance(node, InlineFragmentNode) and (
+                node.type_condition is None or self._type_condition_applies(node.type_condition.name.value, kind)
+            ):
+                yield from self._included_fields(kind, node.selection_set, visited_fragments)
+
+    def _type_condition_applies(self, condition: str, kind: GraphQLObjectType) -> bool:
+        if condition == kind.name:
+            return True
+        condition_type = self._schema.get_type(condition)
+        return isinstance(condition_type, GraphQLInterfaceType | GraphQLUnionType) and self._schema.is_sub_type(condition_type, kind)
+
+    def _is_included(self, node: SelectionNode) -> bool:
+        for directive in node.directives or ():
+            name = directive.name.value
+            if name not in ("skip", "include"):
+                raise Unplannable(f"@{name}")
+            (argument,) = directive.arguments or ()
+            value = argument.value
+            if isinstance(value, BooleanValueNode):
+                flag = value.value
+            elif isinstance(value, VariableNode) and value.name.value in self._directive_values:
+                flag = self._directive_values[value.name.value]
+            else:
+                raise Unplannable(f"@{name}")
+            if flag is (name == "skip"):
+                return False
+        return True
+
+
+def selection_sets(nodes: Iterable[FieldNode]) -> list[SelectionSetNode]:
+    """The selection sets of field nodes, without those of leaves."""
+    return [node.selection_set for node in nodes if node.selection_set is not None]

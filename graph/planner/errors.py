@@ -1,0 +1,9 @@
+"""How the planner hands an operation to graphql-core: before a run, or during one."""
+
+
+class Unplannable(Exception):
+    """The operation contains something that only graphql-core can execute. The message names it. Raised while a plan is compiled."""
+
+
+class PlanBailout(Exception):
+    """A run met what only graphql-core reports: a null in a non-null position, or a value that its type cannot serialize."""
