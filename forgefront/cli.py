@@ -1,4 +1,4 @@
-"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `client`, `translate`, `documents`, `check`."""
+"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `client`, `translate`, `explain`, `documents`, `check`."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -10,6 +10,7 @@ from forgefront.commands import (
     client,
     demo,
     documents,
+    explain,
     groups,
     members,
     projects,
@@ -42,6 +43,7 @@ main.command("check")(check.check)
 main.command("schema")(schema.schema)
 main.command("client")(client.client)
 main.command("translate")(translate.translate)
+main.command("explain")(explain.explain)
 main.command("documents")(documents.documents)
 
 

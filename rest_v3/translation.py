@@ -38,7 +38,9 @@ class Translation:
     variables: Mapping[str, Any]
     notes: tuple[str, ...]
     can_run_as_graphql: bool
-    """Whether /graphql can run it with these variables: not where a variable stands for a file."""
+    """Whether /graphql can run it with these variables: not where one of them stands for a file."""
+    prepared: Any = None
+    """The operation as the graph is given it, with the output format of v3."""
 
 
 class UnknownCallError(Exception):
@@ -94,12 +96,14 @@ class RecordingGraph:
 
     def __init__(self) -> None:
         self.operation = ""
-        """The recorded operations of the route itself; others are guards."""
+        """The row's own; others are guards."""
+        self.prepared: Any = None
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
     async def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Any:
         self.calls.append((prepared.name, dict(variables)))
         if prepared.name == self.operation:
+            self.prepared = prepared
             return RecordedResult(None, (NotRunError(),))
         return RecordedResult(_accept_everything(describe_operation(prepared).root_fields))
 
@@ -142,7 +146,7 @@ class Translator:
         if name != route.operation:
             raise RejectedCallError(status, orjson.loads(answer or b"null"))
         source = "\n\n".join(print_ast(each) for each in parse(self._operations.source(name)).definitions)
-        return Translation(route.call, name, source, variables, describe_route(route), not _has_file(route))
+        return Translation(route.call, name, source, variables, describe_route(route), not _has_file(route), self._recorder.prepared)
 
     async def _call(self, method: str, path: str, query: str, body: bytes, content_type: str) -> tuple[int, bytes]:
         messages: list[MutableMapping[str, Any]] = []

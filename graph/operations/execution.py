@@ -342,7 +342,7 @@ class Graph:
         services = self.services
         if isinstance(credential, LocalAdmin):
             async with session_for(services.database, writing=False) as session:
-                return await _user_of_admin(session, credential), None
+                return await user_of_admin(session, credential), None
         if credential is not None and runner_tokens.is_token(credential):
             if prepared.root_field in RUNNER_FIELDS:
                 async with session_for(services.database, writing=False) as session:
@@ -387,7 +387,7 @@ async def authenticate(session: DatabaseSession, credential: str | None) -> tabl
     return await find_viewer(session, digest_token(credential)) if credential else None
 
 
-async def _user_of_admin(session: DatabaseSession, admin: LocalAdmin) -> tables.User:
+async def user_of_admin(session: DatabaseSession, admin: LocalAdmin) -> tables.User:
     """Raises NotFound for a name that nobody has, Unauthenticated for a blocked user, who may not act."""
     if admin.username is None:
         first: tables.User | None = await session.scalar(users.administrators().limit(1))

@@ -9,7 +9,7 @@ from sqlalchemy import Dialect
 
 from graph.context import StaticSettings
 from graph.operations.documents import PreparedOperation
-from graph.planner.coerce.arguments import OperationVariables
+from graph.planner.coerce.arguments import OperationVariables, VariableValues
 from graph.planner.errors import Unplannable
 from graph.planner.resolve.compiler import OperationPlan, PlanCompiler
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
@@ -47,12 +47,10 @@ class PlanCache:
             self._run_count += 1
             if self._run_count < MIN_RUNS_TO_PLAN:
                 return None
-        if self._variables is None:
-            self._variables = self._read_variables()
-        values = self._variables.coerce(variables) if self._variables else None
+        values = self.coerce(variables)
         if values is None:
             return None
-        directive_values = {name: values.coerced.get(name) for name in self._directive_variables}
+        directive_values = self.directive_values(values)
         key = (dialect.name, fixed, *directive_values.values())
         if key in self._plans:
             plan = self._plans[key]
@@ -61,7 +59,7 @@ class PlanCache:
         else:
             if len(self._plans) >= MAX_PLANS_PER_OPERATION:
                 return None
-            plan = self._plans[key] = self._compile(directive_values, dialect, fixed)
+            plan = self._plans[key] = self._try_to_compile(directive_values, dialect, fixed)
             (_TEXT_PLAN_SIZES if tried else _PREPARED_PLAN_SIZES).put(self.cache_key, sum(plan_size(each) for each in self._plans.values()))
         return None if plan is None else (plan, values)
 
@@ -69,22 +67,35 @@ class PlanCache:
         """Forgets the plans; they are made again when they are wanted."""
         self._plans.clear()
 
+    def coerce(self, variables: Mapping[str, Any]) -> VariableValues | None:
+        """The values of the operation's variables; None where graphql-core reports what is wrong with them."""
+        if self._variables is None:
+            self._variables = self._read_variables()
+        return self._variables.coerce(variables) if self._variables else None
+
+    def directive_values(self, values: VariableValues) -> dict[str, Any]:
+        """The values of the variables that directives use."""
+        return {name: values.coerced.get(name) for name in self._directive_variables}
+
     def _read_variables(self) -> OperationVariables | Literal[False]:
         try:
             return OperationVariables(SCHEMA, self._operation.variable_definitions or ())
         except (GraphQLError, TypeError):
             return False
 
-    def _compile(self, directive_values: dict[str, Any], dialect: Dialect, fixed: StaticSettings) -> OperationPlan | None:
-        fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
+    def _try_to_compile(self, directive_values: dict[str, Any], dialect: Dialect, settings: StaticSettings) -> OperationPlan | None:
         try:
-            compiler = PlanCompiler(
-                SCHEMA, schema.schema_converter, fragments, directive_values, dialect, fixed, self._prepared.output_format
-            )
-            return compiler.plan(self._operation)
+            return self.compile(directive_values, dialect, settings)
         except (Unplannable, GraphQLError, TypeError):
-            # What is wrong with an argument is graphql-core's to say.
+            # graphql-core reports what is wrong with an argument.
             return None
+
+    def compile(self, directive_values: dict[str, Any], dialect: Dialect, settings: StaticSettings) -> OperationPlan:
+        """A new plan, which is not cached. Raises Unplannable, and GraphQLError and TypeError for wrong arguments."""
+        fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
+        output_format = self._prepared.output_format
+        compiler = PlanCompiler(SCHEMA, schema.schema_converter, fragments, directive_values, dialect, settings, output_format)
+        return compiler.plan(self._operation)
 
 
 def plan_size(plan: OperationPlan | None) -> int:

@@ -190,6 +190,8 @@ class Selection:
     serialize: ObjectSerializer
     steps: list[Any]
     batch_steps: list[Any]
+    column_keys: tuple[str, ...] = ()
+    """The response keys that `serialize` fills in, for explanations."""
 
     @property
     def is_async(self) -> bool:

@@ -159,7 +159,7 @@ class ConnectionStep:
         self._arguments = arguments
         self._select_builder = select_builder
         self._parent_join = ParentJoin(declared.listing.parent, select_builder.sql_dialect)
-        self._connected = connected
+        self.connected = connected
         self._subfield = subfield
         self._step_id = next(_STEP_IDS)
         self._cache_keys: set[Any] = set()
@@ -222,6 +222,15 @@ class ConnectionStep:
 
         return ProjectStatement(statement.page, self._parameter_values(statement, window, None), statement.id_index + 1, build_result)
 
+    def statements_for(self, run: PlanRun, *, is_list: bool) -> list[tuple[CompiledStatement, dict[str, Any]]]:
+        """The statements of pages and of their totals, with the values of all parameters except the parents."""
+        arguments = self._bind_arguments(run)
+        window = make_window(arguments)
+        statement = self._get_statement(arguments, window, is_list)
+        values = self._parameter_values(statement, window, None)
+        counts = [] if statement.count_statement is None or not is_list else [statement.count_statement]
+        return [(each, values) for each in (statement.page, *counts)]
+
     def _bind_arguments(self, run: PlanRun) -> dict[str, Any]:
         return bind_filter_to_viewer(run.context, run.arguments[self._arguments]) if self._arguments is not None else {}
 
@@ -251,7 +260,7 @@ class ConnectionStep:
                 ):
                     totals[parent_index] = total
         parent_indexes = [row[extra_index] for row in rows] if many else None
-        if not self._connected.has_page_info and not window.backward:
+        if not self.connected.has_page_info and not window.backward:
             return LevelPages(rows, totals, statement.cursor, parent_indexes)
         each = group_by_index(parent_indexes, rows, number) if parent_indexes is not None else [list(rows)]
         pages = [make_page(page, window, statement.cursor) for page in each]
@@ -287,7 +296,7 @@ class ConnectionStep:
         return found
 
     def _compile(self, listing: KeysetListing, window: Window, many: bool, subquery: ProjectSubquery | None) -> PageStatement:
-        select_builder, root, parent_join, connected = self._select_builder, self._select_builder.root, self._parent_join, self._connected
+        select_builder, root, parent_join, connected = self._select_builder, self._select_builder.root, self._parent_join, self.connected
         parameter_names = {*parent_join.parameter_names, "offset"}
         columns = listing.order.columns(listing.table)
         cursor_conditions = []
@@ -351,7 +360,7 @@ class ConnectionStep:
 
     async def _serialize_level(self, run: PlanRun, level: LevelPages) -> list[Any]:
         answers: list[dict[str, Any]] = [{} for _ in level.totals]
-        for key, part in self._connected.parts:
+        for key, part in self.connected.parts:
             found: list[Any]
             if part is None:
                 found = level.totals

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.inspection import inspect
@@ -22,6 +22,14 @@ from storage.database.compiled_statements import CompiledStatement, SqlDialect
 from storage.database.statement_cache import result_processor
 
 
+class PreparedProjectStatement(NamedTuple):
+    """The statement of a project root in one run: the project's id or path, and the values of all parameters."""
+
+    key: Any
+    statement: ProjectStatement
+    values: dict[str, Any]
+
+
 class ProjectRoot:
     """A field that is the project of a path or an id, which its argument `argument_name` has.
 
@@ -33,22 +41,22 @@ class ProjectRoot:
         self, key: str, selection: Selection, arguments: int, argument_name: str, sql_dialect: SqlDialect, *, is_only_field: bool
     ) -> None:
         """`is_only_field`: nothing but one field is selected."""
-        self._key = key
-        self._selection = selection
+        self.key = key
+        self.selection = selection
         self._arguments = arguments
         self._argument_name = argument_name
         self._dialect = sql_dialect.dialect
-        self._joined_step: RowByNumber | ConnectionStep | None = next(
+        self.joined_step: RowByNumber | ConnectionStep | None = next(
             (each for each in selection.batch_steps if can_join_project(each, is_only_field=is_only_field)), None
         )
-        self._other_batch_steps = [each for each in selection.batch_steps if each is not self._joined_step]
+        self.other_batch_steps = [each for each in selection.batch_steps if each is not self.joined_step]
         only_step = selection.batch_steps[0] if is_only_field and selection.batch_steps else None
         self._needs_policy_columns_only = (isinstance(only_step, ConnectionStep) and only_step.parent_is_project) or (
             isinstance(only_step, RowByNumber) and _needs_only_its_row(only_step.view)
         )
         columns = inspect(tables.Project).columns
         names = sorted(POLICY_COLUMNS) if self._needs_policy_columns_only else columns.keys()
-        is_materialized = isinstance(self._joined_step, ConnectionStep)
+        is_materialized = isinstance(self.joined_step, ConnectionStep)
         self._subqueries = [_project_subquery(tuple(names), by_path=by_path, is_materialized=is_materialized) for by_path in (False, True)]
         self._statements: dict[bool, CompiledStatement] = {}
         self._column_count = len(names)
@@ -57,17 +65,9 @@ class ProjectRoot:
 
     async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises what the policy and the arguments raise, and PlanBailout for what is not found."""
-        context, selection = run.context, self._selection
-        viewer = context.viewer_or_none
-        key = parse_project_key(run.arguments[self._arguments][self._argument_name])
-        if viewer is None or key is None:
-            raise PlanBailout
-        subquery = self._subqueries[not isinstance(key, int)]
-        project_statement = (
-            self._joined_step.join_project(run, subquery) if self._joined_step is not None else self._select_project_only(subquery)
-        )
+        context, selection = run.context, self.selection
+        key, project_statement, values = self.prepare_statement(run)
         statement = project_statement.statement
-        values = {"user_id": viewer.id, **key_parameters(key), **project_statement.values}
         rows = await context.session.fetch(statement.sql, statement.bind(values), statement.text_columns)
         if not rows:
             prime_missing_project(context, key)
@@ -80,12 +80,22 @@ class ProjectRoot:
         if not await can_see_project(context, project):
             raise PlanBailout
         filled = selection.serialize((project,))
-        if self._joined_step is not None:
-            filled[0][self._joined_step.key] = await project_statement.build_result(project, rows)
-        if selection.steps or self._other_batch_steps:
-            await run_to_completion(lambda work: begin_level(run, (project,), filled, selection.steps, self._other_batch_steps, work))
+        if self.joined_step is not None:
+            filled[0][self.joined_step.key] = await project_statement.build_result(project, rows)
+        if selection.steps or self.other_batch_steps:
+            await run_to_completion(lambda work: begin_level(run, (project,), filled, selection.steps, self.other_batch_steps, work))
         for answer in answers:
-            answer[self._key] = filled[0]
+            answer[self.key] = filled[0]
+
+    def prepare_statement(self, run: PlanRun) -> PreparedProjectStatement:
+        """Raises what the arguments raise, and PlanBailout for a viewer or a project that does not exist."""
+        viewer = run.context.viewer_or_none
+        key = parse_project_key(run.arguments[self._arguments][self._argument_name])
+        if viewer is None or key is None:
+            raise PlanBailout
+        subquery = self._subqueries[not isinstance(key, int)]
+        statement = self.joined_step.join_project(run, subquery) if self.joined_step is not None else self._select_project_only(subquery)
+        return PreparedProjectStatement(key, statement, {"user_id": viewer.id, **key_parameters(key), **statement.values})
 
     def _select_project_only(self, subquery: ProjectSubquery) -> ProjectStatement:
         """The project alone."""

@@ -23,23 +23,16 @@ class Relations:
     def __init__(self, select_builder: SelectBuilder, view: RowView, id_index: int) -> None:
         self.keys = {key for key, _ in view.parts}
         self._select_builder = select_builder
-        self._view = view
+        self.view = view
         self._id_index = id_index
         self._compiled: CompiledStatement | None = None
 
     async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
         """Raises PlanBailout where a row is gone and nothing loads what it led to."""
-        select_builder = self._select_builder
-        if self._compiled is None:
-            table = select_builder.root.table
-            among = select_builder.sql_dialect.in_list(table.c.id, "ids")
-            self._compiled = CompiledStatement(
-                select_builder.build_select(table).where(among), select_builder.sql_dialect.dialect, ID_LIST_PARAMETERS
-            )
-        ids = select_builder.sql_dialect.bind_list(list({each.id for each in objects}))
-        compiled = self._compiled
-        rows = await run.context.session.fetch(compiled.sql, compiled.bind({"ids": ids}), compiled.text_columns)
-        filled = await self._view.execute(run, rows)
+        statement, sql_dialect = self.get_statement(), self._select_builder.sql_dialect
+        ids = sql_dialect.bind_list(list({each.id for each in objects}))
+        rows = await run.context.session.fetch(statement.sql, statement.bind({"ids": ids}), statement.text_columns)
+        filled = await self.view.execute(run, rows)
         id_index = self._id_index
         by_id = {row[id_index]: each for row, each in zip(rows, filled, strict=True)}
         missing: list[tuple[Any, dict[str, Any]]] = []
@@ -54,3 +47,13 @@ class Relations:
                 raise PlanBailout
             missing_objects, missing_answers = [each for each, _ in missing], [answer for _, answer in missing]
             await run_to_completion(lambda work: begin_level(run, missing_objects, missing_answers, self.fallback_steps, (), work))
+
+    def get_statement(self) -> CompiledStatement:
+        """The statement, whose parameter is the list `ids`. It is compiled at its first use."""
+        if self._compiled is None:
+            select_builder = self._select_builder
+            table = select_builder.root.table
+            among = select_builder.sql_dialect.in_list(table.c.id, "ids")
+            statement = select_builder.build_select(table).where(among)
+            self._compiled = CompiledStatement(statement, select_builder.sql_dialect.dialect, ID_LIST_PARAMETERS)
+        return self._compiled

@@ -66,7 +66,7 @@ class RowByNumber:
         await require_all(run.context, self.declared.action, objects)
         name, value = self._lookup_column(run)
         many = len(objects) > 1
-        statement = self._statements.get((name, many)) or self._compile(name, many)
+        statement = self._get_statement(name, many)
         projects = [each.id for each in objects]
         parent_values = {"projects": self._select_builder.sql_dialect.bind_list(projects)} if many else {"project": projects[0]}
         rows = await run.context.session.fetch(statement.sql, statement.bind({"number": value, **parent_values}), statement.text_columns)
@@ -75,6 +75,14 @@ class RowByNumber:
             if project not in found:
                 raise PlanBailout
             answer[self.key] = found[project]
+
+    def statement_for(self, run: PlanRun, *, is_list: bool) -> tuple[CompiledStatement, dict[str, Any]]:
+        """The statement and the values of its parameters but the projects. Raises PlanBailout for what names no row."""
+        name, value = self._lookup_column(run)
+        return self._get_statement(name, is_list), {"number": value}
+
+    def _get_statement(self, name: str, many: bool) -> CompiledStatement:
+        return self._statements.get((name, many)) or self._compile(name, many)
 
     def _compile(self, name: str, many: bool) -> CompiledStatement:
         sql_dialect, root = self._select_builder.sql_dialect, self._select_builder.root

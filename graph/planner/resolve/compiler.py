@@ -92,14 +92,17 @@ class PlanCompiler:
         steps: list[Any] = []
         batch_steps: list[Any] = []
         relation_fields: list[CollectedField] = []
+        column_keys: list[str] = []
         path = FieldPath(kind.name, parent_path)
         for collected in fields:
             if collected.field is None:
                 parts.append((collected.key, kind.name))
+                column_keys.append(collected.key)
                 continue
             part = self._resolve_leaf(kind, collected) or self._resolve_derived(kind, collected, path)
             parts.append(part or (collected.key, None))
             if part is not None:
+                column_keys.append(collected.key)
                 continue
             if is_relation(collected.field):
                 relation_fields.append(collected)
@@ -115,7 +118,7 @@ class PlanCompiler:
                 relations.fallback_steps = [self.build_step(kind, each, path) for each in relation_fields if each.key in relations.keys]
             batch_steps.append(relations)
         steps += [self.build_step(kind, each, path) for each in relation_fields if relations is None or each.key not in relations.keys]
-        return Selection(compile_serializer(parts), steps, batch_steps)
+        return Selection(compile_serializer(parts), steps, batch_steps, tuple(column_keys))
 
     def _build_project_root(self, fields: Sequence[CollectedField], collected: CollectedField, path: FieldPath) -> ProjectRoot | None:
         """The one project that an operation looks up; None for several, which loaders find together, and for any other field."""

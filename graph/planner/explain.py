@@ -1,0 +1,418 @@
+"""Explains a plan: its nodes, the SQL of each, what resolvers compute and why; with an analysis, what each node took in one run.
+
+Nothing of this is on the path of a request. An explanation compiles a plan of its own, because an analysis replaces the plan's steps by
+ones that measure.
+"""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from graphql import GraphQLError
+from sqlalchemy import Dialect
+
+from graph.context import Context, Services, StaticSettings
+from graph.errors import OperationError
+from graph.fields.declarations import ByNumber, ProjectLookup, ToMany, ToOne
+from graph.fields.resolvers import declaration_of, metadata_of
+from graph.operations.documents import PreparedOperation
+from graph.operations.row_executor import is_awaitable
+from graph.planner.cache import plan_cache_of
+from graph.planner.codegen.row_serializer import ColumnValue, ConstantPart, Derived, RelatedRow, RowView
+from graph.planner.errors import PlanBailout, Unplannable
+from graph.planner.ir.completers import AbstractCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
+from graph.planner.ir.connection_step import ConnectionStep, EdgesSelection
+from graph.planner.ir.project_root import ProjectRoot
+from graph.planner.ir.relations import Relations
+from graph.planner.ir.row_by_number import RowByNumber
+from graph.planner.resolve.compiler import OperationPlan
+from graph.planner.run import AttributeStep, BatchStep, LoaderStep, PlanRun, ResolverStep, Selection
+from storage import tables
+from storage.database.compiled_statements import CompiledStatement
+from storage.database.engine import DatabaseSession
+
+
+class ExplainError(Exception):
+    """The operation cannot be explained. The message says why."""
+
+
+@dataclass(slots=True)
+class ExplainedStatement:
+    """A statement of a node. `rows`, `milliseconds` and `database_plan` are those of a run; None without an analysis."""
+
+    sql: str
+    parameters: list[Any]
+    rows: int | None = None
+    milliseconds: float | None = None
+    database_plan: list[str] | None = None
+
+
+@dataclass(slots=True)
+class ExplainedNode:
+    """A node of a plan. `reason` says why a resolver or a loader computes the field; None for what statements and columns answer."""
+
+    key: str
+    kind: str
+    field_name: str = ""
+    columns: list[str] = field(default_factory=list)
+    """The response keys that are read from the rows or objects of this node, without a further call."""
+    reason: str | None = None
+    statements: list[ExplainedStatement] = field(default_factory=list)
+    children: list["ExplainedNode"] = field(default_factory=list)
+    values: int | None = None
+    """The objects that the node was run for."""
+    milliseconds: float | None = None
+    """From the node's start to its last value, the nodes below it included."""
+
+
+@dataclass(slots=True)
+class Explanation:
+    """`unplanned` says why graphql-core executes the whole operation; `nodes` is empty then. `stopped` says why a run bailed out."""
+
+    nodes: list[ExplainedNode] = field(default_factory=list)
+    unplanned: str | None = None
+    stopped: str | None = None
+    milliseconds: float | None = None
+
+
+def explain(prepared: PreparedOperation, variables: Mapping[str, Any], dialect: Dialect, settings: StaticSettings) -> Explanation:
+    """The plan of an operation, without a database: what only a run knows stands as `<name>` among the parameters.
+
+    Raises ExplainError where the variables do not fit the operation.
+    """
+    compiled = _compile(prepared, variables, dialect, settings)
+    if isinstance(compiled, str):
+        return Explanation(unplanned=compiled)
+    plan, values = compiled
+    nobody: Any = None
+    context = Context(nobody, nobody, tables.User(id=0, username="viewer", name="", email=""), "explain")
+    return Explanation(_explain_plan(plan, _start_run(plan, context, values)).nodes)
+
+
+async def analyze(
+    services: Services, session: DatabaseSession, viewer: tables.User, prepared: PreparedOperation, variables: Mapping[str, Any]
+) -> Explanation:
+    """Runs a query for a viewer and measures its nodes. Raises ExplainError."""
+    if prepared.kind != "query":
+        raise ExplainError(f"only a query can be analyzed: this {prepared.kind} would run")
+    dialect = services.database.engine.dialect
+    compiled = _compile(prepared, variables, dialect, services.static_settings)
+    if isinstance(compiled, str):
+        return Explanation(unplanned=compiled)
+    plan, values = compiled
+    context = Context(services, session, viewer, "explain")
+    explained = _explain_plan(plan, _start_run(plan, context, values))
+    for node in explained.by_step.values():
+        node.statements.clear()
+    for selection in explained.selections:
+        _measure_steps(selection, explained.by_step)
+    recorder = _StatementRecorder(session)
+    explanation = Explanation(explained.nodes)
+    start = perf_counter()
+    try:
+        await plan.run(context, values)
+    except (PlanBailout, OperationError, GraphQLError) as error:
+        explanation.stopped = str(error) or "a null in a non-null position, or a row that does not exist"
+    finally:
+        explanation.milliseconds = _milliseconds_since(start)
+        recorder.stop()
+        context.loaders.clear()
+    for statement, raw_parameters in recorder.statements:
+        statement.database_plan = await _database_plan(session, dialect.name, statement.sql, raw_parameters)
+    if recorder.unassigned:
+        explanation.nodes.append(ExplainedNode("", "outside of all nodes", statements=recorder.unassigned))
+    return explanation
+
+
+def _compile(
+    prepared: PreparedOperation, variables: Mapping[str, Any], dialect: Dialect, settings: StaticSettings
+) -> tuple[OperationPlan, Any] | str:
+    """A plan and the coerced variables, or why the operation has no plan."""
+    plans = plan_cache_of(prepared)
+    if plans is None:
+        return f"a {prepared.kind} is planned only where it is a query, or a mutation of one field"
+    values = plans.coerce(variables)
+    if values is None:
+        raise ExplainError("the variables do not fit the operation: give each required one, in its type")
+    try:
+        return plans.compile(plans.directive_values(values), dialect, settings), values
+    except Unplannable as error:
+        return f"graphql-core executes what plans do not know: {error}"
+    except (GraphQLError, TypeError) as error:
+        return f"graphql-core reports what is wrong with the arguments: {error}"
+
+
+def _start_run(plan: OperationPlan, context: Context, values: Any) -> PlanRun:
+    try:
+        return PlanRun(context, values, plan.fragments, [each.evaluate(values) for each in plan.arguments])
+    except (OperationError, GraphQLError) as error:
+        raise ExplainError(str(error)) from error
+
+
+def _explain_plan(plan: OperationPlan, run: PlanRun) -> "_PlanWalk":
+    walk = _PlanWalk(run)
+    try:
+        walk.nodes += walk.selection_nodes(plan.root, is_list=False)
+    except OperationError as error:
+        raise ExplainError(str(error)) from error
+    except PlanBailout as error:
+        raise ExplainError("a project, a number or an id is missing or malformed, so graphql-core executes the operation") from error
+    return walk
+
+
+class _Placeholders(dict[str, Any]):
+    """Parameter values; one that only a run knows is its name in angle brackets."""
+
+    def __missing__(self, name: str) -> str:
+        return f"<{name}>"
+
+
+def _statement(compiled: CompiledStatement, values: Mapping[str, Any]) -> ExplainedStatement:
+    known = _Placeholders(values)
+    try:
+        parameters = list(compiled.bind(known))
+    except (TypeError, ValueError, AttributeError):
+        # A processor does not take a placeholder.
+        parameters = [f"{name} = {value!r}" for name, value in known.items()]
+    return ExplainedStatement(compiled.sql, parameters)
+
+
+class _PlanWalk:
+    """Makes the explained nodes of a plan's nodes."""
+
+    def __init__(self, run: PlanRun) -> None:
+        self._run = run
+        self.nodes: list[ExplainedNode] = []
+        self.by_step: dict[int, ExplainedNode] = {}
+        """By the `id` of the step."""
+        self.selections: list[Any] = []
+        """The selections, views and project roots, whose steps an analysis replaces."""
+
+    def selection_nodes(self, selection: Selection | RowView, *, is_list: bool) -> list[ExplainedNode]:
+        """The nodes below a selection. `is_list`: of several objects."""
+        self.selections.append(selection)
+        nodes = []
+        for step in selection.steps:
+            node = self.by_step[id(step)] = self._field_node(step, is_list=is_list)
+            nodes.append(node)
+        for step in selection.batch_steps:
+            node = self.by_step[id(step)] = self._batch_node(step, is_list=is_list)
+            nodes.append(node)
+        return nodes
+
+    def _field_node(self, step: Any, *, is_list: bool) -> ExplainedNode:
+        if isinstance(step, ResolverStep):
+            node = ExplainedNode(step.key, "resolver", _field_name(step), reason=resolver_reason(step))
+        elif isinstance(step, LoaderStep):
+            reason = "a loader reads one relation of a level in as many statements as a join would; or the statement joins enough tables"
+            node = ExplainedNode(step.key, "loader", step.field_source.key, reason=reason)
+        else:
+            assert isinstance(step, AttributeStep)  # noqa: S101 - there are no others
+            node = ExplainedNode(step.key, "attribute", step.attribute)
+        self._add_completed(node, step.completer, is_list=is_list)
+        return node
+
+    def _add_completed(self, node: ExplainedNode, completer: Any, *, is_list: bool) -> None:
+        if isinstance(completer, ListCompleter):
+            self._add_completed(node, completer.items, is_list=True)
+        elif isinstance(completer, SubfieldCompleter):
+            self._add_completed(node, completer.objects, is_list=is_list)
+        elif isinstance(completer, ObjectCompleter):
+            node.columns += completer.selection.column_keys
+            node.children += self.selection_nodes(completer.selection, is_list=is_list)
+        elif isinstance(completer, AbstractCompleter):
+            for name, selection in completer.selections.items():
+                children = self.selection_nodes(selection, is_list=is_list)
+                node.children.append(ExplainedNode("", "on type", name, list(selection.column_keys), children=children))
+
+    def _batch_node(self, step: Any, *, is_list: bool) -> ExplainedNode:
+        if isinstance(step, ProjectRoot):
+            node = ExplainedNode(step.key, "project root", columns=list(step.selection.column_keys))
+            node.statements.append(self._project_statement(step))
+            node.children += self.selection_nodes(step.selection, is_list=is_list)
+            self.selections.append(step)
+            if step.joined_step is not None:
+                joined = self.by_step[id(step.joined_step)]
+                joined.kind += ", joined to the project's statement"
+                joined.statements.clear()
+            return node
+        if isinstance(step, ConnectionStep):
+            node = ExplainedNode(step.key, "pages of several parents" if is_list else "page")
+            node.statements += [_statement(*each) for each in step.statements_for(self._run, is_list=is_list)]
+            self._add_connection(node, step)
+            return node
+        if isinstance(step, RowByNumber):
+            node = ExplainedNode(step.key, "row by number")
+            node.statements.append(_statement(*step.statement_for(self._run, is_list=is_list)))
+            self._add_view(node, step.view, is_list=is_list)
+            return node
+        if isinstance(step, Relations):
+            node = ExplainedNode(", ".join(sorted(step.keys)), "relations of objects")
+            node.statements.append(_statement(step.get_statement(), {}))
+            self._add_view(node, step.view, is_list=is_list)
+            return node
+        assert isinstance(step, BatchStep)  # noqa: S101 - there are no others
+        node = self._field_node(step.resolver_step, is_list=is_list)
+        node.kind = "batch resolver"
+        return node
+
+    def _project_statement(self, step: ProjectRoot) -> ExplainedStatement:
+        prepared = step.prepare_statement(self._run)
+        return _statement(prepared.statement.statement, {**prepared.values, "user_id": "<viewer id>"})
+
+    def _add_connection(self, node: ExplainedNode, step: ConnectionStep) -> None:
+        for key, part in step.connected.parts:
+            if isinstance(part, RowView):
+                child = ExplainedNode(key, "rows of the page")
+                self._add_view(child, part, is_list=True)
+                node.children.append(child)
+            elif isinstance(part, EdgesSelection):
+                for edge_key, edge in part.parts:
+                    if isinstance(edge, RowView):
+                        child = ExplainedNode(f"{key}.{edge_key}", "rows of the page")
+                        self._add_view(child, edge, is_list=True)
+                        node.children.append(child)
+                    else:
+                        node.columns.append(f"{key}.{edge_key}")
+            else:
+                node.columns.append(key)
+
+    def _add_view(self, node: ExplainedNode, view: RowView, *, is_list: bool) -> None:
+        for key, part in view.parts:
+            if isinstance(part, ColumnValue | Derived | ConstantPart):
+                node.columns.append(key)
+            elif isinstance(part, RelatedRow):
+                child = ExplainedNode(key, "joined row")
+                self._add_view(child, part.view, is_list=is_list)
+                node.children.append(child)
+        node.children += self.selection_nodes(view, is_list=is_list)
+
+
+def _field_name(step: ResolverStep) -> str:
+    return f"{step.parent_type.name}.{step.nodes[0].name.value}"
+
+
+def resolver_reason(step: ResolverStep) -> str:
+    """Why a resolver computes a field that a plan might have selected."""
+    graphql_field = step.parent_type.fields[step.nodes[0].name.value]
+    declared, metadata = declaration_of(graphql_field), metadata_of(graphql_field)
+    if isinstance(declared, ToMany):
+        if declared.filter_visible is not None:
+            return "the list is filtered by visibility in Python (filter_visible=)"
+        return "the rows of the list are not of the table that the field declares"
+    if isinstance(declared, ProjectLookup):
+        return "several projects are looked up side by side; one loader finds them together"
+    if isinstance(declared, ToOne | ByNumber):
+        return "the related type has no table"
+    if metadata.get("from_index") is not None:
+        return "more is selected than the index has (from_index=), or the statement joins enough tables"
+    together = " for all objects of the level at once (batch=)" if metadata.get("batch") is not None else ""
+    if metadata.get("needs") is not None:
+        return f"it is computed in Python{together} from the columns {', '.join(metadata['needs'])} (needs=)"
+    if together:
+        return f"it is computed in Python{together}"
+    if step.path.prev is None:
+        return "the field of the operation's root declares no table (project lookup or connection)"
+    return "it is computed in Python; the field declares no columns (column, to_one, to_many, from_columns=)"
+
+
+# Of an analysis
+
+_CURRENT_NODE: ContextVar[ExplainedNode | None] = ContextVar("current_node", default=None)
+
+
+def _milliseconds_since(start: float) -> float:
+    return round((perf_counter() - start) * 1000, 3)
+
+
+def _measure_steps(selection: Any, by_step: Mapping[int, ExplainedNode]) -> None:
+    if isinstance(selection, ProjectRoot):
+        selection.other_batch_steps = [_MeasuredBatchStep(each, by_step[id(each)]) for each in selection.other_batch_steps]
+        return
+    selection.steps[:] = [_MeasuredStep(each, by_step[id(each)]) for each in selection.steps]
+    selection.batch_steps[:] = [_MeasuredBatchStep(each, by_step[id(each)]) for each in selection.batch_steps]
+
+
+class _MeasuredBatchStep:
+    """Runs a batch step and adds its objects and time to its node."""
+
+    def __init__(self, step: Any, node: ExplainedNode) -> None:
+        self.key = getattr(step, "key", node.key)
+        self._step = step
+        self._node = node
+
+    async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+        node, start = self._node, perf_counter()
+        node.values = (node.values or 0) + len(objects)
+        token = _CURRENT_NODE.set(node)
+        try:
+            await self._step.execute(run, objects, answers)
+        finally:
+            _CURRENT_NODE.reset(token)
+            node.milliseconds = round((node.milliseconds or 0) + _milliseconds_since(start), 3)
+
+
+class _MeasuredStep:
+    """Begins a field and adds its objects and time to its node."""
+
+    def __init__(self, step: Any, node: ExplainedNode) -> None:
+        self.key = step.key
+        self.completer = step.completer
+        self._step = step
+        self._node = node
+
+    def begin(self, run: PlanRun, objects: Sequence[Any]) -> list[Any]:
+        node, start = self._node, perf_counter()
+        node.values = (node.values or 0) + len(objects)
+        token = _CURRENT_NODE.set(node)
+        try:
+            values = self._step.begin(run, objects)
+        finally:
+            _CURRENT_NODE.reset(token)
+        node.milliseconds = max(node.milliseconds or 0, _milliseconds_since(start))
+        return [self._measure(value, start) if is_awaitable(value) else value for value in values]
+
+    async def _measure(self, value: Awaitable[Any], start: float) -> Any:
+        token = _CURRENT_NODE.set(self._node)
+        try:
+            return await value
+        finally:
+            _CURRENT_NODE.reset(token)
+            self._node.milliseconds = max(self._node.milliseconds or 0, _milliseconds_since(start))
+
+
+class _StatementRecorder:
+    """Records the statements of a session, each at the node that runs it. A loader's statement stands at the first node that asks it."""
+
+    def __init__(self, session: Any) -> None:
+        self.statements: list[tuple[ExplainedStatement, Sequence[Any]]] = []
+        self.unassigned: list[ExplainedStatement] = []
+        self._session = session
+        self._fetch = session.fetch
+        session.fetch = self._recorded_fetch
+
+    def stop(self) -> None:
+        """Stops recording."""
+        del self._session.fetch
+
+    async def _recorded_fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        start = perf_counter()
+        rows: Sequence[Sequence[Any]] = await self._fetch(sql, parameters)
+        statement = ExplainedStatement(sql, list(parameters), len(rows), _milliseconds_since(start))
+        node = _CURRENT_NODE.get()
+        (self.unassigned if node is None else node.statements).append(statement)
+        self.statements.append((statement, parameters))
+        return rows
+
+
+async def _database_plan(session: DatabaseSession, dialect: str, sql: str, parameters: Sequence[Any]) -> list[str]:
+    """The lines of the database's own plan. PostgreSQL runs the statement once more for it."""
+    if dialect != "sqlite":
+        return [str(row[0]) for row in await session.fetch(f"EXPLAIN (ANALYZE, COSTS OFF) {sql}", parameters)]
+    lines, depths = [], {0: -1}
+    for number, parent, _, detail in await session.fetch(f"EXPLAIN QUERY PLAN {sql}", parameters):
+        depths[number] = depths.get(parent, -1) + 1
+        lines.append("  " * depths[number] + str(detail))
+    return lines
