@@ -20,15 +20,16 @@ from graph.fields.resolvers import declaration_of, metadata_of
 from graph.operations.documents import PreparedOperation
 from graph.operations.row_executor import is_awaitable
 from graph.planner.cache import plan_cache_of
-from graph.planner.codegen.row_serializer import ColumnValue, ConstantPart, Derived, RelatedRow, RowView
 from graph.planner.errors import PlanBailout, Unplannable
 from graph.planner.ir.completers import AbstractCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.connection_step import ConnectionStep, EdgesSelection
 from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
+from graph.planner.ir.row_view import ColumnValue, ConstantPart, Derived, RelatedRow, RowView
+from graph.planner.ir.selection import BatchStep, Selection
+from graph.planner.ir.steps import AttributeStep, LoaderStep, PlanRun, ResolverStep
 from graph.planner.resolve.compiler import OperationPlan
-from graph.planner.run import AttributeStep, BatchStep, LoaderStep, PlanRun, ResolverStep, Selection
 from storage import tables
 from storage.database.compiled_statements import CompiledStatement
 from storage.database.engine import DatabaseSession
@@ -197,8 +198,8 @@ class _PlanWalk:
         for step in selection.steps:
             node = self.by_step[id(step)] = self._field_node(step, is_list=is_list)
             nodes.append(node)
-        for step in selection.batch_steps:
-            node = self.by_step[id(step)] = self._batch_node(step, is_list=is_list)
+        for batch_step in selection.batch_steps:
+            node = self.by_step[id(batch_step)] = self._batch_node(batch_step, is_list=is_list)
             nodes.append(node)
         return nodes
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from graph.operations.row_executor import is_awaitable
 from graph.planner.errors import PlanBailout
-from graph.planner.run import FieldValues, PendingWork, PlanRun, Selection, await_values, run_to_completion
+from graph.planner.ir.selection import Selection
+from graph.planner.ir.steps import Completer, FieldValues, PendingWork, PlanRun
+from graph.planner.run import await_values, run_to_completion
 
 
 @dataclass(slots=True)
@@ -93,6 +95,9 @@ class AbstractCompleter:
     is_non_null: bool
     is_async: bool = True
 
+    def complete_sync(self, values: FieldValues) -> FieldValues:
+        raise NotImplementedError  # It is asynchronous.
+
     def begin(self, run: PlanRun, values: FieldValues, work: PendingWork) -> FieldValues:
         by_type: dict[str, dict[int, Any]] = {}
         for value in values:
@@ -117,7 +122,7 @@ class AbstractCompleter:
 class ListCompleter:
     """Lists: the items of all of them are completed together."""
 
-    items: Any
+    items: Completer
     is_non_null: bool
     is_async: bool = True
 

@@ -13,9 +13,9 @@ from sqlalchemy import Integer, func, select
 
 from graph.fields.connections import ConnectionPage, KeysetListing, Window, make_page
 from graph.fields.declarations import ToMany, bind_filter_to_viewer, cached_repr, make_window
-from graph.planner.codegen.row_serializer import ConstantPart, RowView
 from graph.planner.ir.completers import split_by_lengths
-from graph.planner.run import PlanRun
+from graph.planner.ir.row_view import ConstantPart, RowView
+from graph.planner.ir.steps import PlanRun
 from graph.planner.sql.parent_join import ParentJoin, ProjectStatement, ProjectSubquery
 from graph.planner.sql.select_builder import SelectBuilder
 from storage.caches import CacheBounds, LruCache

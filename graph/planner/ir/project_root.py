@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from functools import cache
 from inspect import iscoroutinefunction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from sqlalchemy import select
 from sqlalchemy.inspection import inspect
 
-from graph.planner.codegen.row_serializer import RowObjectFactory, RowView
+from graph.planner.codegen.row_serializer import RowObjectFactory
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.row_by_number import RowByNumber
-from graph.planner.run import PlanRun, ResolverStep, Selection, begin_level, run_to_completion
+from graph.planner.ir.row_view import RowView
+from graph.planner.ir.selection import Selection
+from graph.planner.ir.steps import BatchedStep, PlanRun, ResolverStep
+from graph.planner.run import begin_level, run_to_completion
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.rules.lookup import parse_project_key
 from graph.rules.policy import POLICY_COLUMNS, can_see_project
@@ -118,7 +121,7 @@ async def _return_no_result(project: Any, rows: Sequence[Any]) -> None:
     return None
 
 
-def can_join_project(step: Any, *, is_only_field: bool) -> bool:
+def can_join_project(step: BatchedStep, *, is_only_field: bool) -> TypeGuard[RowByNumber | ConnectionStep]:
     """Whether the statement that finds the project can bring this as well; it stands in each row of a page, so it is to be small. On SQLite
     a statement costs less than what would be found for each of the rows again."""
     return isinstance(step, RowByNumber) or (

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from graph.planner.codegen.row_serializer import RowView
 from graph.planner.errors import PlanBailout
-from graph.planner.run import PlanRun, begin_level, run_to_completion
+from graph.planner.ir.row_view import RowView
+from graph.planner.ir.steps import FieldStep, PlanRun
+from graph.planner.run import begin_level, run_to_completion
 from graph.planner.sql.select_builder import SelectBuilder
 from storage.database.compiled_statements import CompiledStatement
 
@@ -18,7 +19,7 @@ class Relations:
     What a mutation gives may have been removed by it; its relations are those of the object then, which `fallback_steps` loads.
     """
 
-    fallback_steps: Sequence[Any] = ()
+    fallback_steps: Sequence[FieldStep] = ()
 
     def __init__(self, select_builder: SelectBuilder, view: RowView, id_index: int) -> None:
         self.keys = {key for key, _ in view.parts}

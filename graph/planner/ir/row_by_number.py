@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Integer, and_
 
 from graph.fields.declarations import ByNumber
-from graph.planner.codegen.row_serializer import RowView
 from graph.planner.errors import PlanBailout
-from graph.planner.run import PlanRun
+from graph.planner.ir.row_view import RowView
+from graph.planner.ir.steps import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.planner.sql.select_builder import SelectBuilder
 from graph.rules.policy import require, require_all

@@ -23,7 +23,7 @@ from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.object_serializer import PLAIN_TYPES, formatted_timestamps_serializer, leaf_serializer
 from graph.planner.coerce.arguments import FieldArguments
 from graph.planner.collect import CollectedField, FieldCollector, ResponsePath
-from graph.planner.run import AttributeStep, FieldPath, LoaderStep, ResolverStep
+from graph.planner.ir.steps import AttributeStep, FieldPath, LoaderStep, ResolverStep
 from storage.database.compiled_statements import SqlDialect
 
 ObjectFieldStep = AttributeStep | LoaderStep | ResolverStep

@@ -32,10 +32,11 @@ from graph.planner.collect import CollectedField, ResponsePath
 from graph.planner.errors import Unplannable
 from graph.planner.ir.completers import AbstractCompleter, LeafCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.project_root import ProjectRoot
+from graph.planner.ir.selection import Selection
+from graph.planner.ir.steps import AttributeStep, BatchedStep, Completer, FieldPath, FieldStep, LoaderStep, PlanRun, ResolverStep
 from graph.planner.mutation_replay import run_once
 from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep, unwrap_non_null
 from graph.planner.resolve.row_views import RowViewBuilder, add_step, is_relation, table_of
-from graph.planner.run import AttributeStep, FieldPath, LoaderStep, PlanRun, ResolverStep, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,8 @@ class PlanCompiler:
 
     def _build_selection_of(self, kind: GraphQLObjectType, fields: Sequence[CollectedField], parent_path: FieldPath | None) -> Selection:
         parts: list[LeafField | DerivedField | tuple[str, Any]] = []
-        steps: list[Any] = []
-        batch_steps: list[Any] = []
+        steps: list[FieldStep] = []
+        batch_steps: list[BatchedStep] = []
         relation_fields: list[CollectedField] = []
         column_keys: list[str] = []
         path = FieldPath(kind.name, parent_path)
@@ -188,7 +189,7 @@ class PlanCompiler:
         arguments = self._context.add_arguments(field, nodes[0])
         return ResolverStep(collected.key, completer, resolve, definition, nodes, kind, path, root, info, arguments)
 
-    def _build_completer(self, kind: Any, collected: CollectedField, path: FieldPath) -> Any:
+    def _build_completer(self, kind: Any, collected: CollectedField, path: FieldPath) -> Completer:
         is_non_null, inner = unwrap_non_null(kind)
         sets, response_path = collected.selection_sets, collected.response_path
         if isinstance(inner, GraphQLList):

@@ -1,5 +1,6 @@
 """Builds views of the rows that statements give: which columns a selection needs, which tables it joins, what is left to resolvers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from graphql import GraphQLField, GraphQLList, GraphQLObjectType, is_leaf_type
@@ -10,22 +11,15 @@ from sqlalchemy.inspection import inspect
 from graph.fields.declarations import ENTITIES, ByNumber, ConstantValue, GlobalIdField, IndexedBy, NamesOf, ToMany, ToOne, global_id
 from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
 from graph.planner.codegen.object_serializer import is_plain, timestamps_serializer
-from graph.planner.codegen.row_serializer import (
-    ColumnValue,
-    ConstantPart,
-    Deferred,
-    Derived,
-    RelatedRow,
-    RowObjectFactory,
-    RowView,
-    ViewPart,
-)
+from graph.planner.codegen.row_serializer import RowObjectFactory, compile_row_serializer
 from graph.planner.collect import CollectedField
 from graph.planner.ir.connection_step import ConnectionSelection, ConnectionStep, EdgesSelection
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
-from graph.planner.resolve.compile_context import CompileContext, StepBuilder, unwrap_non_null
-from graph.planner.run import AttributeStep, BatchStep, FieldPath, LoaderStep, ResolverStep
+from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, RelatedRow, RowView, ViewPart
+from graph.planner.ir.selection import BatchStep
+from graph.planner.ir.steps import AttributeStep, BatchedStep, FieldPath, FieldStep, LoaderStep, ResolverStep
+from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep, StepBuilder, unwrap_non_null
 from graph.planner.sql.select_builder import SelectBuilder, SelectSource, is_table
 
 TABLE_BY_TYPE_NAME = {entity.name: row for row, entity in ENTITIES.items() if is_table(row)}
@@ -56,9 +50,9 @@ class RowViewBuilder:
         select_builder: SelectBuilder,
     ) -> RowView:
         """What the selection of the field `parent` makes of the rows of `source`."""
-        found: dict[str, Any] = {}
-        steps: list[Any] = []
-        batch_steps: list[Any] = []
+        found: dict[str, ViewPart] = {}
+        steps: list[FieldStep] = []
+        batch_steps: list[BatchedStep] = []
         columns: list[tuple[CollectedField, str]] = []
         path = FieldPath(kind.name, parent_path)
         for collected in self._context.collect(kind, parent.selection_sets, parent.response_path):
@@ -95,7 +89,8 @@ class RowViewBuilder:
             else None
         )
         full_row_class = source.row if source.is_full_row and len(needed_attributes) == len(source.attributes) else None
-        return RowView(list(found.items()), steps, batch_steps, make_object, full_row_class)
+        parts = list(found.items())
+        return RowView(parts, compile_row_serializer(parts), steps, batch_steps, make_object, full_row_class)
 
     def _build_joined(
         self, collected: CollectedField, path: FieldPath, source: SelectSource, select_builder: SelectBuilder
@@ -193,7 +188,9 @@ class RowViewBuilder:
             part = self._build_joined(collected, path, select_builder.root, select_builder)
             if part is not None:
                 parts.append((collected.key, part))
-        return Relations(select_builder, RowView(parts), select_builder.root.select_column("id")) if parts else None
+        if not parts:
+            return None
+        return Relations(select_builder, RowView(parts, compile_row_serializer(parts)), select_builder.root.select_column("id"))
 
     # Of lists
 
@@ -264,7 +261,7 @@ class RowViewBuilder:
         return EdgesSelection(parts)
 
 
-def _collect_needed_attributes(steps: list[Any], source: SelectSource) -> set[str]:
+def _collect_needed_attributes(steps: Sequence[FieldStep | BatchedStep], source: SelectSource) -> set[str]:
     """The attributes of the objects that these take."""
     found: set[str] = set()
     for step in steps:
@@ -272,7 +269,7 @@ def _collect_needed_attributes(steps: list[Any], source: SelectSource) -> set[st
     return found
 
 
-def _attributes_of_step(step: Any, source: SelectSource) -> tuple[str, ...] | None:
+def _attributes_of_step(step: FieldStep | BatchedStep, source: SelectSource) -> tuple[str, ...] | None:
     """What a step looks at of its objects; None: whatever there is."""
     if isinstance(step, ResolverStep):
         return () if step.root == "" else step.definition.metadata.get("needs")
@@ -293,7 +290,7 @@ def _count_statements(relation_fields: list[CollectedField]) -> int:
     return len(targets)
 
 
-def add_step(step: Any, steps: list[Any], batch_steps: list[Any]) -> None:
+def add_step(step: ObjectFieldStep, steps: list[FieldStep], batch_steps: list[BatchedStep]) -> None:
     """Puts a field among those that are asked for each object, or for all of them."""
     if isinstance(step, ResolverStep) and step.batch_resolver is not None:
         batch_steps.append(BatchStep(step))
