@@ -25,44 +25,67 @@ PAGE_STATEMENT_CACHE_BOUNDS = CacheBounds("page statements", max_entries=2_000, 
 """Of all plans together: the values of filters stand in them."""
 
 
-@dataclass(slots=True)
-class EdgesSelection:
-    """`parts` are by their key in the answer: a constant, a view of the node, or None for the cursor."""
+@dataclass(frozen=True, slots=True)
+class CursorField:
+    """`cursor` of an edge."""
 
-    parts: list[tuple[str, Any]]
+
+@dataclass(frozen=True, slots=True)
+class TotalCount:
+    """`totalCount` of a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageInfoFields:
+    """`pageInfo` of a connection: its (response key, field name) pairs."""
+
+    fields: list[tuple[str, str]]
 
     @property
     def has_cursors(self) -> bool:
-        return any(part is None for _, part in self.parts)
+        return any(name in ("startCursor", "endCursor") for _, name in self.fields)
+
+
+EdgePart = ConstantPart | CursorField | RowView
+"""A view is that of `node`."""
+
+
+@dataclass(slots=True)
+class EdgesSelection:
+    """`edges` of a connection, by response key."""
+
+    parts: list[tuple[str, EdgePart]]
+
+    @property
+    def has_cursors(self) -> bool:
+        return any(isinstance(part, CursorField) for _, part in self.parts)
+
+
+ConnectionPart = ConstantPart | TotalCount | PageInfoFields | EdgesSelection | RowView
+"""A view is that of `nodes`."""
 
 
 @dataclass(slots=True)
 class ConnectionSelection:
-    """What is selected of a connection, by the key in the answer: a constant, a view of `nodes`, `EdgesSelection`, the (key, name) pairs of
-    `pageInfo`, or None for `totalCount`."""
+    """What is selected of a connection, by response key."""
 
-    parts: list[tuple[str, Any]] = field(default_factory=list)
+    parts: list[tuple[str, ConnectionPart]] = field(default_factory=list)
 
-    def add(self, key: str, part: Any) -> None:
+    def add(self, key: str, part: ConnectionPart) -> None:
         self.parts.append((key, part))
 
     @property
     def has_total(self) -> bool:
-        return any(part is None for _, part in self.parts)
+        return any(isinstance(part, TotalCount) for _, part in self.parts)
 
     @property
     def has_page_info(self) -> bool:
-        """Whether it is to be told that a page has rows behind it, for which one row more is read."""
-        return any(isinstance(part, list) for _, part in self.parts)
+        """Whether the answer says that a page has rows behind it, for which one more row is read."""
+        return any(isinstance(part, PageInfoFields) for _, part in self.parts)
 
     @property
     def has_cursors(self) -> bool:
-        for _, part in self.parts:
-            if isinstance(part, EdgesSelection) and part.has_cursors:
-                return True
-            if isinstance(part, list) and any(name in ("startCursor", "endCursor") for _, name in part):
-                return True
-        return False
+        return any(isinstance(part, EdgesSelection | PageInfoFields) and part.has_cursors for _, part in self.parts)
 
 
 @dataclass(slots=True)
@@ -362,16 +385,16 @@ class ConnectionStep:
         answers: list[dict[str, Any]] = [{} for _ in level.totals]
         for key, part in self.connected.parts:
             found: list[Any]
-            if part is None:
+            if isinstance(part, RowView):
+                found = level.group_by_page(await part.execute(run, level.rows))
+            elif isinstance(part, TotalCount):
                 found = level.totals
             elif isinstance(part, ConstantPart):
                 found = [part.value] * len(answers)
-            elif isinstance(part, RowView):
-                found = level.group_by_page(await part.execute(run, level.rows))
             elif isinstance(part, EdgesSelection):
                 found = level.group_by_page(await _serialize_edges(run, part, level))
             else:
-                found = [_serialize_page_info(part, page) for page in level.pages or ()]
+                found = [_serialize_page_info(part.fields, page) for page in level.pages or ()]
             for answer, value in zip(answers, found, strict=True):
                 answer[key] = value
         subfield = self._subfield
@@ -382,7 +405,7 @@ async def _serialize_edges(run: PlanRun, edges: EdgesSelection, level: LevelPage
     found: list[dict[str, Any]] = [{} for _ in level.rows]
     for key, part in edges.parts:
         values: list[Any]
-        if part is None:
+        if isinstance(part, CursorField):
             values = [level.cursor(row) for row in level.rows]
         elif isinstance(part, ConstantPart):
             values = [part.value] * len(found)

@@ -13,7 +13,15 @@ from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of
 from graph.planner.codegen.object_serializer import is_plain, timestamps_serializer
 from graph.planner.codegen.row_serializer import RowObjectFactory, compile_row_serializer
 from graph.planner.collect import CollectedField
-from graph.planner.ir.connection_step import ConnectionSelection, ConnectionStep, EdgesSelection
+from graph.planner.ir.connection_step import (
+    ConnectionSelection,
+    ConnectionStep,
+    CursorField,
+    EdgePart,
+    EdgesSelection,
+    PageInfoFields,
+    TotalCount,
+)
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, RelatedRow, RowView, ViewPart
@@ -238,9 +246,9 @@ class RowViewBuilder:
                 parts.add(collected.key, self._build_edges(inner, collected, item_path, select_builder))
             elif collected.name == "pageInfo":
                 fields = self._context.collect(inner, collected.selection_sets, collected.response_path)
-                parts.add(collected.key, [(each.key, each.name) for each in fields])
+                parts.add(collected.key, PageInfoFields([(each.key, each.name) for each in fields]))
             elif collected.name == "totalCount":
-                parts.add(collected.key, None)
+                parts.add(collected.key, TotalCount())
             else:
                 return None
         return parts
@@ -248,13 +256,13 @@ class RowViewBuilder:
     def _build_edges(
         self, kind: GraphQLObjectType, parent: CollectedField, path: FieldPath, select_builder: SelectBuilder
     ) -> EdgesSelection:
-        parts: list[tuple[str, Any]] = []
+        parts: list[tuple[str, EdgePart]] = []
         node_path = FieldPath(kind.name, path)
         for collected in self._context.collect(kind, parent.selection_sets, parent.response_path):
             if collected.field is None:
                 parts.append((collected.key, ConstantPart(kind.name)))
             elif collected.name == "cursor":
-                parts.append((collected.key, None))
+                parts.append((collected.key, CursorField()))
             else:
                 node = _unwrap_type(collected.field)
                 parts.append((collected.key, self.build_view(node, collected, node_path, select_builder.root, select_builder)))
