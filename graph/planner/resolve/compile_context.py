@@ -8,7 +8,6 @@ from graphql import (
     FragmentDefinitionNode,
     GraphQLField,
     GraphQLLeafType,
-    GraphQLNonNull,
     GraphQLObjectType,
     GraphQLSchema,
     SelectionSetNode,
@@ -24,6 +23,7 @@ from graph.planner.codegen.object_serializer import PLAIN_TYPES, formatted_times
 from graph.planner.coerce.arguments import FieldArguments
 from graph.planner.collect import CollectedField, FieldCollector, ResponsePath
 from graph.planner.ir.steps import AttributeStep, FieldPath, LoaderStep, ResolverStep
+from graph.planner.resolve.classify import unwrap_non_null
 from storage.database.compiled_statements import SqlDialect
 
 ObjectFieldStep = AttributeStep | LoaderStep | ResolverStep
@@ -120,8 +120,3 @@ class CompileContext:
             return None
         fields = self._collector.group_by_response_key(kind, collected.selection_sets)
         return output_format.connection_key({key: nodes[0].name.value for key, nodes in fields.items()})
-
-
-def unwrap_non_null(kind: Any) -> tuple[bool, Any]:
-    """Whether a type is non-null, and the type inside."""
-    return (True, kind.of_type) if isinstance(kind, GraphQLNonNull) else (False, kind)

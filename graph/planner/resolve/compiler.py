@@ -17,14 +17,13 @@ from graphql import (
     GraphQLUnionType,
     OperationDefinitionNode,
     SelectionSetNode,
-    is_leaf_type,
 )
 from sqlalchemy import Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import Context, StaticSettings
-from graph.fields.declarations import ConstantValue, ProjectLookup
-from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
+from graph.fields.declarations import ConstantValue
+from graph.fields.resolvers import AttributeSource, LoaderSource, field_source_of, is_row_type
 from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.object_serializer import PLAIN_TYPES, DerivedField, LeafField, compile_serializer, is_plain
 from graph.planner.coerce.arguments import FieldArguments, VariableValues
@@ -35,8 +34,20 @@ from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import AttributeStep, BatchedStep, Completer, FieldPath, FieldStep, LoaderStep, PlanRun, ResolverStep
 from graph.planner.mutation_replay import run_once
-from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep, unwrap_non_null
-from graph.planner.resolve.row_views import RowViewBuilder, add_step, is_relation, table_of
+from graph.planner.resolve.classify import (
+    ColumnKind,
+    ComputedKind,
+    PageKind,
+    ProjectKind,
+    RelationKind,
+    RowByNumberKind,
+    TypenameKind,
+    classify,
+    table_of,
+    unwrap_non_null,
+)
+from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep
+from graph.planner.resolve.row_views import RowViewBuilder, add_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,10 @@ class OperationPlan:
         arguments = [each.evaluate(variables) for each in self.arguments]
         (data,) = await self.root.execute(PlanRun(context, variables, self.fragments, arguments), (None,))
         return data
+
+
+ObjectPart = LeafField | DerivedField | tuple[str, Any]
+"""What is read off an object; a pair is a response key and a value that all objects have, or that a step fills in."""
 
 
 class PlanCompiler:
@@ -89,28 +104,35 @@ class PlanCompiler:
         return self._build_selection_of(kind, self._context.collect(kind, sets, response_path), parent_path)
 
     def _build_selection_of(self, kind: GraphQLObjectType, fields: Sequence[CollectedField], parent_path: FieldPath | None) -> Selection:
-        parts: list[LeafField | DerivedField | tuple[str, Any]] = []
+        parts: list[ObjectPart] = []
         steps: list[FieldStep] = []
         batch_steps: list[BatchedStep] = []
         relation_fields: list[CollectedField] = []
         column_keys: list[str] = []
         path = FieldPath(kind.name, parent_path)
         for collected in fields:
-            if collected.field is None:
-                parts.append((collected.key, kind.name))
-                column_keys.append(collected.key)
-                continue
-            part = self._resolve_leaf(kind, collected) or self._resolve_derived(kind, collected, path)
+            part: ObjectPart | None = None
+            step: BatchedStep | None = None
+            match classify(collected):
+                case TypenameKind():
+                    part = (collected.key, kind.name)
+                case ColumnKind(attribute) if is_row_type(kind):
+                    part = self._resolve_column(kind, collected, attribute)
+                case ComputedKind(attributes) if table_of(kind) is not None:
+                    part = self._resolve_computed(collected, attributes, path)
+                case RelationKind():
+                    relation_fields.append(collected)
+                    parts.append((collected.key, None))
+                    continue
+                case ProjectKind():
+                    step = self._build_project_root(fields, collected, path)
+                case (PageKind() | RowByNumberKind()) as rows:
+                    step = self._row_view_builder.build_child_rows(collected, rows, path)
             parts.append(part or (collected.key, None))
             if part is not None:
                 column_keys.append(collected.key)
-                continue
-            if is_relation(collected.field):
-                relation_fields.append(collected)
-            elif (project_root := self._build_project_root(fields, collected, path)) is not None:
-                batch_steps.append(project_root)
-            elif (child_rows := self._row_view_builder.build_child_rows(collected, path)) is not None:
-                batch_steps.append(child_rows)
+            elif step is not None:
+                batch_steps.append(step)
             else:
                 add_step(self.build_step(kind, collected, path), steps, batch_steps)
         relations = self._row_view_builder.build_relations(kind, relation_fields, path)
@@ -122,12 +144,10 @@ class PlanCompiler:
         return Selection(compile_serializer(parts), steps, batch_steps, tuple(column_keys))
 
     def _build_project_root(self, fields: Sequence[CollectedField], collected: CollectedField, path: FieldPath) -> ProjectRoot | None:
-        """The one project that an operation looks up; None for several, which loaders find together, and for any other field."""
+        """The one project that an operation looks up; None for several, which loaders find together."""
+        if sum(isinstance(classify(each), ProjectKind) for each in fields) > 1:
+            return None
         field = collected.field
-        if not isinstance(declaration_of(field), ProjectLookup):
-            return None
-        if sum(each.field is not None and isinstance(declaration_of(each.field), ProjectLookup) for each in fields) > 1:
-            return None
         inner = unwrap_non_null(field.type)[1]
         children = self._context.collect(inner, collected.selection_sets, collected.response_path)
         selection = self._build_selection_of(inner, children, path)
@@ -137,27 +157,20 @@ class PlanCompiler:
         sql_dialect, is_only_field = self._context.sql_dialect, len(children) == 1
         return ProjectRoot(collected.key, selection, arguments, argument.python_name, sql_dialect, is_only_field=is_only_field)
 
-    def _resolve_leaf(self, kind: GraphQLObjectType, collected: CollectedField) -> LeafField | None:
-        """A column, which is read from the object."""
-        field_source = field_source_of(collected.field)
-        is_non_null, inner = unwrap_non_null(collected.field.type)
-        if isinstance(field_source, AttributeSource) and is_row_type(kind) and is_leaf_type(inner):
-            columns = getattr(getattr(table_of(kind), "__table__", None), "columns", {})
-            plain = field_source.key in columns and is_plain(columns[field_source.key], inner)
-            output_format = self._context.format_at(collected.response_path)
-            return LeafField(collected.key, field_source.key, inner, is_non_null, plain, output_format)
-        return None
+    def _resolve_column(self, kind: GraphQLObjectType, collected: CollectedField, attribute: str) -> LeafField:
+        is_non_null, leaf = unwrap_non_null(collected.field.type)
+        columns = getattr(getattr(table_of(kind), "__table__", None), "columns", {})
+        plain = attribute in columns and is_plain(columns[attribute], leaf)
+        return LeafField(collected.key, attribute, leaf, is_non_null, plain, self._context.format_at(collected.response_path))
 
-    def _resolve_derived(
-        self, kind: GraphQLObjectType, collected: CollectedField, path: FieldPath
-    ) -> DerivedField | tuple[str, Any] | None:
-        """A field that is computed from columns."""
-        derive = self._context.derivation(collected, path) if table_of(kind) is not None else None
+    def _resolve_computed(self, collected: CollectedField, attributes: Sequence[str], path: FieldPath) -> ObjectPart | None:
+        """A function of columns; None where its resolver is called."""
+        derive = self._context.derivation(collected, path)
         if derive is None:
             return None
         if isinstance(derive, ConstantValue):
             return collected.key, derive.value
-        return DerivedField(collected.key, derive, metadata_of(collected.field)["needs"], unwrap_non_null(collected.field.type)[0])
+        return DerivedField(collected.key, derive, attributes, unwrap_non_null(collected.field.type)[0])
 
     def build_step(self, kind: GraphQLObjectType, collected: CollectedField, path: FieldPath) -> ObjectFieldStep:
         """A field whose values a loader, an attribute or a resolver gives. Raises Unplannable."""

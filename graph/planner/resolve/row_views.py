@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from graphql import GraphQLField, GraphQLList, GraphQLObjectType, is_leaf_type
+from graphql import GraphQLList, GraphQLObjectType
 from sqlalchemy import Boolean, Date
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
-from graph.fields.declarations import ENTITIES, ByNumber, ConstantValue, GlobalIdField, IndexedBy, NamesOf, ToMany, ToOne, global_id
-from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
+from graph.fields.declarations import ConstantValue, IndexedBy, NamesOf, ToOne, global_id
+from graph.fields.resolvers import declaration_of
 from graph.planner.codegen.object_serializer import is_plain, timestamps_serializer
 from graph.planner.codegen.row_serializer import RowObjectFactory, compile_row_serializer
 from graph.planner.collect import CollectedField
@@ -27,16 +27,22 @@ from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, RelatedRow, RowView, ViewPart
 from graph.planner.ir.selection import BatchStep
 from graph.planner.ir.steps import AttributeStep, BatchedStep, FieldPath, FieldStep, LoaderStep, ResolverStep
-from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep, StepBuilder, unwrap_non_null
-from graph.planner.sql.select_builder import SelectBuilder, SelectSource, is_table
-
-TABLE_BY_TYPE_NAME = {entity.name: row for row, entity in ENTITIES.items() if is_table(row)}
-"""The name of a type → the table of its rows."""
-
-
-def table_of(kind: Any) -> Any:
-    """The table of a type's rows; None for types that are in none."""
-    return TABLE_BY_TYPE_NAME.get(kind.name) if is_row_type(kind) else None
+from graph.planner.resolve.classify import (
+    ColumnKind,
+    ComputedKind,
+    GlobalIdKind,
+    IndexedKind,
+    PageKind,
+    RelationKind,
+    RowByNumberKind,
+    TypenameKind,
+    classify,
+    table_of,
+    unwrap_named,
+    unwrap_non_null,
+)
+from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep, StepBuilder
+from graph.planner.sql.select_builder import SelectBuilder, SelectSource
 
 
 class RowViewBuilder:
@@ -64,30 +70,29 @@ class RowViewBuilder:
         columns: list[tuple[CollectedField, str]] = []
         path = FieldPath(kind.name, parent_path)
         for collected in self._context.collect(kind, parent.selection_sets, parent.response_path):
-            key, field = collected.key, collected.field
-            if field is None:
-                found[key] = ConstantPart(kind.name)
-                continue
-            field_source = field_source_of(field)
-            found[key] = Deferred()
-            if (
-                isinstance(field_source, AttributeSource)
-                and field_source.key in source.mapper.columns
-                and is_leaf_type(unwrap_non_null(field.type)[1])
-            ):
-                columns.append((collected, field_source.key))
-            elif isinstance(declaration_of(field), GlobalIdField) and "id" in source.attributes:
-                found[key] = ColumnValue(source.select_column("id"), lambda value: global_id(kind.name, value), True, False)
-            elif (
-                part := self._build_derived(collected, path, source) or self._build_joined(collected, path, source, select_builder)
-            ) is not None:
-                found[key] = part
-            elif (indexed_row := self._build_indexed(kind, collected, path, source, select_builder)) is not None:
-                found[key] = indexed_row
-            elif (child_rows := self.build_child_rows(collected, path)) is not None:
-                batch_steps.append(child_rows)
-            else:
+            part: ViewPart | ConnectionStep | RowByNumber | None = None
+            match classify(collected):
+                case TypenameKind():
+                    part = ConstantPart(kind.name)
+                case ColumnKind(attribute) if attribute in source.mapper.columns:
+                    columns.append((collected, attribute))
+                    part = Deferred()
+                case GlobalIdKind() if "id" in source.attributes:
+                    part = ColumnValue(source.select_column("id"), lambda value: global_id(kind.name, value), True, False)
+                case ComputedKind(attributes):
+                    part = self._build_computed(collected, attributes, path, source)
+                case RelationKind(declared):
+                    part = self._build_relation(collected, declared, path, source, select_builder)
+                case IndexedKind(index, attributes):
+                    part = self._build_indexed(kind, collected, index, attributes, path, source, select_builder)
+                case (PageKind() | RowByNumberKind()) as rows:
+                    part = self.build_child_rows(collected, rows, path)
+            if part is None:
                 add_step(self._steps.build_step(kind, collected, path), steps, batch_steps)
+            elif isinstance(part, ConnectionStep | RowByNumber):
+                batch_steps.append(part)
+                part = None
+            found[collected.key] = part or Deferred()
         needed_attributes = _collect_needed_attributes([*steps, *batch_steps], source)
         for collected, attribute in columns:
             found[collected.key] = self._build_value(source, attribute, collected, output_only=attribute not in needed_attributes)
@@ -100,57 +105,62 @@ class RowViewBuilder:
         parts = list(found.items())
         return RowView(parts, compile_row_serializer(parts), steps, batch_steps, make_object, full_row_class)
 
-    def _build_joined(
-        self, collected: CollectedField, path: FieldPath, source: SelectSource, select_builder: SelectBuilder
-    ) -> ViewPart | None:
-        """A relation that the statement joins, or names that it gathers; None for what it does not hold."""
-        declared = declaration_of(collected.field)
+    def _build_relation(
+        self,
+        collected: CollectedField,
+        declared: ToOne | NamesOf,
+        path: FieldPath,
+        source: SelectSource,
+        select_builder: SelectBuilder,
+    ) -> RelatedRow | ColumnValue | None:
+        """A row that the statement joins, or a list of names that it aggregates; None for what it has no room or no table for."""
         is_non_null, inner = unwrap_non_null(collected.field.type)
-        if isinstance(declared, ToOne):
-            target = table_of(inner)
-            joined = source.join(declared.key, target) if target is not None else None
-            if joined is None:
+        if isinstance(declared, NamesOf):
+            if not self._is_string_list(declared, inner):
                 return None
-            view = self.build_view(inner, collected, path, joined, select_builder)
-            return RelatedRow(view, joined.select_column("id"), is_non_null)
-        if isinstance(declared, NamesOf) and self._is_string_list(declared, inner):
-            return ColumnValue(
-                source.select_names(declared.statement), None, True, False, self._sql_dialect.list_decoder(declared.statement([]))
-            )
-        return None
-
-    def _build_indexed(
-        self, kind: GraphQLObjectType, collected: CollectedField, path: FieldPath, source: SelectSource, select_builder: SelectBuilder
-    ) -> RelatedRow | None:
-        """What a row tells of an object that is in no table; None where there is none such, or more is asked of it."""
-        index: IndexedBy | None = metadata_of(collected.field).get("from_index")
-        is_non_null, inner = unwrap_non_null(collected.field.type)
-        if index is None or is_non_null:
-            return None
-        if not {each.name for each in self._context.collect(inner, collected.selection_sets, collected.response_path)} <= index.fields:
-            return None
-        keys = metadata_of(collected.field)["needs"]
-        joined = source.join_index(index, keys)
+            decode = self._sql_dialect.list_decoder(declared.statement([]))
+            return ColumnValue(source.select_names(declared.statement), None, True, False, decode)
+        target = table_of(inner)
+        joined = source.join(declared.key, target) if target is not None else None
         if joined is None:
             return None
-        make_object = RowObjectFactory(source.row, {key: source.select_attribute(key) for key in keys})
+        view = self.build_view(inner, collected, path, joined, select_builder)
+        return RelatedRow(view, joined.select_column("id"), is_non_null)
+
+    def _build_indexed(
+        self,
+        kind: GraphQLObjectType,
+        collected: CollectedField,
+        index: IndexedBy,
+        attributes: Sequence[str],
+        path: FieldPath,
+        source: SelectSource,
+        select_builder: SelectBuilder,
+    ) -> RelatedRow | None:
+        """The index row of an object that has no row of its own; None where the index lacks a selected field."""
+        inner = unwrap_non_null(collected.field.type)[1]
+        if not {each.name for each in self._context.collect(inner, collected.selection_sets, collected.response_path)} <= index.fields:
+            return None
+        joined = source.join_index(index, attributes)
+        if joined is None:
+            return None
+        make_object = RowObjectFactory(source.row, {each: source.select_attribute(each) for each in attributes})
         resolver_step = self._steps.build_step(kind, collected, path)
         assert isinstance(resolver_step, ResolverStep)  # noqa: S101 - `from_index=` is declared beside `batch=`
-        fallback = BatchStep(resolver_step)
-        return RelatedRow(
-            self.build_view(inner, collected, path, joined, select_builder), joined.select_column("id"), False, fallback, make_object
-        )
+        view = self.build_view(inner, collected, path, joined, select_builder)
+        return RelatedRow(view, joined.select_column("id"), False, BatchStep(resolver_step), make_object)
 
-    def _build_derived(self, collected: CollectedField, path: FieldPath, source: SelectSource) -> Derived | ConstantPart | None:
-        """A computed field that is made of columns alone; None for what is no such thing."""
+    def _build_computed(
+        self, collected: CollectedField, attributes: Sequence[str], path: FieldPath, source: SelectSource
+    ) -> Derived | ConstantPart | None:
+        """A function of columns; None where its resolver is called."""
         derive = self._context.derivation(collected, path)
         if derive is None:
             return None
         if isinstance(derive, ConstantValue):
             return ConstantPart(derive.value)
-        keys = metadata_of(collected.field)["needs"]
-        assert set(keys) <= set(source.attributes)  # noqa: S101 - they are columns of its row
-        return Derived(derive, [source.select_attribute(key) for key in keys], unwrap_non_null(collected.field.type)[0])
+        assert set(attributes) <= set(source.attributes)  # noqa: S101 - they are columns of its row
+        return Derived(derive, [source.select_attribute(each) for each in attributes], unwrap_non_null(collected.field.type)[0])
 
     def _is_string_list(self, declared: NamesOf, kind: Any) -> bool:
         if not isinstance(kind, GraphQLList) or unwrap_non_null(kind.of_type)[1].name != "String" or declared.pick is not None:
@@ -193,7 +203,10 @@ class RowViewBuilder:
         select_builder = SelectBuilder(row, self._sql_dialect)
         parts: list[tuple[str, ViewPart]] = []
         for collected in relation_fields:
-            part = self._build_joined(collected, path, select_builder.root, select_builder)
+            relation = classify(collected)
+            if not isinstance(relation, RelationKind):
+                continue
+            part = self._build_relation(collected, relation.declared, path, select_builder.root, select_builder)
             if part is not None:
                 parts.append((collected.key, part))
         if not parts:
@@ -202,33 +215,23 @@ class RowViewBuilder:
 
     # Of lists
 
-    def _build_row_by_number(self, collected: CollectedField, declared: ByNumber, path: FieldPath) -> RowByNumber | None:
+    def build_child_rows(
+        self, collected: CollectedField, rows: PageKind | RowByNumberKind, path: FieldPath
+    ) -> ConnectionStep | RowByNumber | None:
+        """The statement of a level's child rows; None for a connection with fields of its own."""
         inner = unwrap_non_null(collected.field.type)[1]
-        if table_of(inner) is not declared.table:
+        if isinstance(rows, RowByNumberKind):
+            select_builder = SelectBuilder(rows.declared.table, self._sql_dialect)
+            view = self.build_view(inner, collected, path, select_builder.root, select_builder)
+            arguments = self._context.add_arguments(collected.field, collected.nodes[0])
+            return RowByNumber(collected.key, rows.declared, arguments, select_builder, view)
+        select_builder = SelectBuilder(rows.declared.listing.table, self._sql_dialect)
+        subfield = self._context.connection_subfield(inner, collected)
+        connection = self._build_connection(inner, collected, path, select_builder)
+        if connection is None:
             return None
-        select_builder = SelectBuilder(declared.table, self._sql_dialect)
-        view = self.build_view(inner, collected, path, select_builder.root, select_builder)
-        return RowByNumber(collected.key, declared, self._context.add_arguments(collected.field, collected.nodes[0]), select_builder, view)
-
-    def build_child_rows(self, collected: CollectedField, path: FieldPath) -> ConnectionStep | RowByNumber | None:
-        """What a statement reads of the rows that hang on a level's objects, as declared; None for what is no such thing."""
-        declared = declaration_of(collected.field)
-        if isinstance(declared, ByNumber):
-            return self._build_row_by_number(collected, declared, path)
-        if not isinstance(declared, ToMany) or declared.filter_visible is not None:
-            return None
-        connection: Any = unwrap_non_null(collected.field.type)[1]
-        row = table_of(_unwrap_type(connection.fields["nodes"]))
-        if row is not declared.listing.table:
-            return None
-        select_builder = SelectBuilder(row, self._sql_dialect)
-        subfield = self._context.connection_subfield(connection, collected)
-        parts = self._build_connection(connection, collected, path, select_builder)
-        if parts is None:
-            return None
-        return ConnectionStep(
-            collected.key, declared, self._context.add_arguments(collected.field, collected.nodes[0]), select_builder, parts, subfield
-        )
+        arguments = self._context.add_arguments(collected.field, collected.nodes[0])
+        return ConnectionStep(collected.key, rows.declared, arguments, select_builder, connection, subfield)
 
     def _build_connection(
         self, kind: GraphQLObjectType, parent: CollectedField, path: FieldPath, select_builder: SelectBuilder
@@ -239,7 +242,7 @@ class RowViewBuilder:
             if collected.field is None:
                 parts.add(collected.key, ConstantPart(kind.name))
                 continue
-            inner = _unwrap_type(collected.field)
+            inner = unwrap_named(collected.field.type)
             if collected.name == "nodes":
                 parts.add(collected.key, self.build_view(inner, collected, item_path, select_builder.root, select_builder))
             elif collected.name == "edges":
@@ -264,7 +267,7 @@ class RowViewBuilder:
             elif collected.name == "cursor":
                 parts.append((collected.key, CursorField()))
             else:
-                node = _unwrap_type(collected.field)
+                node = unwrap_named(collected.field.type)
                 parts.append((collected.key, self.build_view(node, collected, node_path, select_builder.root, select_builder)))
         return EdgesSelection(parts)
 
@@ -304,14 +307,3 @@ def add_step(step: ObjectFieldStep, steps: list[FieldStep], batch_steps: list[Ba
         batch_steps.append(BatchStep(step))
     else:
         steps.append(step)
-
-
-def is_relation(field: GraphQLField) -> bool:
-    return isinstance(declaration_of(field), ToOne | NamesOf) and isinstance(field_source_of(field), LoaderSource)
-
-
-def _unwrap_type(field: Any) -> Any:
-    kind = getattr(field, "type", field)
-    while hasattr(kind, "of_type"):
-        kind = kind.of_type
-    return kind
