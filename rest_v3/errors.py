@@ -1,7 +1,7 @@
 """The table from error codes to v3 statuses and bodies.
 
-The graph returns a code (docs/decisions.md 19); here every code has its v3 status and message (wire-facts 2.1, 2.2). Every body is an object
-`{"message": string | {field: [string]}}`. A route overrides entries of the table with its `errors`.
+The graph returns a code (docs/decisions.md 19); here every code has its v3 status and message (docs/wire-facts.md 2.1, 2.2). Every body is
+an object `{"message": string | {field: [string]}}`. A route overrides entries of the table with its `errors`.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Turns a route into an endpoint: reads the request, runs one operation, responds.
 
-The order of checks is docs/decisions.md 5: caller, project or group, permission, resource, and only then parameters. The operation keeps that
-order. When a parameter is invalid the operation cannot run, so the route's guard runs before the 400 is returned.
+Checks run in the order of docs/decisions.md 5: caller, project or group, permission, resource, and only then parameters. The operation
+keeps that order. When a parameter is invalid the operation cannot run, so the route's guard runs before the 400 is returned.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
