@@ -1,4 +1,4 @@
-"""Pagination: `page` and `per_page` to `first` and `offset`; totals and links in headers (wire-facts 3, docs/decisions.md 7)."""
+"""Pagination: `page` and `per_page` to `first` and `offset`; totals and links in headers (docs/wire-facts.md 3, docs/decisions.md 7)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

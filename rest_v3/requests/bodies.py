@@ -132,7 +132,7 @@ async def read_body(receive: Receive, declared: bytes | None, max_bytes: int = M
 def parse_body(body: bytes, content_type: bytes, accepted: AcceptedNames) -> dict[str, Any]:
     """The values of a body. Without a content type it is parsed as a form.
 
-    Raises MalformedRequestError: 400 for a malformed body, 406 for another content type (wire-facts 2.3).
+    Raises MalformedRequestError: 400 for a malformed body, 406 for another content type (docs/wire-facts.md 2.3).
     """
     kind = content_type.partition(b";")[0].strip().lower()
     if not body:

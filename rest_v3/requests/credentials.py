@@ -9,7 +9,7 @@ from rest_v3.requests.values import is_blank
 def read_credential(headers: Mapping[bytes, bytes], parameter: Any) -> str | None:
     """The caller's credential, or None.
 
-    The parameter wins over the headers, even when it is invalid (wire-facts 1.1). A malformed token is "", which no user has.
+    The parameter wins over the headers, even when it is invalid (docs/wire-facts.md 1.1). A malformed token is "", which no user has.
     """
     if parameter is not None:
         return parameter if isinstance(parameter, str) and _is_printable(parameter) else ""

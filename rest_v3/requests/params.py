@@ -1,7 +1,7 @@
 """Parameters of v3, declared as data of a route.
 
 A parameter is declared as `text("title", required=True)` or `choice("state_event", "close", "reopen")`. The same value may be in the path,
-the query, a form or a JSON body, so each kind reads strings as well as JSON (wire-facts 2.3):
+the query, a form or a JSON body, so each kind reads strings as well as JSON (docs/wire-facts.md 2.3):
 
  integer("line")        "12", 12                          -> 12
  boolean("all")         "1", "t", "true", "on", true, 1   -> True; any other word -> False

@@ -1,4 +1,4 @@
-"""Files attached to notes, which are not in the interface document (wire-facts 14)."""
+"""Files attached to notes, which are not in the interface document (docs/wire-facts.md 14)."""
 
 from rest_v3.requests.params import file, text
 from rest_v3.route import Route

@@ -164,7 +164,7 @@ def _diff_in_process(repository: Repository, old: str | None, oid: str) -> list[
 
 
 def has_line(entries: Iterable[FileDiff], path: str, line: int, line_type: str) -> bool:
-    """Whether `line` of the file `path` can be commented on (wire-facts 7).
+    """Whether `line` of the file `path` can be commented on (docs/wire-facts.md 7).
 
     The file is the entry whose new path is `path`. `line` is the position in the *new* file, both for `line_type` "new" (an added
     line) and for "old" (a removed line: the position of the next line of the new file). Context lines never match.
