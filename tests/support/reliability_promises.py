@@ -1,4 +1,4 @@
-"""The promises of reliability that are shown by long runs, and the table of what was measured.
+"""The promises of docs/promises.md (a) that long runs show, and the table of what was measured.
 
 `scripts/check --reliability` runs them, each test marked `@promise("R1")` with the promises that it shows. `FORGEFRONT_RELIABILITY` is the
 share of the promised counts that is run: 1 for all, 0.1 for a tenth; without it these tests are skipped.
