@@ -120,3 +120,19 @@ def test_contributing_names_tests_that_exist() -> None:
         if len(found) != 1 or not all(re.search(rf"(?:def|class) {part}\b", found[0].read_text(encoding="utf-8")) for part in parts):
             wrong.append("::".join([file, *parts]))
     assert not wrong, f"CONTRIBUTING.md names tests that do not exist: {', '.join(wrong)}"
+
+
+def test_walks_visit_a_file_again_only_with_a_reason() -> None:
+    """In each walk of architecture.md, a step that names a file of an earlier step says why (visit, same file, earlier walk)."""
+    text = read("docs/architecture.md").partition("## The five walks")[2].partition("## The planner")[0]
+    walks = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    assert len(walks) == 5
+    unexplained = []
+    for walk in walks:
+        seen: set[str] = set()
+        for step in re.split(r"^\d+\. ", walk, flags=re.MULTILINE)[1:]:
+            named = set(re.findall(r"`([\w/]+\.(?:py|graphql))", step))
+            if named & seen and not re.search(r"visit|same file|as in walk|Steps \d", step):
+                unexplained += [f"{walk.splitlines()[0]}: {path}" for path in sorted(named & seen)]
+            seen |= named
+    assert not unexplained, f"say why: {', '.join(unexplained)}"
