@@ -153,7 +153,7 @@ async def get_user(context: Context, database_id: int) -> tables.User:
     return found
 
 
-async def get_of_user(context: Context, table: type[R], user_id: int, database_id: int, *conditions: Any) -> R:
+async def get_owned_row(context: Context, table: type[R], user_id: int, database_id: int, *conditions: Any) -> R:
     """A row that belongs to the user, by its id.
 
     Raises NotFound, also for an id that belongs to another user.

@@ -164,7 +164,7 @@ async def find_owned(context: Context, table: type[R], input: UserResourceInput)
             raise NotFound(name)
         return row
     owner = await resolve_owner_id(context, input.user_id)
-    return await lookup.get_of_user(context, table, owner, get_or(input.database_id, 0))
+    return await lookup.get_owned_row(context, table, owner, get_or(input.database_id, 0))
 
 
 def owned_nodes_loader(table: type[R]) -> Callable[[Context, list[str]], Awaitable[dict[str, Any]]]:

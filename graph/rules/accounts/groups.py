@@ -53,8 +53,8 @@ async def list_project_ids(context: Context, group: tables.Namespace, actions: C
 
 async def list_project_ids_by_group(context: Context, group_ids: list[int], actions: Collection[Action]) -> dict[int, list[int]]:
     """Like `list_project_ids`, for several groups."""
-    of_groups = await asyncio.gather(*(load_projects_in_group(context, key) for key in group_ids))
+    project_lists = await asyncio.gather(*(load_projects_in_group(context, key) for key in group_ids))
     return {
         key: [project.id for project in projects if all([await can(context, action, project) for action in actions])]
-        for key, projects in zip(group_ids, of_groups, strict=True)
+        for key, projects in zip(group_ids, project_lists, strict=True)
     }

@@ -106,7 +106,7 @@ async def create_upload_target(context: Context, build: tables.Build, filename: 
         raise Invalid("size", "must not be negative")
     if size is not None and size > max_bytes:
         raise TooLarge("size", f"is too big (should be at most {max_bytes} bytes)")
-    current = await _find_artifact_of(context, build.id)
+    current = await _find_build_artifact(context, build.id)
     expires_at = context.now() + UPLOAD_LIFETIME
     runner_identity = context.runner_identity_or_none
     user_id, digest = (0, build.token_digest or "") if runner_identity is not None else (context.viewer.id, "")
@@ -150,7 +150,7 @@ async def require_valid_grant(context: Context, upload_grant: UploadGrant, build
     elif build.status is not CheckStatus.RUNNING or build.token_digest != upload_grant.token_digest:
         raise Forbidden("The build is no longer assigned to this runner.")
     _require_writable(build)
-    current = await _find_artifact_of(context, build.id)
+    current = await _find_build_artifact(context, build.id)
     if build.attempt != upload_grant.attempt or (current.id if current else 0) != upload_grant.replaced_id:
         raise Conflict(None, "The upload URL was already used, or the build has another artifact or attempt now. Request another one.")
 
@@ -192,7 +192,7 @@ async def replace(context: Context, build: tables.Build, filename: str, key: str
 
 async def remove(context: Context, build: tables.Build) -> int | None:
     """Delete the artifact of a locked build; returns its id, or None if there was none."""
-    old = await _find_artifact_of(context, build.id)
+    old = await _find_build_artifact(context, build.id)
     if old is None:
         return None
     await context.session.delete(old)
@@ -228,5 +228,5 @@ def artifact_loader(context: Context) -> Any:
     return context.loader("artifacts of builds", fetch)
 
 
-async def _find_artifact_of(context: Context, build_id: int) -> tables.Artifact | None:
+async def _find_build_artifact(context: Context, build_id: int) -> tables.Artifact | None:
     return await context.first(artifacts.of_builds([build_id]))

@@ -90,7 +90,7 @@ def build_rollup_history(runs: Sequence[CheckRun]) -> list[tuple[datetime, Rollu
     Before the first the state is NONE. Equals `state_at` at each of these times, but examines only the runs that change at that time.
     """
     times = ((run.created_at, at, run) for run in runs for at in (run.created_at, run.started_at, run.finished_at) if at is not None)
-    events = sorted(((max(made, at), run) for made, at, run in times), key=itemgetter(0))
+    events = sorted(((max(created_at, at), run) for created_at, at, run in times), key=itemgetter(0))
     newest: dict[Any, CheckRun] = {}
     counted: dict[str, CheckRun] = {}
     counting: dict[str, tuple[CheckStatus, bool]] = {}

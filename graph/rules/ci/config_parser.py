@@ -110,51 +110,51 @@ class _ConfigParser:
         return tuple(dict.fromkeys(names))
 
     def _parse_job(self, name: str, entry: MappingEntry, stages: tuple[str, ...], before: list[str], shared: dict[str, Any]) -> JobConfig:
-        where = f"{quote(name)} job"
+        location = f"{quote(name)} job"
         if not isinstance(entry.value, MappingNode):
             raise PipelineConfigError.from_message(f"Unknown parameter {quote(name)}: a job is a mapping with a `script`.", entry.line)
-        self._check_name(where, name, entry.line)
+        self._check_name(location, name, entry.line)
         parts = entry.value.entries
         for key, part in parts.items():
             if key not in JOB_KEYS:
                 raise PipelineConfigError.from_message(
-                    f"{where}: unknown parameter {quote(key)}. Supported: {', '.join(JOB_KEYS)}.", part.line
+                    f"{location}: unknown parameter {quote(key)}. Supported: {', '.join(JOB_KEYS)}.", part.line
                 )
         if "script" not in parts:
             raise PipelineConfigError.from_message(
-                f"{where}: `script` is missing. The name of a template without a script must begin with a dot.", entry.line
+                f"{location}: `script` is missing. The name of a template without a script must begin with a dot.", entry.line
             )
-        script = self._parse_lines(f"{where}: script", parts["script"])
+        script = self._parse_lines(f"{location}: script", parts["script"])
         if not any(line.strip() for line in script):
-            raise PipelineConfigError.from_message(f"{where}: the script is empty.", parts["script"].line)
+            raise PipelineConfigError.from_message(f"{location}: the script is empty.", parts["script"].line)
         if "before_script" in parts:
-            before = self._parse_lines(f"{where}: before_script", parts["before_script"])
+            before = self._parse_lines(f"{location}: before_script", parts["before_script"])
         stage, stage_line = DEFAULT_STAGE, entry.line
         for key in ("type", "stage"):
             if key in parts:
-                stage, stage_line = self._parse_string(f"{where}: {key}", parts[key]), parts[key].line
+                stage, stage_line = self._parse_string(f"{location}: {key}", parts[key]), parts[key].line
         if stage not in stages:
             raise PipelineConfigError.from_message(
-                f"{where}: the stage {quote(stage)} is not one of {', '.join(map(quote, stages[:20]))}.", stage_line
+                f"{location}: the stage {quote(stage)} is not one of {', '.join(map(quote, stages[:20]))}.", stage_line
             )
         options = {
             **shared,
-            **self._parse_options(f"{where}: ", parts, ("after_script", "image", "services", "cache", "artifacts", "dependencies")),
+            **self._parse_options(f"{location}: ", parts, ("after_script", "image", "services", "cache", "artifacts", "dependencies")),
         }
         if "variables" in parts:
-            options["variables"] = {**shared.get("variables", {}), **self._parse_variables(f"{where}: variables", parts["variables"])}
+            options["variables"] = {**shared.get("variables", {}), **self._parse_variables(f"{location}: variables", parts["variables"])}
         if "coverage" in parts:
-            options["coverage"] = self._parse_coverage(f"{where}: coverage", parts["coverage"])
+            options["coverage"] = self._parse_coverage(f"{location}: coverage", parts["coverage"])
         return JobConfig(
             name=name,
             stage=stage,
             stage_index=stages.index(stage),
             commands="\n".join([*before, *script]),
-            tags=self._parse_tags(f"{where}: tags", parts.get("tags")),
-            allow_failure=self._parse_boolean(f"{where}: allow_failure", parts["allow_failure"]) if "allow_failure" in parts else False,
-            run_when=RunWhen(self._parse_choice(f"{where}: when", parts["when"], [*RunWhen])) if "when" in parts else RunWhen.ON_SUCCESS,
-            only=self._parse_refs(f"{where}: only", parts.get("only")),
-            excepted=self._parse_refs(f"{where}: except", parts.get("except")),
+            tags=self._parse_tags(f"{location}: tags", parts.get("tags")),
+            allow_failure=self._parse_boolean(f"{location}: allow_failure", parts["allow_failure"]) if "allow_failure" in parts else False,
+            run_when=RunWhen(self._parse_choice(f"{location}: when", parts["when"], [*RunWhen])) if "when" in parts else RunWhen.ON_SUCCESS,
+            only=self._parse_refs(f"{location}: only", parts.get("only")),
+            excepted=self._parse_refs(f"{location}: except", parts.get("except")),
             options=options,
             line=entry.line,
         )
@@ -180,7 +180,7 @@ class _ConfigParser:
             if size > MAX_JOBS_BYTES:
                 raise PipelineConfigError.from_message(f"All jobs, each with the global options, exceed {MAX_JOBS_BYTES} bytes.", job.line)
 
-    def _parse_options(self, where: str, parts: dict[str, MappingEntry], keys: tuple[str, ...]) -> dict[str, Any]:
+    def _parse_options(self, location: str, parts: dict[str, MappingEntry], keys: tuple[str, ...]) -> dict[str, Any]:
         parsers: dict[str, Callable[[str, MappingEntry], Any]] = {
             "after_script": self._parse_lines,
             "variables": self._parse_variables,
@@ -190,20 +190,20 @@ class _ConfigParser:
             "artifacts": partial(self._parse_file_patterns, ARTIFACTS_KEYS),
             "dependencies": self._parse_strings,
         }
-        return {key: parsers[key](f"{where}{key}", parts[key]) for key in keys if key in parts}
+        return {key: parsers[key](f"{location}{key}", parts[key]) for key in keys if key in parts}
 
-    def _parse_file_patterns(self, allowed: tuple[str, ...], where: str, entry: MappingEntry) -> dict[str, Any]:
+    def _parse_file_patterns(self, allowed: tuple[str, ...], location: str, entry: MappingEntry) -> dict[str, Any]:
         """Parse `artifacts` or `cache`, which may have the `allowed` keys."""
         value = entry.value
         if not isinstance(value, MappingNode):
-            raise PipelineConfigError.from_message(f"{where} must be a mapping with {', '.join(allowed)}.", entry.line)
+            raise PipelineConfigError.from_message(f"{location} must be a mapping with {', '.join(allowed)}.", entry.line)
         found: dict[str, Any] = {}
         for key, part in value.entries.items():
             if key not in allowed:
                 raise PipelineConfigError.from_message(
-                    f"{where}: unknown parameter {quote(key)}. Supported: {', '.join(allowed)}.", part.line
+                    f"{location}: unknown parameter {quote(key)}. Supported: {', '.join(allowed)}.", part.line
                 )
-            key_path = f"{where}: {key}"
+            key_path = f"{location}: {key}"
             if key == "paths":
                 found[key] = self._parse_strings(key_path, part)
             elif key == "untracked":
@@ -214,115 +214,115 @@ class _ConfigParser:
                 found[key] = self._parse_string(key_path, part)
         return found
 
-    def _parse_variables(self, where: str, entry: MappingEntry) -> dict[str, str]:
+    def _parse_variables(self, location: str, entry: MappingEntry) -> dict[str, str]:
         value = entry.value
         if not isinstance(value, MappingNode):
-            raise PipelineConfigError.from_message(f"{where} must be a mapping of names to strings.", entry.line)
+            raise PipelineConfigError.from_message(f"{location} must be a mapping of names to strings.", entry.line)
         found = {}
         for name, part in value.entries.items():
             if "=" in name or any(letter.isspace() for letter in name):
-                raise PipelineConfigError.from_message(f"{where}: {quote(name)} is not a valid variable name.", part.line)
+                raise PipelineConfigError.from_message(f"{location}: {quote(name)} is not a valid variable name.", part.line)
             inner = part.value
             found[name] = (
-                "" if isinstance(inner, ScalarNode) and inner.is_null else self._parse_string(f"{where}: {name}", part, allow_empty=True)
+                "" if isinstance(inner, ScalarNode) and inner.is_null else self._parse_string(f"{location}: {name}", part, allow_empty=True)
             )
         return found
 
-    def _parse_coverage(self, where: str, entry: MappingEntry) -> str:
-        text = self._parse_string(where, entry)
+    def _parse_coverage(self, location: str, entry: MappingEntry) -> str:
+        text = self._parse_string(location, entry)
         if len(text) < 3 or not (text.startswith("/") and text.endswith("/")):
             raise PipelineConfigError.from_message(
-                f"{where} must be a regular expression between slashes, such as /Coverage: (\\d+)%/.", entry.line
+                f"{location} must be a regular expression between slashes, such as /Coverage: (\\d+)%/.", entry.line
             )
-        self._check_expression(where, entry.line, text[1:-1])
+        self._check_expression(location, entry.line, text[1:-1])
         return text[1:-1]
 
-    def _parse_refs(self, where: str, entry: MappingEntry | None) -> tuple[RefPattern, ...] | None:
+    def _parse_refs(self, location: str, entry: MappingEntry | None) -> tuple[RefPattern, ...] | None:
         if entry is None:
             return None
         found = []
-        for text in self._parse_strings(where, entry):
+        for text in self._parse_strings(location, entry):
             try:
                 pattern = RefPattern.parse(text)
             except InvalidExpression as error:
                 raise PipelineConfigError.from_message(
-                    f"{where}: {quote(text)} is not a valid RE2 expression: {error}.", entry.line
+                    f"{location}: {quote(text)} is not a valid RE2 expression: {error}.", entry.line
                 ) from error
             if pattern.is_expression:
-                self._check_expression(where, entry.line, pattern.name, ignore_case=pattern.ignore_case)
+                self._check_expression(location, entry.line, pattern.name, ignore_case=pattern.ignore_case)
             found.append(pattern)
         return tuple(found)
 
-    def _check_expression(self, where: str, line: int, source: str, *, ignore_case: bool = False) -> None:
+    def _check_expression(self, location: str, line: int, source: str, *, ignore_case: bool = False) -> None:
         try:
             compile_expression(source, ignore_case=ignore_case)
         except InvalidExpression as error:
-            raise PipelineConfigError.from_message(f"{where}: not a valid RE2 expression: {error}.", line) from error
+            raise PipelineConfigError.from_message(f"{location}: not a valid RE2 expression: {error}.", line) from error
         self.expressions.add((source, ignore_case))
         if len(self.expressions) > MAX_EXPRESSIONS:
             raise PipelineConfigError.from_message(f"The file has more than {MAX_EXPRESSIONS} different regular expressions.", line)
 
-    def _parse_tags(self, where: str, entry: MappingEntry | None) -> tuple[str, ...]:
+    def _parse_tags(self, location: str, entry: MappingEntry | None) -> tuple[str, ...]:
         if entry is None:
             return ()
-        found = sorted({text.strip() for text in self._parse_strings(where, entry)})
+        found = sorted({text.strip() for text in self._parse_strings(location, entry)})
         if len(found) > MAX_TAGS:
-            raise PipelineConfigError.from_message(f"{where}: has {len(found)} tags; the limit is {MAX_TAGS}.", entry.line)
+            raise PipelineConfigError.from_message(f"{location}: has {len(found)} tags; the limit is {MAX_TAGS}.", entry.line)
         for text in found:
-            self._check_name(where, text, entry.line)
+            self._check_name(location, text, entry.line)
             if "," in text:
                 raise PipelineConfigError.from_message(
-                    f"{where}: {quote(text)} contains a comma. Put each tag on its own line.", entry.line
+                    f"{location}: {quote(text)} contains a comma. Put each tag on its own line.", entry.line
                 )
         return tuple(found)
 
-    def _parse_lines(self, where: str, entry: MappingEntry | None) -> list[str]:
+    def _parse_lines(self, location: str, entry: MappingEntry | None) -> list[str]:
         """The lines of a script: a string, or a list of strings and nested lists, which aliases produce."""
-        return [] if entry is None else list(_flatten_lines(where, entry.value, entry.line))
+        return [] if entry is None else list(_flatten_lines(location, entry.value, entry.line))
 
-    def _parse_strings(self, where: str, entry: MappingEntry) -> list[str]:
+    def _parse_strings(self, location: str, entry: MappingEntry) -> list[str]:
         value = entry.value
         items = value.items if isinstance(value, SequenceNode) else [value]
         if isinstance(value, MappingNode) or not all(
             isinstance(item, ScalarNode) and not item.is_null and item.value.strip() for item in items
         ):
-            raise PipelineConfigError.from_message(f"{where} should be a list of strings.", entry.line)
+            raise PipelineConfigError.from_message(f"{location} should be a list of strings.", entry.line)
         return [item.value for item in items if isinstance(item, ScalarNode)]
 
-    def _parse_string(self, where: str, entry: MappingEntry, *, allow_empty: bool = False) -> str:
+    def _parse_string(self, location: str, entry: MappingEntry, *, allow_empty: bool = False) -> str:
         value = entry.value
         if not isinstance(value, ScalarNode) or ((value.is_null or not value.value.strip()) and not allow_empty):
-            raise PipelineConfigError.from_message(f"{where} should be a string.", entry.line)
+            raise PipelineConfigError.from_message(f"{location} should be a string.", entry.line)
         return value.value
 
-    def _parse_boolean(self, where: str, entry: MappingEntry) -> bool:
+    def _parse_boolean(self, location: str, entry: MappingEntry) -> bool:
         found = to_json(entry.value)
         if not isinstance(found, bool):
-            raise PipelineConfigError.from_message(f"{where} should be true or false.", entry.line)
+            raise PipelineConfigError.from_message(f"{location} should be true or false.", entry.line)
         return found
 
-    def _parse_choice(self, where: str, entry: MappingEntry, choices: list[RunWhen]) -> str:
-        text = self._parse_string(where, entry)
+    def _parse_choice(self, location: str, entry: MappingEntry, choices: list[RunWhen]) -> str:
+        text = self._parse_string(location, entry)
         if text not in choices:
             raise PipelineConfigError.from_message(
-                f"{where}: {quote(text)} should be {', '.join(choices[:-1])} or {choices[-1]}.", entry.line
+                f"{location}: {quote(text)} should be {', '.join(choices[:-1])} or {choices[-1]}.", entry.line
             )
         return text
 
-    def _check_name(self, where: str, name: str, line: int) -> None:
+    def _check_name(self, location: str, name: str, line: int) -> None:
         if len(name) > MAX_NAME_LENGTH:
-            raise PipelineConfigError.from_message(f"{where}: the name is too long (maximum is {MAX_NAME_LENGTH} characters).", line)
+            raise PipelineConfigError.from_message(f"{location}: the name is too long (maximum is {MAX_NAME_LENGTH} characters).", line)
 
 
-def _flatten_lines(where: str, node: Node, line: int) -> Iterator[str]:
+def _flatten_lines(location: str, node: Node, line: int) -> Iterator[str]:
     if isinstance(node, SequenceNode):
         for item in node.items:
-            yield from _flatten_lines(where, item, item.line)
+            yield from _flatten_lines(location, item, item.line)
     elif isinstance(node, MappingNode):
         raise PipelineConfigError.from_message(
-            f"{where} should be a string or a list of strings. Put quotes around a line that contains `: `.", line
+            f"{location} should be a string or a list of strings. Put quotes around a line that contains `: `.", line
         )
     elif node.is_null:
-        raise PipelineConfigError.from_message(f"{where} should be a string or a list of strings, but it is empty.", line)
+        raise PipelineConfigError.from_message(f"{location} should be a string or a list of strings, but it is empty.", line)
     else:
         yield node.value

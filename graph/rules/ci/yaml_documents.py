@@ -101,9 +101,9 @@ def parse_document(source: str) -> Node | None:
         if error.context_mark is not None and mark.line >= len(source.splitlines()):
             # An unclosed construct is detected at the end of the file; report the line where it begins.
             mark = error.context_mark
-        what = ", ".join(filter(None, (error.context, error.problem))) or "cannot be parsed"
+        reason = ", ".join(filter(None, (error.context, error.problem))) or "cannot be parsed"
         hint = " Indent with spaces, not with tabs." if mark and "\t" in _indentation(source, mark.line) else ""
-        raise PipelineConfigError.from_message(f"The file is not valid YAML: {what}.{hint}", mark.line + 1 if mark else None) from error
+        raise PipelineConfigError.from_message(f"The file is not valid YAML: {reason}.{hint}", mark.line + 1 if mark else None) from error
     except yaml.reader.ReaderError as error:
         raise PipelineConfigError.from_message(
             "The file contains a character that YAML does not allow.", _line_of_invalid_character(source)

@@ -56,7 +56,7 @@ class UserEmailFields:
     ) -> Email | None:
         user: Any = self
         await require(info.context, Action.READ_ACCOUNT, user)
-        return await lookup.get_of_user(info.context, tables.Email, user.id, database_id, IS_SECONDARY)  # type: ignore[return-value]
+        return await lookup.get_owned_row(info.context, tables.Email, user.id, database_id, IS_SECONDARY)  # type: ignore[return-value]
 
 
 async def _resolve_emails(root: Any, info: Info, **arguments: Any) -> Any:

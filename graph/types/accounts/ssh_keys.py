@@ -57,7 +57,7 @@ class UserSshKeyFields:
     async def ssh_key(self, info: Info, database_id: Annotated[int, strawberry.argument(description="v3 ID of the key.")]) -> SshKey | None:
         user: Any = self
         await require(info.context, Action.READ_ACCOUNT, user)
-        return await lookup.get_of_user(info.context, tables.SshKey, user.id, database_id)  # type: ignore[return-value]
+        return await lookup.get_owned_row(info.context, tables.SshKey, user.id, database_id)  # type: ignore[return-value]
 
 
 async def _resolve_ssh_keys(root: Any, info: Info, **arguments: Any) -> Any:

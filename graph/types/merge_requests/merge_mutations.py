@@ -18,7 +18,7 @@ from storage import tables
 class AcceptMergeRequestInput(NumberedResourceInput):
     merge_commit_message: str | None = optional("Merge commit message; the default refers to the merge request.")
     should_remove_source_branch: bool | None = optional(
-        "Whether to delete the source branch after the merge, if the viewer may; default and protected branches are never deleted."
+        "Whether to delete the source branch after the merge, if the viewer is allowed to; never a default or protected branch."
     )
     merge_when_build_succeeds: bool | None = optional(
         "Whether to wait for pending and running checks of the head commit; merges immediately if there are none."
