@@ -1,4 +1,4 @@
-"""Decides: who may, what follows, what is shown. The only caller of storage."""
+"""The graph layer: schema, permissions, rules and events. The only caller of storage."""
 
 DISTRIBUTION = "forgefront"
 """The distribution that this package belongs to; `forgefront/__init__.py` checks it."""

@@ -1,7 +1,7 @@
-"""What the door for artifacts asks of the graph: whether a ticket is good, and to keep what was sent with it.
+"""Access of the artifact upload endpoint to the graph: authorizes an upload token, and stores the uploaded file.
 
-No operation of the schema could stand for it: a ticket is a credential of its own, and between the two halves lie minutes of upload. The
-rules are the graph's all the same (`graph/rules/builds/artifacts.py`).
+This is not an operation of the schema, because an upload token is a separate credential, and an upload may take minutes between
+authorization and storing. The rules are in `graph/rules/builds/artifacts.py`.
 """
 
 import asyncio
@@ -21,35 +21,35 @@ from storage.database.engine import DatabaseSession, is_unavailable
 from storage.objects.object_store import ObjectTooLarge, new_key
 
 RECORD_RETRY_SECONDS = (0.5, 2.0, 5.0)
-"""Seconds between the tries to write the row of what was sent, while the database cannot take it."""
+"""Seconds before each retry to write the row of an uploaded file while the database is unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredArtifact:
-    """`size` is in bytes."""
+    """A stored artifact; `size` is in bytes."""
 
     filename: str
     size: int
 
 
 class ArtifactAccess:
-    """Over the services of this process."""
+    """Artifact uploads over the services of this process."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     @property
     def max_artifact_bytes(self) -> int:
-        """The most bytes of an artifact."""
+        """Maximum size of an artifact, in bytes."""
         return self._services.max_artifact_bytes
 
     @property
     def max_trace_bytes(self) -> int:
-        """The most bytes that are kept of a build's trace."""
+        """Maximum size of a build's trace, in bytes."""
         return self._services.max_trace_bytes
 
     async def authorize_upload(self, token: str, request_id: str) -> UploadGrant:
-        """Raises NotFound, Unauthenticated, Forbidden, Conflict, NotAllowed, Unavailable."""
+        """Authorizes an upload token. Raises NotFound, Unauthenticated, Forbidden, Conflict, NotAllowed, Unavailable."""
         try:
             grant = artifacts.decrypt_grant(self._services, token)
             async with session_for(self._services.database, writing=False) as session:
@@ -65,10 +65,10 @@ class ArtifactAccess:
             raise
 
     async def store(self, grant: UploadGrant, chunks: AsyncIterable[bytes], request_id: str) -> StoredArtifact:
-        """Stores what is sent and gives it to the build. Raises as `authorize_upload`, TooLarge, what `chunks` raises, OSError for a full
-        disk.
+        """Stores an uploaded file and attaches it to the build.
 
-        Whatever it raises, nothing was kept, and what the build had is there still.
+        Raises as `authorize_upload`, TooLarge, the errors of `chunks`, and OSError for a full disk. After any error nothing is stored, and
+        an earlier artifact of the build is still there.
         """
         key = new_key()
         try:

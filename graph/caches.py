@@ -1,4 +1,4 @@
-"""The caches of the process, for the layers that do not know storage."""
+"""The caches of the process, for layers that do not import storage."""
 
 from storage.caches import BOUNDS_BY_NAME as BOUNDS_BY_NAME
 from storage.caches import CacheBounds as CacheBounds

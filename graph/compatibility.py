@@ -1,4 +1,4 @@
-"""What a change of the schema means for those who use it already."""
+"""Classifies changes of the schema by their effect on existing clients."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,7 +8,7 @@ from graphql.utilities import BreakingChange, DangerousChange, find_schema_chang
 
 
 class Severity(IntEnum):
-    """SAFE: no operation notices. RISKY: a program may meet a value that it does not know. BREAKING: operations fail that ran before."""
+    """SAFE: no client is affected. RISKY: a client may receive a value that it does not know. BREAKING: existing operations fail."""
 
     SAFE = 0
     RISKY = 1
@@ -25,7 +25,7 @@ class SchemaChange:
 
 
 def compare_schemas(old: str, new: str) -> list[SchemaChange]:
-    """What leads from one schema to another, both as text, the most harmful first. Raises GraphQLSyntaxError for what is no schema."""
+    """Returns the changes from one schema to another, both as SDL, the most severe first. Raises GraphQLSyntaxError for invalid SDL."""
     found = find_schema_changes(build_schema(old), build_schema(new))
     schema_changes = [SchemaChange(_severity_of(change), change.description) for change in found]
     return sorted(schema_changes, key=lambda change: (-change.severity, change.description))

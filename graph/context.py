@@ -1,4 +1,4 @@
-"""What one operation has at hand: its session, its viewer, its loaders, and the services of the process."""
+"""The context of one operation: its session, its viewer, its loaders, and the services of the process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
@@ -31,20 +31,20 @@ from storage.secrets import Passwords, TokenCipher
 from storage.tables.base import Row, rows_of_ids
 
 MAX_SIGN_UPS_PER_MINUTE = 60
-"""How many strangers may ask for an account in a minute, in one process."""
+"""Maximum of sign-ups per minute in one process."""
 
 MAX_WRONG_REGISTRATIONS_PER_MINUTE = 60
-"""How many wrong registration tokens are looked up in a minute before their senders have to wait, in one process."""
+"""Maximum of invalid registration tokens per minute in one process; further senders have to wait."""
 
 MAX_CONCURRENT_FORKS = 2
-"""How many repositories are copied at once for forks, in one process."""
+"""Maximum of repositories that one process copies concurrently for forks."""
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
 
 class StaticSettings(NamedTuple):
-    """What of the services is the same for every operation, as far as the values of fields are made of it."""
+    """Settings of the services that fields' values depend on and that are the same for all operations."""
 
     external_url: str
     shows_avatars: bool
@@ -52,14 +52,16 @@ class StaticSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class Services:
-    """What outlives an operation. `avatar_url_template` may hold `{email_md5}`, `{username}` and `{id}`; None shows no avatars.
+    """The services of a process, shared by all operations.
 
-    `ssh_prefix` and the full path of a project make the address to clone it from over SSH; it is empty where that is not served.
+    `avatar_url_template` may contain `{email_md5}`, `{username}` and `{id}`; None shows no avatars.
 
-    `max_artifact_bytes` and `max_trace_bytes` are in bytes. `build_lease` is how many seconds a runner may be silent before it loses a
-    build, `build_timeout` how many a build may run whose job does not say.
+    `ssh_prefix` followed by the full path of a project is its SSH clone URL; it is empty if SSH is not served.
 
-    `progress` is told, from a thread, how far a long work is: its phase, how many of its steps are done, how many there are.
+    `max_artifact_bytes` and `max_trace_bytes` are in bytes. `build_lease`: a runner that is silent for this many seconds loses its build.
+    `build_timeout`: default time limit of a build in seconds.
+
+    `progress` is called in a thread during long work with its phase, the number of completed steps, and the total number of steps.
     """
 
     database: Database
@@ -97,7 +99,7 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file that an operation named and the viewer may have; the door that ran it sends the bytes. `size` is in bytes."""
+    """A file that an operation's result refers to and the viewer may read; the endpoint sends its contents. `size` is in bytes."""
 
     objects: ObjectStore
     key: str
@@ -105,49 +107,54 @@ class StoredFile:
     size: int
 
     def open(self, start: int, size: int) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """`size` bytes from `start` on, in pieces. Raises FileNotFoundError when entered and it is gone meanwhile, OSError."""
+        """Returns a context manager that yields chunks of `size` bytes from `start` on.
+
+        Entering it raises OSError, FileNotFoundError if the file was deleted meanwhile.
+        """
         return self.objects.open(self.key, start, size)
 
 
 @dataclass(frozen=True)
 class RunnerIdentity:
-    """A runner that calls, by its own token or by that of a build that it was given. `digest` is that token's SHA-256."""
+    """An authenticated runner. `build` is set if it sent the token of a build, not its own. `digest` is the token's SHA-256."""
 
     runner: tables.Runner
     digest: str
     build: tables.Build | None = None
 
     def was_assigned(self, build: tables.Build) -> bool:
-        """Whether the build is, or was at its end, this runner's; by a build's token of none but that one, as long as it is good."""
+        """Whether the build is, or was when it finished, assigned to this runner. A build's token is valid for that build only."""
         is_own_token = self.build is None or (self.build.id == build.id and self.digest == build.token_digest)
         return is_own_token and build.runner_id == self.runner.id
 
     def is_assigned(self, build: tables.Build) -> bool:
-        """Whether the runner has the build now."""
+        """Whether the runner is running the build now."""
         return self.was_assigned(build) and build.status is tables.CheckStatus.RUNNING and build.lease_until is not None
 
 
 @dataclass
 class Context:
-    """`runner_identity_or_none` is the runner that calls, where no user does.
+    """The context of one operation.
 
-    `credential` is the token that the caller sent, to be masked in what it stores.
+    `runner_identity_or_none` is the calling runner, if the caller is not a user.
 
-    `after_commit` holds what must happen once the change is kept, and never when it was rolled back.
+    `credential` is the token that the caller sent; it is masked in everything that the operation stores.
 
-    `undo` holds what takes back effects outside the database when the change was not kept; it runs after the rollback.
+    `after_commit` are callbacks that run after the commit, and not after a rollback.
 
-    `files` are those that the operation named, by the handles that its answer has.
+    `undo` are callbacks that undo effects outside the database; they run after a rollback.
 
-    `charge` is what the operation cost its viewer; None where nothing is counted.
+    `files` are the files that the result refers to, by their handles in the result.
 
-    `arguments` are those of the connections that were asked for so far (`graph/fields/resolvers.py`).
+    `rate_usage` is the operation's charge to its viewer; None if it is not charged.
 
-    `judged` are projects by their ids of which no more was read than the policy looks at; they are for it alone.
+    `arguments` are the converted arguments of connections (`graph/fields/resolvers.py`).
 
-    `pieces` are the pieces of its work that wait for their time slice.
+    `policy_projects` are projects, by id, of which only the columns that the policy needs were read; only the policy may use them.
 
-    `made` is what the operation's mutation gave, if a plan ran it (`graph/planner/mutation_replay.py`).
+    `scheduler` has the parts of the operation that are paused until their time slice.
+
+    `mutation_result` is the result of the mutation, if a plan ran it (`graph/planner/mutation_replay.py`).
     """
 
     services: Services
@@ -178,7 +185,7 @@ class Context:
 
     @property
     def budget(self) -> TextBudget | None:
-        """How much text the operation may still read; None if it is not limited."""
+        """The limit of the text that the operation may read; None if it is not limited."""
         return self.session.budget
 
     def count_text(self, *strings: str | None) -> None:
@@ -189,23 +196,23 @@ class Context:
 
     @property
     def policy_context(self) -> "Context":
-        """The context by which the policy decides: this one, unless it is watched (`graph/live/answer_sharing.py`)."""
+        """The context that the policy uses: this one, except for a tracking context (`graph/live/answer_sharing.py`)."""
         return self
 
     def record_decision(self, action: str, subject: Any, allowed: bool) -> None:
-        """Hears what the policy has decided of the viewer."""
+        """Called with each decision of the policy about the viewer; overridden by a tracking context."""
 
     def now(self) -> datetime:
         return self.services.clock()
 
     @asynccontextmanager
     async def read_only(self) -> AsyncIterator["Context"]:
-        """The same viewer with a session that only reads, for checks before long work: no writer waits for it."""
+        """Yields a context with the same viewer and a read session, for checks before long work, so that no writer has to wait."""
         async with self.services.database.read_session(self.budget) as session:
             yield replace(self, session=session, loaders={})
 
     def loader(self, name: Hashable, fetch: Callable[[list[Any]], Any]) -> Loader[Any, Any]:
-        """The loader of this name, made at its first use."""
+        """Returns the loader with this name, created at its first use."""
         found = self.loaders.get(name)
         if found is None:
             found = self.loaders[name] = Loader(fetch, self.scheduler)
@@ -222,7 +229,7 @@ class Context:
         return self.loader(table, fetch)
 
     async def all(self, statement: Select[T]) -> list[T]:
-        """The rows of a statement that selects one table or column. In a query they are plain rows, which nobody can change."""
+        """Returns the rows of a statement that selects one table or column. In a query they are plain rows, which cannot be changed."""
         return [row[0] for row in await self.session.read(statement)]
 
     async def first(self, statement: Select[T]) -> T | None:
@@ -230,7 +237,7 @@ class Context:
         return rows[0][0] if rows else None
 
     async def tuples(self, statement: Any, parameters: Mapping[str, Any] | None = None, /, **values: Any) -> list[Any]:
-        """The rows of a statement; `given` and `values` are those of its named parameters."""
+        """Returns the rows of a statement; `parameters` or `values` are the values of its named parameters."""
         return list(await self.session.read(statement, parameters or values or None))
 
     async def value(self, statement: Select[T]) -> T | None:
@@ -241,15 +248,15 @@ class Context:
         return bool(await self.value(select(condition)))
 
     async def add(self, row: R) -> R:
-        """Writes a new row now, so that its id is known. Raises IntegrityError where a constraint is hit."""
+        """Inserts a row immediately, so that its id is known. Raises IntegrityError if a constraint is violated."""
         self.session.add(row)
         await self.session.flush()
         return row
 
     def add_deferred(self, row: R) -> R:
-        """Writes a new row by the end of the operation, where that is soon enough: a row alone is written by the commit itself.
+        """Inserts a row by the end of the operation, when its id is known; a single row is inserted by the commit itself.
 
-        Its id is known then. A constraint that is hit is what the mutation makes of it.
+        The mutation handles a constraint violation at the commit.
         """
         self.session.add_deferred(row)
         return row

@@ -1,23 +1,23 @@
-"""Everything that can go wrong, each with its code.
+"""All errors of the graph, with their codes.
 
 ForgeError
-├── OperationError            comes in `errors[]`
+├── OperationError            reported in `errors[]`
 │   ├── Unauthenticated       no viewer, or a blocked one
-│   ├── Forbidden             the viewer sees the thing and may not do this
-│   ├── NotFound              there is no such thing, or the viewer may not see it
-│   ├── LimitExceeded         the operation, or the caller, asks for too much
-│   ├── Unavailable           the database or a repository cannot answer now; nothing was changed
-│   ├── BadRequest            the operation itself is wrong: a cursor of another list, an unknown document
-│   └── Internal              a fault of the service; its text is never shown
-└── UserError                 comes as `userErrors`, and the whole operation is rolled back
-    ├── Invalid               a value that cannot be
-    ├── Required              a value that is missing
-    ├── Taken                 a value that another thing has
-    ├── Conflict              an equal thing exists, or the thing is held by others
-    ├── NotAllowed            never allowed, or not in the thing's present state
+│   ├── Forbidden             the viewer can see the object but is not allowed to perform the action
+│   ├── NotFound              the object does not exist, or the viewer is not allowed to see it
+│   ├── LimitExceeded         the operation or the viewer exceeds a limit
+│   ├── Unavailable           the database or a repository is unavailable; nothing was changed
+│   ├── BadRequest            the operation is malformed: a cursor of another list, an unknown document
+│   └── Internal              an internal error; its details are only logged
+└── UserError                 reported as `userErrors`, and the whole operation is rolled back
+    ├── Invalid               a value is invalid
+    ├── Required              a required value is missing
+    ├── Taken                 a value is already used by another object
+    ├── Conflict              an equal object exists, or the object was changed concurrently
+    ├── NotAllowed            the action is not allowed, or not in the object's current state
     ├── NotMergeable          the branches cannot be merged
-    ├── NotSet                there is nothing to take back
-    └── TooLarge              more bytes than the instance allows
+    ├── NotSet                there is nothing to cancel
+    └── TooLarge              the data exceeds the size limit of the instance
 """
 
 from enum import StrEnum
@@ -53,7 +53,7 @@ class ForgeError(Exception):
 
 
 class OperationError(ForgeError):
-    """An error that ends the field it is raised in. `subject` is the noun it is about, as `Project`."""
+    """An error that ends the field in which it is raised. `subject` is the type of object that it concerns, such as `Project`."""
 
     def __init__(self, message: str, *, subject: str | None = None) -> None:
         super().__init__(message)
@@ -88,7 +88,7 @@ class NotFound(OperationError):
 
 
 class LimitExceeded(OperationError):
-    """`retry_after` (seconds) is given where the same call may succeed later."""
+    """`retry_after`, in seconds, is set if a retry may succeed."""
 
     code = Code.LIMIT_EXCEEDED
 
@@ -100,7 +100,7 @@ class LimitExceeded(OperationError):
 class Unavailable(OperationError):
     code = Code.UNAVAILABLE
 
-    def __init__(self, message: str = "The service cannot answer right now; try again in a moment.") -> None:
+    def __init__(self, message: str = "The service is temporarily unavailable; try again in a moment.") -> None:
         super().__init__(message)
         self.retry_after = 2
 
@@ -113,11 +113,11 @@ class Internal(OperationError):
     code = Code.INTERNAL
 
     def __init__(self) -> None:
-        super().__init__("Something went wrong on our side; the log has it under this request id.")
+        super().__init__("Internal server error; the server log contains the details under this request ID.")
 
 
 class UserError(ForgeError):
-    """`field` names the input field it is about, in the graph's spelling (`dueDate`); `value` the one of its values, where it is a list."""
+    """`field` is the schema's name of the input field that caused the error (`dueDate`); `value` the offending item, if it is a list."""
 
     def __init__(self, field: str | None, message: str, *, value: str | None = None) -> None:
         super().__init__(message)
@@ -164,7 +164,7 @@ class TooLarge(UserError):
 
 
 class UserErrors(UserError):
-    """Several user errors at once, in the order in which they shall be shown."""
+    """Several user errors, in the order in which they are shown."""
 
     code = Code.INVALID
 

@@ -1,7 +1,7 @@
-"""What the git doors ask of the graph: may this caller read or push to this project, which refs may move, and what follows.
+"""Access of git over HTTP and SSH to the graph: authorizes fetches, pushes and ref updates, and records pushes.
 
-No operation of the schema could stand for it: a public project is cloned by callers whom the graph has none of, and a push is judged
-between two halves of a conversation that takes minutes. The rules are the graph's all the same (`graph/rules`).
+These are not operations of the schema, because anonymous callers may clone a public project, and a push is authorized in the middle of a
+conversation that may take minutes. The rules are those of `graph/rules`.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from storage.git.protocol.push import PushDecision, RefCommand
 from storage.tables import ssh_keys
 
 RECORD_RETRY_SECONDS = (0.5, 2.0, 5.0)
-"""Seconds between the tries to record a push while the database cannot take it."""
+"""Seconds before each retry to record a push while the database is unavailable."""
 
 log = structlog.get_logger("graph")
 
 
 @dataclass(frozen=True, slots=True)
 class RepositoryGrant:
-    """The repository at `path` is open to this caller for this; `viewer_id` None is somebody who is not signed in."""
+    """Grants a caller access to the repository at `path`; `viewer_id` is None for an anonymous caller."""
 
     project_id: int
     path: Path
@@ -43,7 +43,7 @@ class RepositoryGrant:
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """An SSH key, as a credential of whoever has proved to hold its other half. `fingerprint` is as the table keeps it."""
+    """An SSH public key as a credential, after its owner has been authenticated. `fingerprint` has the format of the table `ssh_keys`."""
 
     fingerprint: str
     blob: bytes
@@ -56,37 +56,40 @@ class KeyOwner:
 
 
 class GitAccess:
-    """Over the services of this process. A project is named `NAMESPACE/NAME`, without case; a credential is a private token or a key."""
+    """Git access over the services of this process.
+
+    Projects are named by the path `NAMESPACE/NAME`, ignoring case; a credential is a private token or a public key.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def authorize_fetch(self, project: str, credential: str | PublicKey | None, request_id: str) -> RepositoryGrant:
-        """Who may fetch. Raises Unauthenticated, NotFound, Forbidden.
+        """Authorizes a fetch. Raises Unauthenticated, NotFound, Forbidden.
 
-        Without a credential a project that is not public and one that is not there are the same.
+        To an anonymous caller a project that is not public looks like one that does not exist.
         """
         return await self._authorize(project, credential, request_id, Action.READ_CODE)
 
     async def authorize_push(self, project: str, credential: str | PublicKey | None, request_id: str) -> RepositoryGrant:
-        """Who may push something; `authorize_updates` says what. Raises as `authorize_fetch`."""
+        """Authorizes a push; `authorize_updates` then decides about its refs. Raises as `authorize_fetch`."""
         return await self._authorize(project, credential, request_id, Action.PUSH_CODE)
 
     async def find_key_owner(self, key: PublicKey) -> KeyOwner | None:
-        """The active user whose key this is."""
+        """Returns the active user who owns the key; None if there is none."""
         async with session_for(self._services.database, writing=False) as session:
             user = await _user_of_key(session, key)
             return KeyOwner(user.id, user.username) if user else None
 
     async def authorize_updates(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> list[PushDecision]:
-        """Which refs may move, by the rights as they are now. Raises Unauthenticated when the viewer was blocked, NotFound."""
+        """Decides which refs may move, by the current permissions. Raises Unauthenticated if the viewer was blocked, NotFound."""
         async with session_for(self._services.database, writing=False) as session:
             context = await self._make_context(session, grant, request_id)
             project = await lookup.get_project(context, str(grant.project_id))
             return await ref_updates.authorize_updates(context, project, updates)
 
     async def record_push(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> None:
-        """Records refs that moved. What cannot be recorded is logged, and left to `reconciling`: the repository is the truth."""
+        """Records moved refs. A failure is logged and left to the index reconciler, because the repository is the source of truth."""
         with self._services.index_drift.recording(grant.project_id):
             is_recorded = await self._try_record(grant, updates, request_id)
         if is_recorded:
@@ -95,7 +98,7 @@ class GitAccess:
             commit_index.flag_drift(self._services, grant.project_id)
 
     async def _try_record(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> bool:
-        """Whether nothing is left to record: also of a project that is gone."""
+        """Returns whether the push is recorded, or its project was deleted."""
         for pause in (*RECORD_RETRY_SECONDS, None):
             try:
                 indexed_updates = await commit_index.index_updates(self._services, grant.project_id, updates)
@@ -113,7 +116,7 @@ class GitAccess:
         return False
 
     async def _run_after_push(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> None:
-        """What is worked out after the push is recorded, before the pusher is told. It catches what it cannot do: chores do that later."""
+        """Runs after the push is recorded, before the client is answered. It must not raise: maintenance jobs do the rest later."""
 
     async def _record(self, grant: RepositoryGrant, updates: list[RefCommand], indexed_updates: list[RefUpdate], request_id: str) -> None:
         async with session_for(self._services.database, writing=True) as session:
@@ -150,7 +153,7 @@ class GitAccess:
             return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None)
 
     async def _authorize_runner(self, context: Context, path: str, token: str, action: Action) -> RepositoryGrant:
-        """A build's token fetches the code of its project while the build runs, and nothing else."""
+        """Authorizes a build's token: it can only fetch from the build's project while the build is running."""
         runner_identity = await runner_tokens.authenticate(context.session, token)
         if runner_identity is None or runner_identity.build is None or not runner_identity.is_assigned(runner_identity.build):
             raise Unauthenticated
@@ -158,12 +161,12 @@ class GitAccess:
         if project is None or (await full_path(context, project)).lower() != path.lower():
             raise NotFound("Project")
         if action is not Action.READ_CODE:
-            raise Forbidden("A build's token fetches, and does not push.")
+            raise Forbidden("A build's token can fetch, but not push.")
         return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), None)
 
     async def _find_public_project(self, context: Context, path: str, action: Action) -> tables.Project:
         try:
-            # Raises Unauthenticated itself for a private project, since nobody's membership can be looked up.
+            # Raises Unauthenticated itself for a private project, because an anonymous caller has no membership.
             project = await lookup.get_project(context, path)
         except NotFound:
             raise Unauthenticated from None
@@ -174,7 +177,7 @@ class GitAccess:
 
 async def _user_of_key(session: DatabaseSession, key: PublicKey) -> tables.User | None:
     for user, public_key in await session.read(ssh_keys.USER_BY_FINGERPRINT, {"fingerprint": key.fingerprint}):
-        # The fingerprint finds; since it is an MD5 sum, the whole key decides.
+        # The fingerprint is an MD5 hash, so the whole key is compared.
         if user.state is tables.UserState.ACTIVE and base64.b64decode(public_key.split()[1]) == key.blob:
             found: tables.User = user
             return found

@@ -115,5 +115,5 @@ describe_enum_values(graphql_schema)
 
 
 def print_schema() -> str:
-    """The schema as `schema.graphql` has it."""
+    """Returns the schema in the format of `schema.graphql`."""
     return schema.as_str() + "\n"

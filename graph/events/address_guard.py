@@ -1,7 +1,7 @@
-"""Where hooks may call: http and https, and public addresses only, so that nobody makes the forge ask the network it stands in.
+"""Restricts webhooks to http and https and to public addresses, to prevent requests to the server's own network (SSRF).
 
-A name is resolved once for each delivery, every address it has is looked at, and the connection goes to that very address: a name that
-changes its mind in between gains nothing.
+A name is resolved once per delivery, all its addresses are checked, and the connection is made to a checked address. So a name that
+changes its addresses in between (DNS rebinding) has no effect.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import httpx
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
-"""From a host and a port to its addresses, best first. Raises OSError."""
+"""Resolves a host and a port to addresses, best first. Raises OSError."""
 
 NON_PUBLIC_IPV4 = tuple(
     ipaddress.IPv4Network(network)
@@ -44,34 +44,34 @@ NON_PUBLIC_IPV6 = tuple(
     for network in (
         "2001::/23",  # protocol assignments, among them Teredo
         "2001:db8::/32",  # documentation
-        "2002::/16",  # 6to4: an IPv4 address, which may be an inner one
+        "2002::/16",  # 6to4: contains an IPv4 address, which may be private
         "3fff::/20",  # documentation
     )
 )
 
 
 class InvalidHookUrl(Exception):
-    """A URL that hooks cannot have; the text says why."""
+    """The URL is not allowed for hooks; the message gives the reason."""
 
 
 class ForbiddenAddress(Exception):
-    """An address that hooks may not call; the text is for the delivery log."""
+    """The address is not allowed for hooks; the message is for the delivery log."""
 
 
 class UnresolvableHost(Exception):
-    """A name that has no address, or none for now."""
+    """The name has no address, or cannot be resolved now."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookUrl:
-    """A URL taken apart: what may be shown, and the "user:password" that stood in it."""
+    """A URL without its credentials, and the credentials "user:password" that it contained."""
 
     url: str
     credentials: str | None
 
 
 def parse_hook_url(value: str, *, max_length: int) -> HookUrl:
-    """Raises InvalidHookUrl.
+    """Validates a hook's URL and separates its credentials. Raises InvalidHookUrl.
 
     >>> parse_hook_url("https://ci:secret@hooks.example/x?y=1", max_length=2000)
     HookUrl(url='https://hooks.example/x?y=1', credentials='ci:secret')
@@ -80,7 +80,7 @@ def parse_hook_url(value: str, *, max_length: int) -> HookUrl:
     if len(value) > max_length:
         raise InvalidHookUrl(f"is too long (maximum is {max_length} characters)")
     if any(character.isspace() for character in value):
-        raise InvalidHookUrl("must not have blanks in it")
+        raise InvalidHookUrl("must not contain spaces")
     try:
         url = httpx.URL(value)
         host, port = url.host, url.port
@@ -89,7 +89,7 @@ def parse_hook_url(value: str, *, max_length: int) -> HookUrl:
     if url.scheme not in ("http", "https"):
         raise InvalidHookUrl("must begin with http:// or https://")
     if not host or (port is not None and not 0 < port < 65536):
-        raise InvalidHookUrl("must name a host")
+        raise InvalidHookUrl("must contain a host")
     credentials = f"{url.username}:{url.password}" if url.userinfo else None
     stripped = str(url.copy_with(username=None, password=None, fragment=None) if url.userinfo or url.fragment else url)
     return HookUrl(stripped, credentials)
@@ -100,7 +100,7 @@ def port_of(url: httpx.URL) -> int:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet.
+    """Whether an IP address is public.
 
     >>> is_public("93.184.216.34"), is_public("169.254.169.254"), is_public("::ffff:10.0.0.1")
     (True, False, False)
@@ -115,7 +115,7 @@ def is_public(address: str) -> bool:
 
 
 class AddressGuard:
-    """Finds the addresses that a URL may be called at."""
+    """Resolves URLs to addresses that hooks are allowed to call."""
 
     def __init__(self, *, allow_local: bool = False, resolve: Resolver | None = None) -> None:
         self._allow_local = allow_local
@@ -123,7 +123,7 @@ class AddressGuard:
         self._threads: ThreadPoolExecutor | None = None
 
     async def addresses(self, url: httpx.URL) -> list[str]:
-        """The addresses of the URL's host, best first. Raises ForbiddenAddress when any of them is not public, UnresolvableHost."""
+        """Returns the addresses of the URL's host, best first. Raises ForbiddenAddress if any is not public, UnresolvableHost."""
         host = url.raw_host.decode("ascii").strip("[]")
         found = _ip_literal(host)
         if found is None:
@@ -140,8 +140,10 @@ class AddressGuard:
         return found
 
     async def check(self, url: httpx.URL, *, seconds: float) -> None:
-        """Raises ForbiddenAddress when the host is known by now to be an inner one. A name that does not resolve (yet) passes: it is looked
-        at again before every delivery."""
+        """Raises ForbiddenAddress if the host has an address that is not public.
+
+        A name that does not resolve (yet) passes, because it is checked again before every delivery.
+        """
         if self._allow_local:
             return
         with contextlib.suppress(UnresolvableHost, TimeoutError):
@@ -154,7 +156,7 @@ class AddressGuard:
 
     async def _resolve_with_system(self, host: str, port: int) -> list[str]:
         if self._threads is None:
-            # Its own threads: a name server that does not answer holds one for many seconds, and others wait for the common ones.
+            # Separate threads: an unresponsive name server blocks a thread for many seconds, and the default executor is shared.
             self._threads = ThreadPoolExecutor(32, thread_name_prefix="resolver")
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
@@ -162,7 +164,7 @@ class AddressGuard:
 
 
 def _ip_literal(host: str) -> list[str] | None:
-    """An address that stands in the URL itself. Its odd spellings (`127.1`, `0x7f.1`) are names here, which the system turns into it."""
+    """Returns an IP address literal; None for a name. Unusual forms (`127.1`, `0x7f.1`) are names, which the system resolves."""
     try:
         return [str(ipaddress.ip_address(host))]
     except ValueError:

@@ -1,8 +1,8 @@
-"""Delivers events: claim what is due, POST it, record the outcome, try again later.
+"""Delivers events to webhooks: claims due deliveries, sends them by POST, records the results, and retries failed ones later.
 
-At least once: an attempt counts when its outcome is recorded, so what a killed process was at is done again once its claim has run out.
-Nobody waits for a slow receiver. Attempts run side by side, few to one host; a hook whose last attempt failed, or that has not yet
-taken anything, has one at a time. The order of events is not kept.
+Delivery is at-least-once: an attempt counts when its result is recorded, so the attempts of a killed process are repeated when its claims
+expire. A slow receiver does not delay others. Attempts run concurrently, a few per host; a hook whose last attempt failed, or that has not
+succeeded yet, has one at a time. The order of events is not preserved.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ from storage.secrets import TokenCipher, UndecryptableToken
 from storage.tables import Delivery, DeliveryState, Event, Hook, deliveries, events, hooks
 
 RETRY_DELAYS_SECONDS = (0.0, 5.0, 20.0, 60.0, 5 * 60.0, 30 * 60.0, 2 * 3600.0, 5 * 3600.0, 10 * 3600.0, 24 * 3600.0)
-"""Seconds before each attempt, the first counted from the event, the others from the attempt before (docs/decisions.md 31)."""
+"""Seconds before each attempt, the first after the event, the others after the previous attempt (DECISIONS 31)."""
 JITTER = 0.1
 MAX_RETRY_AFTER_SECONDS = 24 * 3600.0
-"""Seconds; what a receiver asks for beyond is not believed."""
+"""Maximum of a receiver's Retry-After that is honored."""
 DISABLE_AFTER = timedelta(days=5)
 RETENTION = timedelta(days=30)
-"""How long the delivery log goes back."""
+"""Events are deleted after this time, with their deliveries."""
 MAX_CONCURRENT_DELIVERIES = 512
 MAX_CONCURRENT_PER_HOST = 4
 LEASE = timedelta(seconds=TIMEOUT_SECONDS + 10)
 POLL_SECONDS = 1.0
-"""How soon is seen what another process left behind; what this one publishes is seen at once."""
+"""Poll interval for deliveries of other processes; deliveries of this process wake the worker immediately."""
 STOP_SECONDS = 0.3
 MAX_HOOKS_PER_STATEMENT = 50
 SWEEP_BATCH_SIZE = 1000
@@ -65,7 +65,7 @@ class FinishedAttempt:
 
 
 def retry_delay(attempts: int, result: DeliveryResult, jitter: Callable[[float, float], float] = random.uniform) -> float | None:
-    """Seconds from the failure of the last of so many attempts to the next one; None when there is none."""
+    """Returns the seconds until the next attempt after `attempts` failed ones; None if there is no further attempt."""
     if result.is_gone or attempts >= len(RETRY_DELAYS_SECONDS):
         return None
     delay = RETRY_DELAYS_SECONDS[attempts] * jitter(1 - JITTER, 1 + JITTER)
@@ -73,7 +73,7 @@ def retry_delay(attempts: int, result: DeliveryResult, jitter: Callable[[float, 
 
 
 def make_message(cipher: TokenCipher, hook: Hook, webhook_id: str, payload: Any) -> WebhookMessage:
-    """Raises UndecryptableToken when the hook's secrets were encrypted with another key."""
+    """Makes the message of a delivery. Raises UndecryptableToken if the hook's secrets were encrypted with another key."""
     return WebhookMessage(
         url=hook.url,
         webhook_id=webhook_id,
@@ -85,12 +85,12 @@ def make_message(cipher: TokenCipher, hook: Hook, webhook_id: str, payload: Any)
 
 
 def attempt_columns(job: DeliveryJob, result: DeliveryResult, moment: datetime, jitter: Callable[[float, float], float]) -> dict[str, Any]:
-    """The columns of a delivery after an attempt."""
+    """Returns the columns of a delivery after an attempt."""
     attempts = job.delivery.attempts + 1
     if result.is_ok:
         values: tuple[Any, ...] = (DeliveryState.DELIVERED, attempts, None, result.code, None, moment)
     else:
-        # To a disabled hook a delivery goes only by hand, and then once.
+        # To a disabled hook only manual redeliveries are sent, without retries.
         delay = None if job.hook.disabled_at is not None else retry_delay(attempts, result, jitter)
         state = DeliveryState.FAILED if delay is None else DeliveryState.PENDING
         values = (state, attempts, None if delay is None else moment + timedelta(seconds=delay), result.code, result.error, None)
@@ -98,7 +98,10 @@ def attempt_columns(job: DeliveryJob, result: DeliveryResult, moment: datetime, 
 
 
 class DeliveryWorker:
-    """The deliveries of one process. `jitter(low, high)` gives a number between; `on_attempt` is told "delivered" or "failed"."""
+    """Sends the deliveries of one process.
+
+    `jitter(low, high)` returns a number between both; `on_attempt` is called with "delivered" or "failed".
+    """
 
     def __init__(
         self,
@@ -122,14 +125,14 @@ class DeliveryWorker:
         self._log = structlog.get_logger("hooks")
 
     async def run(self) -> None:
-        """Delivers until it is cancelled. Raises what the database raises; it can be run again then."""
+        """Delivers until it is cancelled. Raises the database's errors, after which it can be run again."""
         while True:
             await self._outbox.wait(await self.run_once())
 
     async def run_once(self) -> float:
-        """Records what has ended, starts what is due; seconds until there may be more to do."""
+        """Records finished attempts and starts due ones. Returns the seconds until the next run."""
         moment = self._clock()
-        # Before anything else: what a receiver has taken is sent again by the next process if this one is killed before it is recorded.
+        # First, because a successful delivery is repeated if this process is killed before its result is recorded.
         await self._record_finished(moment)
         ids, pause = await self._find_due(moment)
         if ids:
@@ -142,7 +145,7 @@ class DeliveryWorker:
         return pause
 
     async def _record_finished(self, moment: datetime) -> None:
-        """Records the attempts that have ended, in a transaction of their own; keeps them when that fails."""
+        """Records the finished attempts in a separate transaction; after an error they stay queued."""
         if not self._finished:
             return
         finished, self._finished = self._finished, []
@@ -156,14 +159,14 @@ class DeliveryWorker:
             self._outbox.record_hook_change()
 
     async def wait_idle(self) -> None:
-        """Returns when nothing is under way and everything that ended is recorded."""
+        """Waits until no attempt is running and all finished ones are recorded."""
         while self._running or self._finished:
             if self._running:
                 await asyncio.wait(self._running)
             await self.run_once()
 
     async def close(self) -> None:
-        """Lets what is under way end, for a moment; hands the rest back, so that another process need not wait for the lease."""
+        """Waits briefly for running attempts, cancels the others, and releases their claims, so that other processes can take them."""
         if not self._has_claimed:
             return
         if self._running:
@@ -178,7 +181,7 @@ class DeliveryWorker:
         self._finished = []
 
     async def sweep(self) -> None:
-        """Forgets events of long ago that are delivered or given up."""
+        """Deletes old events without pending deliveries."""
         before = self._clock() - RETENTION
         deleted = SWEEP_BATCH_SIZE
         while deleted == SWEEP_BATCH_SIZE:
@@ -186,7 +189,7 @@ class DeliveryWorker:
                 deleted = (await session.execute(events.delete_old_events(before, SWEEP_BATCH_SIZE))).rowcount
 
     async def _find_due(self, moment: datetime) -> tuple[list[int], float]:
-        """The deliveries to claim now, and the seconds until the next look."""
+        """Returns the ids of the deliveries to claim, and the seconds until the next run."""
         async with self._database.read_session() as session:
             rows = (await session.execute(deliveries.next_by_hook(moment))).all()
             waiting = [(hook, due_at) for hook, due_at in rows if due_at is not None]
@@ -198,13 +201,13 @@ class DeliveryWorker:
             for start in range(0, len(hooks_with_shares), MAX_HOOKS_PER_STATEMENT):
                 batch = dict(hooks_with_shares[start : start + MAX_HOOKS_PER_STATEMENT])
                 ids += (await session.execute(deliveries.due(batch, moment))).scalars().all()
-        # There may be more behind these; a full house is looked at again when somebody leaves it.
+        # More deliveries may be due; if all slots are taken, the worker runs again when an attempt ends.
         return ids, 0.0 if ids else pause
 
     def _allocate(self, due: list[Hook]) -> Counter[int]:
-        """How many deliveries each hook may start now: in turn one for each, until the places are given away."""
+        """Returns how many deliveries each hook may start now; free slots are assigned round robin."""
         free = MAX_CONCURRENT_DELIVERIES - len(self._running)
-        # A finished attempt that is not yet recorded is repeated if the process is killed now: it counts as one that runs.
+        # A finished attempt that is not recorded yet counts as running, because it would be repeated if the process were killed now.
         unrecorded = [*self._running.values(), *(attempt.job for attempt in self._finished)]
         hosts = Counter(job.origin for job in unrecorded)
         running = Counter(job.hook.id for job in unrecorded)
@@ -236,10 +239,10 @@ class DeliveryWorker:
             message = make_message(self._services.cipher, job.hook, job.delivery.webhook_id, job.event.payload)
             result = await self._outbox.sender.send(message, self._clock())
         except UndecryptableToken:
-            result = DeliveryResult(error="the hook's credentials cannot be read with this instance's key; make the hook anew")
+            result = DeliveryResult(error="the hook's credentials cannot be decrypted with this instance's key; create the hook again")
         except Exception as error:
-            self._log.error("unexpected", delivery=job.delivery.id, exc_info=error)
-            result = DeliveryResult(error=f"{type(error).__name__}; the log of the server has it")
+            self._log.error("unexpected error", delivery=job.delivery.id, exc_info=error)
+            result = DeliveryResult(error=f"{type(error).__name__}; the server log contains the details")
         self._finished.append(FinishedAttempt(job, result, self._clock()))
         if self._on_attempt is not None:
             self._on_attempt("delivered" if result.is_ok else "failed")
@@ -249,7 +252,7 @@ class DeliveryWorker:
         self._outbox.notify()
 
     async def _record(self, session: DatabaseSession, finished: list[FinishedAttempt], moment: datetime) -> bool:
-        """Writes what has ended; whether a hook may be enabled by it."""
+        """Records finished attempts. Returns whether a hook may have been enabled by a success."""
         if not finished:
             return False
         rows = []
@@ -268,9 +271,9 @@ class DeliveryWorker:
         if failed:
             await session.execute(hooks.record_failure(failed, moment))
             await self._disable(
-                session, [key for key in failed if last_attempts[key].result.is_gone], "The receiver wants no more: it answered 410."
+                session, [key for key in failed if last_attempts[key].result.is_gone], "The receiver responded with 410 Gone."
             )
-            await self._disable(session, failed, f"Nothing was taken for {DISABLE_AFTER.days} days.", moment - DISABLE_AFTER)
+            await self._disable(session, failed, f"All deliveries failed for {DISABLE_AFTER.days} days.", moment - DISABLE_AFTER)
         return any(each.job.hook.disabled_at is not None for each in last_attempts.values() if each.result.is_ok)
 
     async def _disable(self, session: DatabaseSession, hook_ids: list[int], reason: str, failing_before: datetime | None = None) -> None:
@@ -284,7 +287,7 @@ class DeliveryWorker:
 
 
 def origin_of(hook: Hook) -> Origin:
-    """What counts as one host: the scheme, name and port of the URL."""
+    """Returns the origin of a hook's URL (scheme, host and port), by which concurrency is limited."""
     with contextlib.suppress(httpx.InvalidURL):
         url = httpx.URL(hook.url)
         return url.scheme, url.host, port_of(url)

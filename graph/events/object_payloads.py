@@ -1,4 +1,4 @@
-"""Events inside a project, for hooks whose switch is on: `{object_kind, user, project, object_attributes}` (docs/decisions.md 30)."""
+"""Payloads of project events, sent to hooks with the event's switch: `{object_kind, user, project, object_attributes}` (DECISIONS 30)."""
 
 from dataclasses import asdict, dataclass
 from inspect import isawaitable
@@ -20,7 +20,7 @@ class PersonPayload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectPayload:
-    """The project that it happened in."""
+    """The project of the event."""
 
     id: int
     name: str
@@ -33,7 +33,7 @@ class ProjectPayload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectEventPayload(EventPayload):
-    """`user` is who did it. A subclass adds `object_attributes`."""
+    """`user` is the user who caused the event. Subclasses add `object_attributes`."""
 
     user: PersonPayload
     project: ProjectPayload
@@ -79,7 +79,7 @@ class IssueAttributes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueChanged(ObjectEventPayload):
-    """`action` is what was done: `open`, `update`, `close` or `reopen`."""
+    """`action` is `open`, `update`, `close` or `reopen`."""
 
     event_name = "issue"
     switch = "issues_events"
@@ -107,14 +107,14 @@ class IssueChanged(ObjectEventPayload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCommit:
-    """The newest commit of a merge request."""
+    """The head commit of a merge request."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRequestAttributes:
-    """`project_id` and `target_project_id` are the same; `source` is null when the fork that it came from is gone."""
+    """`project_id` and `target_project_id` are the same; `source` is null if the source project was deleted."""
 
     id: int
     iid: int
@@ -143,7 +143,7 @@ class MergeRequestAttributes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRequestChanged(ObjectEventPayload):
-    """`action` is what was done: `open`, `update`, `close`, `reopen` or `merge`."""
+    """`action` is `open`, `update`, `close`, `reopen` or `merge`."""
 
     event_name = "merge_request"
     switch = "merge_requests_events"
@@ -209,7 +209,7 @@ NOTEABLE_KEYS = {"Issue": "issue_id", "MergeRequest": "merge_request_id", "Snipp
 
 
 class NoteWritten(NoteEventPayload):
-    """A note of a person's; those that the service itself writes are not told."""
+    """A note that a user wrote; system notes cause no event."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""What hooks are told: a dataclass an event, whose fields are the closed schema of its body (docs/wire-facts.md 10).
+"""Webhook payloads: a dataclass per event, whose fields are the closed schema of its body (wire facts 10).
 
-Here the system events, which every hook is told; `object_payloads` has those of a switch.
+This module has the system events, which all hooks receive; `object_payloads` has the events of a switch.
 
-`of(context, …)` gathers a payload from rows, through the operation's loaders. Instants have no milliseconds.
+`of(context, …)` makes a payload from rows, through the operation's loaders. Timestamps have no milliseconds.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,10 @@ from storage.tables import AccessLevel, NamespaceKind, Visibility
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPayload(ABC):
-    """`event_name` is what the delivery log shows. `switch` is the column of a hook that must be on; None: every hook is told."""
+    """The payload of an event. `event_name` is shown in the delivery log.
+
+    `switch` is the boolean column of hooks that subscribes to the event; None: all hooks receive it.
+    """
 
     event_name: ClassVar[str]
     switch: ClassVar[str | None] = None
@@ -25,15 +28,15 @@ class EventPayload(ABC):
     @classmethod
     @abstractmethod
     async def of(cls, *subjects: Any, **more: Any) -> Self:
-        """The context and what it is about, as each event's own `of` says."""
+        """Makes the payload from the context and the event's subjects; each event defines its own arguments."""
 
     def body(self) -> dict[str, Any]:
-        """The JSON that is sent."""
+        """Returns the JSON body of the webhook."""
         return {"event_name": self.event_name, **asdict(self)}
 
 
 def format_timestamp(value: datetime) -> str:
-    """`2016-01-19T08:40:25Z`"""
+    """Formats a timestamp as `2016-01-19T08:40:25Z`."""
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -46,7 +49,7 @@ def visibility_name(project: tables.Project) -> str:
 
 
 def access_level_name(member: tables.ProjectMember | tables.GroupMember) -> str:
-    """`Developer`"""
+    """Returns the name of a member's access level, such as `Developer`."""
     return AccessLevel(member.access_level).name.capitalize()
 
 
@@ -61,7 +64,7 @@ async def full_path(context: Context, project: tables.Project) -> str:
 
 async def get_existing(context: Context, table: Any, id: int) -> Any:
     row = await context.rows_by_id(table).get(id)
-    assert row is not None, "a foreign key keeps it"  # noqa: S101
+    assert row is not None, "a foreign key refers to it"  # noqa: S101
     return row
 
 
@@ -70,7 +73,7 @@ async def get_existing(context: Context, table: Any, id: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectEventPayload(EventPayload):
-    """Of a project that belongs to a group, the owner is the group, and `owner_email` is empty."""
+    """The owner of a group's project is the group, and `owner_email` is empty."""
 
     created_at: str
     updated_at: str
@@ -117,7 +120,7 @@ class ProjectDestroyed(ProjectEventPayload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedProjectEventPayload(ProjectEventPayload):
-    """The project as it is now, and the full path that it had."""
+    """The current project and its previous full path."""
 
     old_path_with_namespace: str
 
@@ -279,7 +282,7 @@ class UserRemovedFromGroup(GroupMemberEventPayload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEventPayload(EventPayload):
-    """The owner is null: a group has several."""
+    """The owner is null, because a group may have several."""
 
     created_at: str
     updated_at: str
@@ -316,4 +319,4 @@ SAMPLE = {
     "owner_name": "Someone",
     "owner_email": "example@gitlabhq.com",
 }
-"""What the test of a hook sends and answers."""
+"""Payload of a hook's test delivery, also returned to the caller."""

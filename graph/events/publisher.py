@@ -1,4 +1,4 @@
-"""Says that something happened: rows in the caller's transaction, so that an event is kept exactly when its change is."""
+"""Publishes events as rows in the caller's transaction (outbox), so that an event is committed exactly when its change is."""
 
 import asyncio
 import secrets
@@ -11,15 +11,15 @@ from graph.context import Context
 from storage.tables import events, hooks
 
 if TYPE_CHECKING:
-    # Payloads are gathered with the help of rules, and rules publish.
+    # A circular import otherwise: payloads use rules, and rules publish events.
     from graph.events.payloads import EventPayload
 
 
 async def publish(context: Context, event_type: "type[EventPayload]", *subjects: Any) -> None:
-    """Writes the event for every hook that wants it, and wakes the worker after the commit.
+    """Writes the event for every subscribed hook, and wakes the delivery worker after the commit.
 
-    `await publish(context, payloads.ProjectCreated, project)`: the payload is gathered from `subjects` (`ProjectCreated.of`) only when
-    there is a hook that wants it, from rows as they are now; so what is being deleted is published before its row goes.
+    `await publish(context, payloads.ProjectCreated, project)`: the payload is made from `subjects` (`ProjectCreated.of`) only if a hook is
+    subscribed, from the current rows; so a deletion is published before the row is deleted.
     """
 
     async def write_event() -> None:
@@ -28,26 +28,29 @@ async def publish(context: Context, event_type: "type[EventPayload]", *subjects:
     if not _is_single_process(context):
         await context.session.run_if(hooks.any_subscribed(event_type.switch), write_event)
     elif await _has_listener(context, event_type):
-        # What is told of has its id by then.
+        # The subjects get their ids.
         await context.session.flush()
         await write_event()
 
 
 async def publish_each(context: Context, event_type: "type[EventPayload]", rows: Select[Any]) -> None:
-    """The same for each row that the statement gives, which is run only when there is a hook that wants the events.
+    """Publishes an event for each row of the statement, which is run only if a hook is subscribed.
 
-    `await publish_each(context, payloads.ProjectDestroyed, select(Project).where(…))`; as many statements for one row as for a hundred.
+    `await publish_each(context, payloads.ProjectDestroyed, select(Project).where(…))`; the number of statements does not depend on the
+    number of rows.
     """
     if await _has_listener(context, event_type):
-        # Side by side, so that loaders gather what they need.
+        # Concurrently, so that loaders batch their keys.
         payloads = await asyncio.gather(*(event_type.of(context, row) for row in await context.all(rows)))
         if payloads:
             await _write_events(context, payloads)
 
 
 async def publish_all(context: Context, event_type: "type[EventPayload]", event_arguments: "Sequence[tuple[Any, ...]]") -> None:
-    """The same for several at once: the arguments of `event_type.of` for each, the context of who did it first. One question and two
-    statements for all, besides what their payloads need."""
+    """Publishes several events at once: for each the arguments of `event_type.of`, the first of which is the actor's context.
+
+    It takes three statements for all events, besides those of their payloads.
+    """
     if event_arguments and await _has_listener(context, event_type):
         await _write_events(context, await asyncio.gather(*(event_type.of(*arguments) for arguments in event_arguments)))
 
@@ -65,8 +68,10 @@ async def _has_listener(context: Context, event_type: "type[EventPayload]") -> b
 
 
 def _is_single_process(context: Context) -> bool:
-    """Whether this process knows when a hook is made: beside it, only commands write to an SQLite database, and they may be heard a
-    second later. On PostgreSQL another server process may have made one since."""
+    """Whether this is the only server process, so that it knows when a hook is created.
+
+    On SQLite only commands write besides it, whose hooks may take effect a second later. On PostgreSQL there may be other server processes.
+    """
     return context.services.database.dialect == "sqlite"
 
 
@@ -80,5 +85,5 @@ async def _write_events(context: Context, payloads: "Sequence[EventPayload]") ->
 
 
 def new_batch_id() -> str:
-    """What the webhook ids of events that were written together have in common."""
+    """Generates the common prefix of the webhook ids of events that are written together."""
     return f"msg_{secrets.token_hex(12)}"

@@ -1,4 +1,4 @@
-"""Pushes of branches and tags, told to hooks whose switch is on (docs/decisions.md 30)."""
+"""Payloads of pushes of branches and tags, sent to hooks with the event's switch (DECISIONS 30)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -9,19 +9,19 @@ from storage import tables
 from storage.git.commits import GitCommit
 
 if TYPE_CHECKING:
-    # Payloads are gathered with the help of rules, and rules publish.
+    # A circular import otherwise: payloads use rules, and rules publish events.
     from graph.rules.git.commit_index import RefUpdate
 
 NO_COMMIT = "0" * 40
-"""What stands for a ref that was not there, or is not any more."""
+"""Stands for the missing commit of a created or deleted ref."""
 MAX_COMMITS = 20
 MAX_MESSAGE_CHARACTERS = 10_000
-"""Characters of a message that are told."""
+"""Maximum characters of a commit message in a payload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedCommitAuthor:
-    """As the commit names them."""
+    """The author as recorded in the commit."""
 
     name: str
     email: str
@@ -29,7 +29,7 @@ class PushedCommitAuthor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedCommit:
-    """`timestamp` is when it was committed, with the offset that the commit records."""
+    """`timestamp` is the commit date, with the UTC offset that the commit records."""
 
     id: str
     message: str
@@ -40,8 +40,11 @@ class PushedCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushAttributes:
-    """`ref` is whole, as `refs/heads/master`; `before` and `after` are ids of commits, forty zeros for none, of an annotated tag the id
-    of the tag. `commits` are the newest of `total_commits_count`, at most twenty, the oldest first."""
+    """`ref` is the full name, such as `refs/heads/master`.
+
+    `before` and `after` are ids of commits or annotated tags, forty zeros for none. `commits` are the newest of `total_commits_count`, at
+    most twenty, the oldest first.
+    """
 
     before: str
     after: str
@@ -61,7 +64,7 @@ class PushEventPayload(ObjectEventPayload):
         attributes = PushAttributes(
             before=update.old or NO_COMMIT,
             after=update.new or NO_COMMIT,
-            # A name that an import brought may be no UTF-8.
+            # Imported names may not be UTF-8.
             ref=update.ref.encode("utf-8", "replace").decode(),
             commits=[_make_commit(commit, project_payload.web_url) for commit in reversed(ref_update.commits[:MAX_COMMITS])],
             total_commits_count=ref_update.total,
@@ -70,7 +73,7 @@ class PushEventPayload(ObjectEventPayload):
 
 
 class BranchPushed(PushEventPayload):
-    """A branch was made, moved or removed, by whatever means."""
+    """A branch was created, moved or deleted, by a push or otherwise."""
 
     __slots__ = ()
     event_name = "push"
@@ -78,7 +81,7 @@ class BranchPushed(PushEventPayload):
 
 
 class TagPushed(PushEventPayload):
-    """The same of a tag; no commits are told."""
+    """A tag was created, moved or deleted; the payload has no commits."""
 
     __slots__ = ()
     event_name = "tag_push"

@@ -1,4 +1,4 @@
-"""One POST to one hook: signed, timed, to an address that was looked at. What the receiver says in its body is never read."""
+"""Sends one webhook by POST: signed, with a time limit, to a checked address. The response body is never read."""
 
 import asyncio
 import base64
@@ -16,16 +16,16 @@ import httpx
 from graph.events.address_guard import AddressGuard, ForbiddenAddress, UnresolvableHost
 
 TIMEOUT_SECONDS = 10.0
-"""For the whole of an attempt: name, connection, TLS, request, and the head of the answer."""
+"""Time limit of an attempt: name resolution, connection, TLS, request, and the headers of the response."""
 USER_AGENT = f"Forgefront/{version('forgefront')}"
-SECRET_PREFIX = "whsec_"  # noqa: S105 - how such a secret begins
+SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of secrets
 MAX_ERROR_LENGTH = 255
 MAX_ADDRESSES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookMessage:
-    """What is sent, and where to. `credentials` is "user:password"; `secret` is `whsec_` and the base64 of a key."""
+    """A message and its destination. `credentials` is "user:password"; `secret` is `whsec_` followed by the base64 of a key."""
 
     url: str
     webhook_id: str
@@ -37,7 +37,7 @@ class WebhookMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """How an attempt ended: `error` is None when the receiver took it. `retry_after` is what it asked for, in seconds."""
+    """The result of an attempt: `error` is None if the receiver accepted it. `retry_after` is its Retry-After in seconds."""
 
     code: int | None = None
     error: str | None = None
@@ -49,19 +49,19 @@ class DeliveryResult:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the receiver wants no more: 410."""
+        """Whether the receiver responded with 410 Gone."""
         return self.code == 410
 
 
 class WebhookSender:
-    """Sends messages. Connections are not kept: the next message looks at the address again."""
+    """Sends messages. Connections are not reused, so the address is checked for each message."""
 
     def __init__(self, guard: AddressGuard) -> None:
         self.guard = guard
         self._transports: dict[bool, httpx.AsyncHTTPTransport] = {}
 
     async def send(self, message: WebhookMessage, moment: datetime, *, seconds: float = TIMEOUT_SECONDS) -> DeliveryResult:
-        """One attempt; raises nothing but what cancels it."""
+        """Sends a message once. Raises only a cancellation; errors are in the result."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._send(message, moment)
@@ -84,7 +84,7 @@ class WebhookSender:
         url = httpx.URL(message.url)
         addresses = (await self.guard.addresses(url))[:MAX_ADDRESSES]
         headers = headers_of(message, url, moment)
-        # A host name in a certificate is the one of the URL, not the address.
+        # The certificate is verified for the URL's host name, not for the address.
         extensions = {"sni_hostname": url.raw_host.decode("ascii").strip("[]")}
         transport = self._transport(message.verify and url.scheme == "https")
         for address in addresses:
@@ -104,7 +104,7 @@ class WebhookSender:
     def _transport(self, verify: bool) -> httpx.AsyncHTTPTransport:
         found = self._transports.get(verify)
         if found is None:
-            # SSL_CERT_FILE and SSL_CERT_DIR name authorities of one's own. Proxies of the environment are not used.
+            # SSL_CERT_FILE and SSL_CERT_DIR may add certificate authorities. Proxies of the environment are not used.
             context = httpx.create_ssl_context() if verify else _unverified_ssl_context()
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
             found = self._transports[verify] = httpx.AsyncHTTPTransport(verify=context, limits=limits, trust_env=False)
@@ -112,7 +112,7 @@ class WebhookSender:
 
 
 def headers_of(message: WebhookMessage, url: httpx.URL, moment: datetime) -> dict[str, str]:
-    """The headers of an attempt at this moment."""
+    """Returns the headers of an attempt at this time."""
     timestamp = int(moment.timestamp())
     headers = {
         "Host": url.netloc.decode("ascii"),
@@ -132,19 +132,19 @@ def headers_of(message: WebhookMessage, url: httpx.URL, moment: datetime) -> dic
 
 
 def sign(secret: str, webhook_id: str, timestamp: int, body: bytes) -> str:
-    """The signature of <https://www.standardwebhooks.com>: HMAC-SHA256 over `ID.TIMESTAMP.BODY`, as `v1,BASE64`."""
+    """Signs a message by <https://www.standardwebhooks.com>: HMAC-SHA256 over `ID.TIMESTAMP.BODY`, as `v1,BASE64`."""
     signed = b"%s.%d.%s" % (webhook_id.encode(), timestamp, body)
     return f"v1,{base64.b64encode(hmac.digest(parse_secret(secret), signed, hashlib.sha256)).decode()}"
 
 
 def parse_secret(secret: str) -> bytes:
-    """The key that a secret stands for. Raises ValueError for anything but `whsec_` and the base64 of 24 to 64 bytes."""
+    """Returns the key of a secret. Raises ValueError unless it is `whsec_` followed by the base64 of 24 to 64 bytes."""
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True) if secret.startswith(SECRET_PREFIX) else b""
     except (binascii.Error, ValueError):
         key = b""
     if not 24 <= len(key) <= 64:
-        raise ValueError(f"must be {SECRET_PREFIX} and the base64 of 24 to 64 bytes")
+        raise ValueError(f"must be {SECRET_PREFIX} followed by the base64 of 24 to 64 bytes")
     return key
 
 
@@ -157,7 +157,7 @@ def _make_result(response: httpx.Response, moment: datetime) -> DeliveryResult:
 
 
 def _parse_retry_after(value: str | None, moment: datetime) -> float | None:
-    """Seconds from a Retry-After header (RFC 9110, 10.2.3): a number, or a date."""
+    """Parses a Retry-After header (RFC 9110, 10.2.3), a number of seconds or a date, to seconds."""
     if value is None:
         return None
     value = value.strip()
@@ -171,7 +171,7 @@ def _parse_retry_after(value: str | None, moment: datetime) -> float | None:
 
 
 def _unverified_ssl_context() -> ssl.SSLContext:
-    """For hooks whose `enable_ssl_verification` is off."""
+    """Returns the TLS context for hooks without `enable_ssl_verification`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,7 +1,7 @@
-"""Keyset connections: pages that stay exact while rows are inserted.
+"""Keyset pagination: pages stay exact while rows are inserted.
 
-A cursor holds the ordering's name and the values of its columns in one row, ending with the id, so a page continues exactly after that row.
-`offset` beside `first` serves the page numbers of v3.
+A cursor contains the ordering's name and the values of its columns in one row, ending with the id, so a page continues exactly after that
+row. `offset` with `first` serves the page numbers of v3.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -69,7 +69,7 @@ class UncountedConnection(Generic[T]):
 class Order:
     """A list's ordering: a column of the table and a direction; the id breaks ties in the same direction.
 
-    `first` is a column of truth values: rows where it is true stand before all others, whatever the direction.
+    `first` is a boolean column: rows where it is true come before all others, in both directions.
     """
 
     column: Any
@@ -89,7 +89,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Window:
-    """The part of a list that is asked for, checked. `size` rows, from the start or, `backward`, from the end."""
+    """The validated page arguments: `size` rows from the start, or from the end if `backward`."""
 
     size: int
     after: str | None = None
@@ -101,22 +101,22 @@ class Window:
     def of(
         cls, first: int | None, after: str | None, last: int | None = None, before: str | None = None, offset: int | None = None
     ) -> "Window":
-        """Raises BadRequest for arguments that contradict each other, LimitExceeded for more than 100 rows."""
+        """Validates page arguments. Raises BadRequest for contradictory arguments, LimitExceeded for more than 100 rows."""
         if first is not None and last is not None:
-            raise BadRequest("Give `first` or `last`, not both.")
+            raise BadRequest("Use `first` or `last`, not both.")
         size = first if first is not None else last if last is not None else DEFAULT_FIRST
         if size < 0:
             raise BadRequest("`first` and `last` cannot be negative.")
         if size > MAX_FIRST:
-            raise LimitExceeded(f"A page has at most {MAX_FIRST} rows; ask for `first: {MAX_FIRST}` and continue with `after`.")
+            raise LimitExceeded(f"The page size exceeds the limit of {MAX_FIRST}; use `first: {MAX_FIRST}` and continue with `after`.")
         if offset is not None and (offset < 0 or offset > MAX_OFFSET or after or before or last is not None):
-            raise BadRequest("`offset` goes with `first` alone, and is not negative.")
+            raise BadRequest("`offset` can only be combined with `first`, and cannot be negative.")
         return cls(size, after, before, last is not None, offset or 0)
 
 
 @dataclass
 class ConnectionPage:
-    """What a connection resolves to. `count` is called only when `totalCount` is asked for; None where the list is not counted."""
+    """A page of a connection. `count` is called only if `totalCount` is requested; None if the list is not counted."""
 
     nodes: Sequence[Any]
     has_next: bool
@@ -124,10 +124,10 @@ class ConnectionPage:
     cursor: Callable[[Any], str]
     count: Callable[[], int | Awaitable[int]] | None = None
     boundary_rows: tuple[Any, Any] | None = None
-    """The first and the last row, where they are not those of `nodes`."""
+    """The first and the last row of the page, if they are not in `nodes`."""
 
     def with_nodes(self, nodes: Sequence[Any]) -> "ConnectionPage":
-        """The page with some of its rows left out; it begins and ends where it did, so that its neighbours join on."""
+        """Returns the page with fewer nodes but the same boundaries, so that the adjacent pages join."""
         return replace(self, nodes=nodes, boundary_rows=self.boundary_rows or ((self.nodes[0], self.nodes[-1]) if self.nodes else None))
 
     @property
@@ -151,8 +151,10 @@ class ConnectionPage:
 
 @dataclass(frozen=True)
 class KeysetListing:
-    """A list of one table's rows: which, in what order. `parent` is the column by which rows hang on different parents, if they do;
-    a pair of columns where it takes both to name one."""
+    """A list of one table's rows: conditions and ordering.
+
+    `parent` is the foreign key of a list per parent, or a pair of columns if the key has two; None for a single list.
+    """
 
     table: Any
     order: Order
@@ -166,11 +168,11 @@ class KeysetListing:
         return self.cursor_of([getattr(row, column.key) for column in self.order.columns(self.table)])
 
     def cursor_of(self, values: Iterable[Any]) -> str:
-        """The cursor of a row of which the columns of the ordering have these values."""
+        """Returns the cursor of a row with these values of the ordering's columns."""
         return encode_cursor(self.order.name, *map(_serialize_value, values))
 
     def cursor_values(self, cursor: str) -> list[Any]:
-        """The values of the ordering's columns in the cursor's row. Raises BadRequest for what is no cursor of this list."""
+        """Returns the values of the ordering's columns in the cursor's row. Raises BadRequest for an invalid cursor."""
         columns = self.order.columns(self.table)
 
         def parse_values(*values: Any) -> list[Any]:
@@ -179,9 +181,9 @@ class KeysetListing:
         return decode_cursor(cursor, self.order.name, parse_values, list_description="this list in this order")
 
     def seek_condition(self, values: list[Any], *, later: bool) -> ColumnElement[bool]:
-        """The condition that a row stands later (or earlier) in the list than the row of these values of the ordering's columns.
+        """The condition that a row comes after (or before) the row with these values of the ordering's columns.
 
-        They may be parameters of a statement, but for the truth value of an ordering's `first`.
+        The values may be parameters of a statement, except the boolean of an ordering's `first`.
         """
         columns = self.order.columns(self.table)
         if self.order.first is None:
@@ -196,12 +198,12 @@ class KeysetListing:
         if len(columns) == 1:
             return identity  # type: ignore[no-any-return]
         leading = columns[0] > values[0] if greater else columns[0] < values[0]
-        # The first test repeats what the second implies, so that both databases take it as the range of an index.
+        # The first test is redundant, but lets both databases use it as the range of an index.
         reached = columns[0] >= values[0] if greater else columns[0] <= values[0]
         return and_(reached, or_(leading, and_(columns[0] == values[0], identity)))
 
     def cursor_conditions(self, window: Window) -> list[ColumnElement[bool]]:
-        """The conditions that a row lies between the window's cursors. Raises BadRequest."""
+        """The conditions that a row is between the window's cursors. Raises BadRequest."""
         sides = ((window.after, True), (window.before, False))
         return [self.seek_condition(self.cursor_values(cursor), later=later) for cursor, later in sides if cursor is not None]
 
@@ -209,7 +211,7 @@ class KeysetListing:
         return select(subject).where(*self.conditions, *self.cursor_conditions(window))
 
     def order_by(self, window: Window, column_named: Callable[[str], Any] | None = None) -> list[Any]:
-        """What to sort by; `column_named` gives the columns by their names where they are not the table's own."""
+        """Returns the ORDER BY expressions; `column_named` returns the columns if they are not the table's own."""
         descending = self.order.descending != window.backward
         columns = self.order.columns(self.table)
         if column_named is not None:
@@ -220,7 +222,7 @@ class KeysetListing:
         return order_by
 
     async def page(self, context: Context, window: Window) -> ConnectionPage:
-        """One page of the whole list: one statement, and one more when it is counted."""
+        """Reads a page of the whole list by one statement, and one more if it is counted."""
         statement = self._select(window, self.table).order_by(*self.order_by(window)).limit(window.size + 1)
         if window.offset:
             statement = statement.offset(window.offset)
@@ -237,7 +239,7 @@ class KeysetListing:
         return make_page(rows, window, self.cursor, count)
 
     async def pages(self, context: Context, window: Window, parents: Iterable[Any]) -> dict[Any, ConnectionPage]:
-        """A page for each parent: one statement for all, and one more when they are counted."""
+        """Reads a page for each parent by one statement for all, and one more if they are counted."""
         columns: list[Any] = [col(each) for each in (self.parent if isinstance(self.parent, tuple) else (self.parent,))]
         keys = list(parents)
         parent_condition = _parent_condition(columns, keys)
@@ -271,7 +273,7 @@ class KeysetListing:
         return {key: make_page(rows[key], window, self.cursor, make_counter(key)) for key in keys}
 
     def page_of_rows(self, rows: Iterable[Any], window: Window) -> ConnectionPage:
-        """One page of rows that are all at hand: nothing is asked."""
+        """Makes a page of rows that are already loaded, without a statement."""
         keys = [column.key for column in self.order.columns(self.table)]
 
         def sort_key(row: Any) -> tuple[Any, ...]:
@@ -291,7 +293,7 @@ class KeysetListing:
 def make_page(
     rows: list[Any], window: Window, cursor: Callable[[Any], str], count: Callable[[], int | Awaitable[int]] | None = None
 ) -> ConnectionPage:
-    """The page of the rows that were found: those of the window and, where the list goes on, one more."""
+    """Makes a page of the rows that were read: those of the window, and one more if the list continues."""
     has_more = len(rows) > window.size
     nodes = rows[: window.size]
     if window.backward:
@@ -308,13 +310,13 @@ def make_page(
 async def filter_pages(
     pages: dict[int, ConnectionPage], filter_visible: Callable[[list[Any]], Awaitable[list[Any]]]
 ) -> dict[int, ConnectionPage]:
-    """The pages with those of their rows that `filter_visible` gives, which is asked once for the rows of all; the counts stay."""
+    """Returns the pages with only the rows that `filter_visible`, called once for all, returns; the counts do not change."""
     visible_ids = {row.id for row in await filter_visible([row for page in pages.values() for row in page.nodes])}
     return {key: page.with_nodes([row for row in page.nodes if row.id in visible_ids]) for key, page in pages.items()}
 
 
 def _count_from_page(window: Window, rows: Sequence[Any]) -> int | None:
-    """How many rows a whole list has, where a page that begins with it, of one row more than asked for, tells."""
+    """Returns the number of rows of a list if its first page contains its end; None otherwise."""
     is_exact = (
         not window.backward and window.after is None and window.before is None and len(rows) <= window.size and (rows or not window.offset)
     )
@@ -326,7 +328,7 @@ def _key(values: list[Any]) -> Any:
 
 
 def _parent_condition(columns: list[Any], keys: list[Any]) -> Any:
-    """The condition that a row hangs on one of these parents."""
+    """The condition that a row belongs to one of these parents."""
     if len(columns) == 1:
         return columns[0] == keys[0] if len(keys) == 1 else columns[0].in_(keys)
     first, second = columns
@@ -342,7 +344,7 @@ def _serialize_value(value: Any) -> Any:
 
 def _python_type_of(column_type: Any) -> type:
     """The Python type of a column's values."""
-    # Of its strings SQLModel only says that they are objects.
+    # SQLModel's AutoString does not define its Python type.
     return str if isinstance(column_type, AutoString) else column_type.python_type
 
 
@@ -350,12 +352,12 @@ def _parse_value(value: Any, kind: type) -> Any:
     if issubclass(kind, datetime):
         parsed = datetime.fromisoformat(value)
         if parsed.tzinfo is None:
-            raise ValueError("a cursor's timestamp has its offset")
-        # In UTC, as it is stored, a year may not be one any more.
+            raise ValueError("a cursor's timestamp must have a UTC offset")
+        # Raises OverflowError if the year is out of range in UTC.
         return parsed.astimezone(UTC)
     if issubclass(kind, date):
         return date.fromisoformat(value)
-    # By the type itself: a truth value is an int.
+    # The exact type, because a bool is an int.
     if type(value) is not kind or (isinstance(value, int) and not -(2**31) <= value < 2**31):
         raise ValueError("not a value of this ordering")
     if isinstance(value, str) and not is_storable(value):

@@ -1,7 +1,7 @@
-"""How a type says which table fills it: `column`, `to_one`, `to_many`, `names_of`.
+"""Declares how the fields of a type are read from its table: `column`, `to_one`, `to_many`, `names_of`.
 
-A declared field has no resolver of its own. `entity` ties the type to its table, and `graph/fields/resolvers.py` gives every declared field
-of a finished schema its resolver, all from one mechanism, so the mapping (field → column, relation → key) stays readable as data.
+A declared field has no resolver of its own. `entity` connects the type and its table, and `graph/fields/resolvers.py` attaches resolvers to
+all declared fields of the finished schema. So the mapping (field → column, relation → key) is available as data.
 """
 
 import base64
@@ -26,14 +26,14 @@ C = TypeVar("C", bound=type)
 
 @dataclass(frozen=True)
 class Column:
-    """A field that is a column of the row; `key` is its name in the table where it differs from the field's."""
+    """A field that is a column of the row; `key` is the column's name if it differs from the field's."""
 
     key: str | None = None
 
 
 @dataclass(frozen=True)
 class ToOne:
-    """A field that is the row which a foreign key of this row names."""
+    """A field that is the row to which a foreign key of this row refers."""
 
     key: str
     target: str
@@ -41,26 +41,27 @@ class ToOne:
 
 @dataclass(frozen=True)
 class NamesOf:
-    """A field that is a list of names, given for all rows of a level by one statement: `statement(ids)` selects (row id, name)."""
+    """A field that is a list of names, read for all rows of a level by one statement: `statement(ids)` selects (row id, name)."""
 
     statement: Callable[[list[int]], Any]
     pick: Callable[[Any], Any] | None = None
 
 
 class ConstantValue(NamedTuple):
-    """A value that all rows have."""
+    """A value that is the same for all rows."""
 
     value: Any
 
 
 @dataclass(frozen=True, eq=False)
 class IndexedBy:
-    """What the rows of a table tell of objects that are in no table themselves: of commits, what their index has.
+    """An index table with data of objects that have no table themselves, such as commits.
 
-    `key_columns` are the columns that name the object, `fields` what may be asked of it then. `row_class` is the class of the objects that
-    are made of such rows, `attributes` how each of theirs is made of columns, `properties` what else they show and of which columns,
-    `policy_columns` those that the policy looks at. `offset_columns` are the columns of instants with the columns of their offsets, in
-    minutes; `incomplete_if` says of a column when its value does not tell all.
+    `key_columns`: the columns that identify the object. `fields`: the fields that can be answered from the index.
+    `row_class`: the class of objects made from index rows. `attributes`: for each of its attributes the columns and the conversion.
+    `properties`: for each of its properties the columns it depends on. `policy_columns`: the columns that the policy needs.
+    `offset_columns`: the timestamp columns with the columns of their UTC offsets, in minutes.
+    `incomplete_if`: for a column, the condition that its value is incomplete.
     """
 
     table: Any
@@ -77,7 +78,7 @@ class IndexedBy:
 
 @dataclass(frozen=True, eq=False)
 class ToMany:
-    """A field that is a connection of the rows whose foreign key names this row. See `to_many`."""
+    """A field that is a connection of the rows whose foreign key refers to this row. See `to_many`."""
 
     listing: KeysetListing
     action: Action | None
@@ -87,7 +88,7 @@ class ToMany:
     extra_conditions: Mapping[str, Callable[[Any], list[Any]]] = dataclasses.field(default_factory=dict, hash=False)
 
     def filtered_listing(self, arguments: dict[str, Any]) -> KeysetListing:
-        """The listing as the arguments want it."""
+        """Returns the listing with the conditions and the order of the arguments."""
         if self.default_filter is not None and arguments.get("filter") is None:
             arguments = {**arguments, "filter": self.default_filter()}
         listing = filter_listing(self.listing, arguments)
@@ -97,11 +98,11 @@ class ToMany:
         return listing
 
     def filter_key(self, arguments: dict[str, Any]) -> tuple[str, ...]:
-        """What tells apart arguments that narrow the listing differently."""
+        """Returns a key of the arguments that filter the listing."""
         return cached_repr(arguments.get("filter")), *(cached_repr(arguments[name]) for name in self.extra_conditions)
 
     async def require(self, context: Context, arguments: dict[str, Any], parents: Sequence[Any]) -> None:
-        """Raises Forbidden unless the viewer may ask this of the parents."""
+        """Raises Forbidden unless the viewer is allowed to request this of the parents."""
         if self.action is not None:
             await require_all(context, self.action, parents)
         for required_action in getattr(arguments.get("filter"), "required_actions", ()):
@@ -109,7 +110,7 @@ class ToMany:
 
 
 def bind_filter_to_viewer(context: Context, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with their filter bound to the viewer, where what it matches depends on who asks: where it has `bind_viewer`."""
+    """Returns the arguments with the filter bound to the viewer, if its matches depend on the viewer (`bind_viewer`)."""
     filter_input = arguments.get("filter")
     if filter_input is None or not hasattr(filter_input, "bind_viewer"):
         return arguments
@@ -117,7 +118,7 @@ def bind_filter_to_viewer(context: Context, arguments: dict[str, Any]) -> dict[s
 
 
 def cached_repr(value: Any) -> str:
-    """`repr`, which an input object keeps: the same one comes again with the same arguments."""
+    """Returns `repr(value)`, cached in an input object, because the same object is used for the same arguments."""
     attributes = getattr(value, "__dict__", None)
     if attributes is None:
         return repr(value)
@@ -129,7 +130,7 @@ def cached_repr(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ByNumber:
-    """A field that is one row of the project that this row is, by its number there or by its id. `action` is required on the project."""
+    """A field of a project that is one of its rows, by its number in the project or by its id. `action` is required on the project."""
 
     table: Any
     action: Action
@@ -137,21 +138,21 @@ class ByNumber:
 
 @dataclass(frozen=True)
 class ProjectLookup:
-    """A field that is the project of a path, or of an id in digits, which its one argument has."""
+    """A field that is the project with the path, or the numeric id, in its only argument."""
 
 
 @dataclass(frozen=True)
 class GlobalIdField:
-    """The field that is the id of a row in the graph: it takes the row's `id` and the type's name."""
+    """The field that is the global id of a row, made from the type's name and the row's `id`."""
 
 
 @dataclass(frozen=True)
 class EntityDeclaration:
     """A GraphQL type and the class of its rows.
 
-    `project_key` names the column by which a row belongs to a project; `action` is what one must be allowed to do with the row to be
-    given it as a node. An entity without an action says in `unrestricted` why it needs none. What is not found by its number alone is
-    found by `load_nodes(context, keys)`: what there is and the viewer may see, by the key in its id. `is_node`: whether `node` finds it.
+    `project_key` is the column by which a row belongs to a project. `action` is required of the viewer to receive the row as a node; an
+    entity without an action gives the reason in `unrestricted`. `load_nodes(context, keys)` finds the nodes that the viewer is allowed to
+    see by the keys in their ids, if they are not found by a numeric id. `is_node`: whether `node` finds it.
     """
 
     name: str
@@ -163,23 +164,23 @@ class EntityDeclaration:
 
 
 ENTITIES: dict[type, EntityDeclaration] = {}
-"""The class of a row → what it is in the graph."""
+"""The class of a row → its declaration."""
 
 
 def column(source: Any = None, *, description: str, **settings: Any) -> Any:
-    """A column of the row, of the same name or `source`."""
+    """Declares a field that is the column with the same name, or `source`."""
     return strawberry.field(description=description, metadata={"declared": Column(source.key if source is not None else None)}, **settings)
 
 
 def to_one(key: Any, *, description: str, **settings: Any) -> Any:
-    """The row that a foreign key names, as `to_one(tables.Issue.author_id)`; null where the key is null."""
+    """Declares a field that is the row of a foreign key, as `to_one(tables.Issue.author_id)`; null if the key is null."""
     (foreign_key,) = key.property.columns[0].foreign_keys
     target = foreign_key.column.table.name
     return strawberry.field(description=description, metadata={"declared": ToOne(key.key, target)}, **settings)
 
 
 def names_of(statement: Callable[[list[int]], Any], pick: Callable[[Any], Any] | None = None, *, description: str) -> Any:
-    """A list that hangs on the row through a table between: `statement(ids)` selects (row id, value) in the order to show."""
+    """Declares a list of names from an association table: `statement(ids)` selects (row id, value) in the order of the list."""
     return strawberry.field(description=description, metadata={"declared": NamesOf(statement, pick)})
 
 
@@ -197,18 +198,14 @@ def to_many(
     key_attribute: str = "id",
     extra_arguments: dict[str, tuple[Any, Callable[[Any], list[Any]]]] | None = None,
 ) -> Any:
-    """The rows whose foreign key names this one, as a keyset connection.
+    """Declares a keyset connection of the rows whose foreign key refers to this row.
 
-    `key` is that foreign key, or a pair of columns; `key_attribute` is the attribute of this object that has its value, or the pair of
-    values.
-
-    `filter` is an input type whose `conditions()` gives SQL conditions, and whose `required_actions`, where it has them, are further
-    actions required of the viewer on each parent; `ordering` an input type whose `order()` gives an Order, and
-    whose `conditions()`, where it has one, leaves out rows that have no place in that order;
-    `default_filter` makes the filter that holds where none is given; `extra_arguments` are further arguments, each with its type, whose
-    null is no condition, and what gives the SQL conditions of any other value;
-    `action` is required of the viewer on each parent; `filter_visible` gives those rows of all pages of a level that the viewer may see,
-    and the others are left out of their pages.
+    `key`: the foreign key, or a pair of columns. `key_attribute`: the attribute of this object with its value, or the pair of values.
+    `filter`: an input type whose `conditions()` returns SQL conditions; its optional `required_actions` are required of the viewer on each
+    parent. `ordering`: an input type whose `order()` returns an Order; its optional `conditions()` exclude rows that the order does not
+    contain. `default_filter`: makes the filter if the argument is missing. `extra_arguments`: further arguments by name, each with its type
+    and a function that returns the SQL conditions of a value; null is no condition. `action`: required of the viewer on each parent.
+    `filter_visible`: returns the rows of all pages of a level that the viewer is allowed to see; the others are left out.
     """
     table = (key[0] if isinstance(key, tuple) else key).class_
     conditions = {name: conditions_of for name, (_, conditions_of) in (extra_arguments or {}).items()}
@@ -227,7 +224,7 @@ def to_many(
         arguments, window = bind_filter_to_viewer(context, arguments), make_window(arguments)
 
         async def fetch(keys: list[Any]) -> dict[Any, Any]:
-            # Once for all objects of a level, since conditions cost more to spell than a page to look up.
+            # Once for all objects of a level, because compiling the conditions costs more than reading a page.
             pages = await declared.filtered_listing(arguments).pages(context, window, keys)
             return pages if filter_visible is None else await filter_pages(pages, lambda rows: filter_visible(context, rows))
 
@@ -240,7 +237,7 @@ def to_many(
 
 
 def by_number(table: Any, *, action: Action, description: str) -> Any:
-    """A row of the project that this row is, by its number in the project or by its v3 id; an error where there is none."""
+    """Declares a field of a project that is one of its rows, by its number or its v3 id; an error if there is none."""
 
     async def resolver(root: Any, info: strawberry.Info, iid: Any = None, database_id: Any = None) -> Any:
         await require(info.context, action, root)
@@ -256,7 +253,7 @@ def by_number(table: Any, *, action: Action, description: str) -> Any:
 
 
 def project_lookup(*, description: str) -> Any:
-    """The decorator of a resolver that finds a project by its one argument (`lookup.project`)."""
+    """Declares a field whose resolver finds a project by its only argument (`lookup.get_project`)."""
     return strawberry.field(description=description, metadata={"declared": ProjectLookup()})
 
 
@@ -268,13 +265,13 @@ def computed(
     from_index: IndexedBy | None = None,
     **settings: Any,
 ) -> Any:
-    """A field with a resolver that looks at nothing of the row but these columns, so that no more need be read for it.
+    """Declares a field with a resolver that needs only these columns of the row, so that no others are read for it.
 
-    `from_columns(fixed, above)` is a function of the columns' values in this order that gives what the resolver gives, for less, or what is
-    the same for all; None where only the resolver can. `above` is the type of whose field the row is, None in a list.
+    `from_columns(settings, parent)` returns a function of the columns' values, in this order, that computes the field cheaper than the
+    resolver, or a ConstantValue, or None if only the resolver can. `parent` is the type whose field the row is; None in a list.
 
-    Awaited, `batch(info, rows)` gives it of each of several rows. `from_index` says which table's row, named by these columns in this
-    order, tells the same where it is there; `batch` is asked for the others.
+    `batch(info, rows)` is awaited for the values of several rows. `from_index` is an index whose row, identified by these columns in this
+    order, has the same value if it exists; `batch` is called for the other rows.
     """
     metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "from_index": from_index}
     if from_columns is not None:
@@ -293,7 +290,7 @@ def connection_field(
     extra_arguments: dict[str, Any] | None = None,
     declared: Any = None,
 ) -> Any:
-    """A field with the arguments of a connection over `resolve(root, info, **arguments)`; `extra_arguments` are arguments of its own."""
+    """Declares a field with the arguments of a connection, resolved by `resolve(root, info, **arguments)`."""
     describe = strawberry.argument
     arguments: dict[str, tuple[Any, Any]] = {
         **(extra_arguments or {}),
@@ -321,7 +318,7 @@ def connection_field(
 def set_signature(
     function: Any, leading: dict[str, Any], arguments: dict[str, tuple[Any, Any]], returns: Any = inspect.Signature.empty
 ) -> None:
-    """Gives a function the signature that strawberry reads its arguments from."""
+    """Sets the signature of a function from which strawberry reads the field's arguments."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in leading.items()]
     parameters += [inspect.Parameter(name, keyword, annotation=kind, default=default) for name, (kind, default) in arguments.items()]
@@ -332,7 +329,7 @@ def set_signature(
 
 
 def filter_listing(listing: KeysetListing, arguments: dict[str, Any]) -> KeysetListing:
-    """The listing as the arguments `filter` and `order_by` want it."""
+    """Returns the listing with the arguments `filter` and `order_by` applied."""
     if (filter_input := arguments.get("filter")) is not None:
         listing = listing.where(*filter_input.conditions())
     if (ordering := arguments.get("order_by")) is not None:
@@ -361,7 +358,7 @@ def global_id(name: str, key: object) -> strawberry.ID:
 
 
 def parse_global_id(value: str) -> tuple[str, str] | None:
-    """The name of the type and the key in it, or None for text that is no id."""
+    """Returns the type's name and the key of a global id; None for an invalid id."""
     try:
         name, separator, key = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)).decode().partition(":")
     except (ValueError, binascii.Error):
@@ -380,14 +377,14 @@ def entity(
     unrestricted: str | None = None,
     load_nodes: Callable[[Context, list[str]], Awaitable[dict[str, Any]]] | None = None,
 ) -> Callable[[C], C]:
-    """Makes a class the GraphQL type of a table's rows. Rows pass as they are, behind interfaces and unions too. See `EntityDeclaration`.
+    """Makes a class the GraphQL type of a table's rows, which need no conversion, even for interfaces and unions. See `EntityDeclaration`.
 
-    Raises TypeError unless either an action or the reason for having none is given.
+    Raises TypeError unless either `action` or `unrestricted` is passed.
     """
     type_name = name or row.__name__
     if (action is None) is not bool(unrestricted):
         raise TypeError(
-            f"{type_name}: pass `action=Action.READ_…`, the right that a viewer needs to be given one as a node,"
+            f"{type_name}: pass `action=Action.READ_…`, the permission that a viewer needs to receive one as a node,"
             ' or `unrestricted="…"`, the reason why none is needed; not both.'
         )
 

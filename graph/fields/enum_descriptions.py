@@ -1,6 +1,6 @@
-"""Descriptions of the values of enumerations.
+"""Descriptions of enum values.
 
-Most enumerations are made of those of storage and of the rules, which know no GraphQL, so their values are described here.
+Most enums are defined in storage and in the rules, which do not know GraphQL, so their values are described here.
 """
 
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "BUILD_RUNNING": "Checks of the newest commit have not finished.",
         "BUILD_FAILED": "Checks of the newest commit failed or were canceled.",
         "WORK_IN_PROGRESS": "The title marks it as work in progress.",
-        "CLOSED": "The issue is closed.",
+        "CLOSED": "The merge request is closed.",
         "MERGED": "It is already merged.",
         "NO_COMMITS": "It has no commits that are missing from the target branch.",
         "NO_PERMISSION": "The viewer is not allowed to push to the target branch.",
@@ -114,7 +114,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "CAN_BE_MERGED": "The branches can be merged without conflicts.",
         "CANNOT_BE_MERGED": "The branches have merge conflicts.",
     },
-    "MilestoneState": {"ACTIVE": "The milestone is active.", "CLOSED": "The issue is closed."},
+    "MilestoneState": {"ACTIVE": "The milestone is active.", "CLOSED": "The milestone is closed."},
     "MilestoneStateEvent": {"CLOSE": "Close it.", "ACTIVATE": "Activate it again."},
     "NamespaceKind": {"USER": "Personal namespace of a user.", "GROUP": "Namespace of a group."},
     "NoteableType": {"ISSUE": "An issue.", "MERGE_REQUEST": "A merge request.", "SNIPPET": "A snippet."},
@@ -149,11 +149,11 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "PUBLIC": "Visible to everyone; 2 in v3.",
     },
 }
-"""The name of an enumeration → its values, each with its description."""
+"""The name of an enum → its values with their descriptions."""
 
 
 def describe_enum_values(schema: GraphQLSchema) -> None:
-    """Gives the values of a finished schema's enumerations their descriptions."""
+    """Sets the descriptions of the enum values of a finished schema."""
     for name, kind in schema.type_map.items():
         if isinstance(kind, GraphQLEnumType) and not is_introspection_type(kind):
             for key, value in kind.values.items():

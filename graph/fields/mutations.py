@@ -1,7 +1,7 @@
 """Mutations: `verbNoun(input: VerbNounInput!): VerbNounPayload!`, where the payload has the entity and `userErrors`.
 
-A user error leaves the entity null and nothing of the operation is kept; an operation error comes in `errors[]`. The change is committed
-before its payload is read.
+After a user error the entity is null and the operation is rolled back; an operation error is reported in `errors[]`. The change is
+committed before its payload is read.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,9 +21,9 @@ ErrorCode = strawberry.enum(Code, name="ErrorCode", description="All error codes
 
 
 DELETED_ID = ("deleted_id", strawberry.ID, "Global ID of the deleted object, for client caches; null if nothing was deleted.")
-"""The field of payloads that says what is gone."""
+"""The additional payload field of mutations that delete."""
 DELETE_PREFIXES = ("delete_", "remove_", "unregister_")
-"""How the names of mutations begin that delete what they give."""
+"""Prefixes of the names of mutations that delete the row that they return."""
 
 
 @strawberry.type(name="UserError", description="A reason why a mutation failed.")
@@ -43,10 +43,10 @@ def mutation(
     conflict: UserError | None = None,
     second_field: tuple[str, Any, str] | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
-    """Makes a mutation of `async def verb_noun(info, input) -> row`. `conflict` is what a hit unique constraint means.
+    """Makes a mutation from `async def verb_noun(info, input) -> row`. `conflict` is the error for a violated unique constraint.
 
-    `second_field` is the name, type and description of a second field of the payload; the function gives a pair then. That of a mutation
-    which deletes is `DELETED_ID`: of the row that the function gives, unless `second_field` says that it gives the id itself.
+    `second_field` is the name, type and description of a second field of the payload; the function then returns a pair. For a mutation
+    that deletes, the second field is `DELETED_ID`, the id of the returned row, unless `second_field` is passed.
     """
 
     def decorate(function: Callable[..., Awaitable[Any]]) -> Any:
@@ -64,13 +64,13 @@ def mutation(
             except UserError as error:
                 return _make_error_payload(payload, (entity, extra_name), error)
             except StaleDataError as error:
-                # Somebody else removed the row while this change was on its way.
+                # Another operation has deleted the row meanwhile.
                 raise NotFound(entity[0].upper() + entity[1:]) from error
             except IntegrityError as error:
                 if not is_unique_violation(error):
-                    # A row that the change leans on was removed meanwhile.
+                    # A row to which the change refers was deleted meanwhile.
                     raise NotFound("Parent") from error
-                return _make_error_payload(payload, (entity, extra_name), conflict or Conflict(None, "An equal one exists already."))
+                return _make_error_payload(payload, (entity, extra_name), conflict or Conflict(None, "An equal object already exists."))
             await run_after_commit(context)
             await switch_to_reader(context)
             values = {entity: row} if extra_name is None else dict(zip((entity, extra_name), row, strict=True))
@@ -91,8 +91,8 @@ def mutation(
 def _make_payload_type(name: str, entities: list[tuple[str, Any, str]]) -> Any:
     title = "".join(part.capitalize() for part in name.split("_")) + "Payload"
     fields: dict[str, tuple[Any, Any]] = {
-        # `|` does not take every kind of type.
-        **{entity: (Optional[returns], strawberry.field(description=text)) for entity, returns, text in entities},  # noqa: UP045
+        # `|` does not support all kinds of types.
+        **{entity: (Optional[returns], strawberry.field(description=about)) for entity, returns, about in entities},  # noqa: UP045
         "user_errors": (
             list[UserErrorEntry],
             strawberry.field(description="Reasons why the mutation failed; empty if it succeeded."),
@@ -100,7 +100,7 @@ def _make_payload_type(name: str, entities: list[tuple[str, Any, str]]) -> Any:
     }
     members = {key: field for key, (_, field) in fields.items()}
     payload_class = type(title, (), {**members, "__annotations__": {key: kind for key, (kind, _) in fields.items()}})
-    return strawberry.type(payload_class, name=title, description=f"What `{_to_camel_case(name)}` answers.")
+    return strawberry.type(payload_class, name=title, description=f"Payload of `{_to_camel_case(name)}`.")
 
 
 def _make_error_payload(payload: Any, entities: tuple[str | None, ...], error: UserError) -> Any:

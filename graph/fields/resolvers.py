@@ -1,5 +1,4 @@
-"""How declared fields are filled: `attach_resolvers` gives the declared fields of a finished schema (`graph/fields/declarations.py`) their
-resolvers."""
+"""Attaches resolvers to the declared fields (`graph/fields/declarations.py`) of a finished schema."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ ResolveInfo = GraphQLResolveInfo[Any]
 
 
 def attach_resolvers(schema: GraphQLSchema) -> None:
-    """Gives the declared fields of a finished schema their resolvers, and abstract types the class of a row as its type."""
+    """Attaches resolvers to the declared fields of a finished schema, and resolves abstract types by the class of a row."""
     rows = {row: entity.name for row, entity in ENTITIES.items()}
     names = frozenset(rows.values())
     targets = {getattr(row, "__tablename__", None): row for row in ENTITIES}
@@ -30,7 +29,7 @@ def attach_resolvers(schema: GraphQLSchema) -> None:
             kind.resolve_type = resolve_type
         if not isinstance(kind, GraphQLObjectType):
             continue
-        # Only abstract types need to ask, and they know a row by its class.
+        # Only abstract types would need `is_type_of`, and they use `resolve_type`.
         kind.is_type_of = None
         if kind.name in names:
             kind.extensions[SOURCE_EXTENSION] = True
@@ -54,13 +53,13 @@ def attach_resolvers(schema: GraphQLSchema) -> None:
 
 
 def _connection_resolver(resolve: Callable[..., Awaitable[Any]], definition: Any, schema: Any) -> Callable[..., Awaitable[Any]]:
-    """The resolver of a connection. Strawberry's own reads the arguments anew for every row of a level, which costs more than a page."""
+    """Returns the resolver of a connection. Strawberry's would convert the arguments for each row, which costs more than a page."""
     strawberry_schema: Any = schema._strawberry_schema
     registry = strawberry_schema.schema_converter.scalar_registry
 
     def resolver(root: Any, info: ResolveInfo, **raw_arguments: Any) -> Awaitable[Any]:
         cached_arguments: dict[Any, dict[str, Any]] = info.context.arguments
-        # The same node of the operation has the same arguments, whatever row it is asked of.
+        # The same node of the document has the same arguments for all rows.
         key = (id(info.field_nodes[0]), id(definition))
         arguments = cached_arguments.get(key)
         if arguments is None:
@@ -74,30 +73,30 @@ def _connection_resolver(resolve: Callable[..., Awaitable[Any]], definition: Any
 
 @dataclass(frozen=True)
 class AttributeSource:
-    """A field that is read off the row, by this name."""
+    """A field that is an attribute of the row."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class LoaderSource:
-    """A field that is loaded: by which loader, and under which of the row's columns as the key. A null key is null."""
+    """A field that a loader loads, with the row's column `key` as the key; null if the key is null."""
 
     key: str
     loader: Callable[[Context], Loader[Any, Any]]
 
 
 SOURCE_EXTENSION = "field_source"
-"""The extension of a finished field, or of a type of rows, that says how it is filled."""
+"""Name of the extension of fields with their source, and of types whose objects are rows."""
 
 
 def metadata_of(field: Any) -> Mapping[str, Any]:
-    """What the declaration of a finished schema's field says beside its type."""
+    """Returns the metadata of the declaration of a finished schema's field."""
     return getattr(field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF), "metadata", {})
 
 
 def declaration_of(field: Any) -> Column | ToOne | NamesOf | ToMany | ByNumber | ProjectLookup | GlobalIdField | None:
-    """How the field of a finished schema was declared; None for one with a resolver."""
+    """Returns the declaration of a finished schema's field; None for a field with its own resolver."""
     return metadata_of(field).get("declared")
 
 
@@ -106,7 +105,7 @@ def field_source_of(field: GraphQLField) -> AttributeSource | LoaderSource | Non
 
 
 def is_row_type(kind: Any) -> bool:
-    """Whether the objects of a type are rows, as they were declared."""
+    """Whether the objects of a type are rows of an entity."""
     return isinstance(kind, GraphQLObjectType) and SOURCE_EXTENSION in kind.extensions
 
 

@@ -11,7 +11,7 @@ BigInt = NewType("BigInt", int)
 
 
 def serialize_timestamp(value: datetime) -> str:
-    """RFC 3339 of a fixed width: `2016-01-19T08:40:25.934000Z`, or with the value's own offset: `…25.934000+01:00`."""
+    """Serializes a timestamp as RFC 3339 of fixed width: `2016-01-19T08:40:25.934000Z`, or with its offset: `…25.934000+01:00`."""
     serialized = value.isoformat(timespec="microseconds")
     return serialized[:-6] + "Z" if serialized.endswith("+00:00") else serialized
 
@@ -20,19 +20,19 @@ def parse_timestamp(value: Any) -> datetime:
     try:
         parsed = datetime.fromisoformat(value)
     except (TypeError, ValueError) as error:
-        raise GraphQLError("A DateTime is an RFC 3339 instant, as 2016-01-19T08:40:25Z.") from error
+        raise GraphQLError("A DateTime must be an RFC 3339 timestamp such as 2016-01-19T08:40:25Z.") from error
     if parsed.tzinfo is None:
-        raise GraphQLError("A DateTime needs its offset, as 2016-01-19T08:40:25Z.")
+        raise GraphQLError("A DateTime must have a UTC offset, such as 2016-01-19T08:40:25Z.")
     try:
         parsed.astimezone(UTC)
     except OverflowError as error:
-        raise GraphQLError("A DateTime lies in the years 1 to 9999, in UTC too.") from error
+        raise GraphQLError("A DateTime must be in the years 1 to 9999, also in UTC.") from error
     return parsed
 
 
 def _parse_big_int(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise GraphQLError("A BigInt is a whole number.")
+        raise GraphQLError("A BigInt must be an integer.")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What of a field's answer is asked for, so that no more is computed."""
+"""Inspects the selection of a field, so that resolvers compute only what is selected."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from graph.context import Info
 
 
 def selected_names(info: Info, *path: str) -> set[str]:
-    """The names of the fields that are asked of what lies at this path below the field, whatever they are called in the answer."""
+    """Returns the names (not aliases) of the fields that are selected at this path below the field."""
     fields = _flatten_fields(each for field in info.selected_fields for each in field.selections)
     for name in path:
         fields = _flatten_fields(each for field in fields if field.name == name for each in field.selections)
@@ -25,20 +25,20 @@ def _flatten_fields(selections: Iterable[Selection]) -> list[SelectedField]:
 
 
 SelectionShape = Mapping[str, "SelectionShape | None"]
-"""Names of fields, and of what is asked of each; None: whatever it is."""
+"""Names of fields with the allowed selection of each; None allows any selection."""
 
 
 def selects_only(info: Info, allowed: SelectionShape) -> bool:
-    """Whether nothing but these fields is asked of what the field gives.
+    """Whether the selection of the field contains only these fields.
 
-    What a directive may leave out counts as asked. The answer is remembered on the field's node, since resolvers of a hundred rows ask it
-    again; `allowed` is a constant of the caller's.
+    Fields with @skip or @include count as selected. The result is cached in the field's node, because the resolvers of all rows of a level
+    call it; so `allowed` must be a constant of the caller.
     """
     raw: Any = info._raw_info
     nodes: Sequence[FieldNode] = raw.field_nodes
     if len(nodes) > 1:
         return all(_selects_only(node.selection_set, allowed, raw.fragments) for node in nodes)
-    # Past the frozen attributes of a node; what stands beside them takes no part in what it is.
+    # In the node's `__dict__`, because nodes are frozen; it does not affect equality.
     cache: dict[int, bool] = nodes[0].__dict__.setdefault("selects_only", {})
     is_only = cache.get(id(allowed))
     if is_only is None:

@@ -1,28 +1,27 @@
-"""The GraphQL door over HTTP: reads a request, has the graph run it, answers JSON.
+"""The GraphQL endpoint over HTTP: reads a request, runs the operation, sends the response as JSON.
 
-Follows the GraphQL over HTTP specification (https://graphql.github.io/graphql-over-http/draft/), with POST of
-application/json and GET of queries. Who accepts text/event-stream gets Server-Sent Events (`graph/http/sse.py`): a subscription's
-events, or the one answer of a query or mutation. It decides nothing but what HTTP asks of it:
+It follows the GraphQL over HTTP specification (https://graphql.github.io/graphql-over-http/draft/), with POST of
+application/json and GET of queries. Clients that accept text/event-stream receive Server-Sent Events (`graph/http/sse.py`): a
+subscription's events, or the single result of a query or mutation. Status codes of invalid requests:
 
-    405  other methods, and GET of anything but a query          413  a body over 1 MiB, counted as it comes
-    415  other content types, encodings and character sets       406  nothing in `Accept` that can be sent, as a subscription as JSON
-    400  broken JSON, JSON deeper than 64, wrong shapes, batches
+    405  other methods, and GET of anything but a query          413  a body over 1 MiB, counted while it is received
+    415  other content types, encodings and character sets       406  no acceptable media type, or a subscription as JSON
+    400  invalid JSON, nesting over 64 levels, invalid parameters, batches
 
-and for what the graph answers:
+Status codes of results:
 
-    401  an operation without a viewer: `data` is null           429  a rate is exceeded: with Retry-After
-    503  unavailable: with Retry-After                           500  a fault of the service
-    400  the operation itself is wrong, so that there is no `data`; 200 for those who accept application/json only,
-         as the specification wants it for old clients
-    200  everything else, also with errors beside the data
+    401  the operation needs a viewer: `data` is null            429  rate limit exceeded: with Retry-After
+    503  unavailable: with Retry-After                           500  internal error
+    400  the operation is invalid, so there is no `data`; 200 for clients that accept only application/json,
+         as the specification requires for legacy clients
+    200  everything else, including errors beside the data
 
-An operation is text, or the id of a trusted document (`graph/operations/trusted_documents.py`). Automatic persisted queries are not
-registered: a hash that no trusted document has is answered with PersistedQueryNotSupported at status 200, after which clients send texts.
-Answers to a viewer say how their rate stands, in headers `X-RateLimit-…` (`graph/operations/rate_limits.py`).
+An operation is a document, or the id of a trusted document (`graph/operations/trusted_documents.py`). Automatic persisted queries are not
+registered: for an unknown hash the response is PersistedQueryNotSupported with status 200, after which clients send documents. Responses
+to a viewer have the headers `X-RateLimit-…` (`graph/operations/rate_limits.py`).
 
-The credential is read from the headers PRIVATE-TOKEN and `Authorization: Bearer`, and from nowhere else (docs/decisions.md 3), so
-that no other site can act for a browser's user. Every answer is JSON, is never stored by caches and carries the request's
-id in each error.
+The credential is read only from the headers PRIVATE-TOKEN and `Authorization: Bearer` (DECISIONS 3), so that no other site
+can act for a browser's user. Responses are JSON with `Cache-Control: no-store`, and each error contains the request id.
 """
 
 import logging
@@ -62,7 +61,7 @@ PLAIN_JSON = "application/json"
 METHODS = "GET, POST, OPTIONS"
 RETRY_AFTER_SECONDS = 2
 MAX_CACHED_ACCEPT_LENGTH = 200
-"""Characters of an Accept header whose meaning is remembered."""
+"""Longer Accept headers are parsed without the cache."""
 DATA_HEADERS = {
     media: [
         (b"cache-control", b"no-store"),
@@ -71,7 +70,7 @@ DATA_HEADERS = {
     ]
     for media in (RESPONSE_JSON, PLAIN_JSON)
 }
-"""Of an answer with data."""
+"""Headers of a response with data, by media type."""
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +83,7 @@ class GraphqlResponse:
 
 
 def make_graphql_app(graph: Graph) -> ASGIApp:
-    """The endpoint as an ASGI app, whatever path it is mounted at."""
+    """Returns the endpoint as an ASGI app, which can be mounted at any path."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -101,13 +100,13 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
         try:
             request = resolve_document(graph, await _read_request(scope, receive, headers))
             if media_type is None:
-                raise GraphqlRequestError(406, f"The answer can be {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}; `Accept` allows none.")
+                raise GraphqlRequestError(406, f"`Accept` must allow {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}.")
             wants_stream = media_type == EVENT_STREAM
             kind = None
             if wants_stream or scope["method"] == "GET":
                 kind = await graph.kind_of(request.query, request.operation_name, credential_of(headers), request_id=request_id)
             if scope["method"] == "GET" and kind not in (None, "query", *(["subscription"] if wants_stream else ())):
-                raise GraphqlRequestError(405, "GET serves queries alone; send this operation with POST.", allow="POST")
+                raise GraphqlRequestError(405, "GET can only run queries; send this operation with POST.", allow="POST")
             RECEIVE.set(receive)
             result = await _run(graph, request, headers, request_id, stream=wants_stream and kind == "subscription")
             if isinstance(result, SubscriptionStream):
@@ -134,12 +133,12 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
         except ClientDisconnect:
             raise
         except Exception:
-            # The graph masks what goes wrong inside it; this is for the rest, so that the shape holds even then.
-            log.exception("the GraphQL door failed, request %s", request_id)
-            message = "Something went wrong on our side; the log has it under this request id."
+            # The graph masks its own errors; this handles all others, so that the response is still a GraphQL response.
+            log.exception("GraphQL endpoint failed, request %s", request_id)
+            message = "Internal server error; the server log contains the details under this request ID."
             response = _error_response(GraphqlRequestError(500, message, Code.INTERNAL), request_id)
             body = orjson.dumps(response.body)
-        # What goes wrong before a stream begins is said as JSON.
+        # Errors before the start of a stream are sent as JSON.
         content_type = f"{PLAIN_JSON if media_type in (None, EVENT_STREAM) else media_type}; charset=utf-8"
         await _send(send, response.status, body, {"content-type": content_type, **response.headers})
 
@@ -158,7 +157,7 @@ async def _run(
 
 
 async def _send_data(send: Send, result: OperationResult, media_type: str) -> None:
-    """The answer of an operation in which nothing went wrong: what `make_response` and `_send` would make of it."""
+    """Sends the response of an operation without errors; equal to `make_response` and `_send`, but faster."""
     data = {"data": result.data}
     body = await dump_json(data, is_large=True) if result.is_large else orjson.dumps(data)
     headers = [*DATA_HEADERS[media_type], *raw_rate_headers(result.rate_usage), (b"content-length", b"%d" % len(body))]
@@ -179,9 +178,9 @@ async def _send(send: Send, status: int, body: bytes, headers: Mapping[str, str]
 
 
 def _negotiate(accept: str | None) -> str | None:
-    """The media type of the answer, by RFC 9110 section 12.5.1; None when neither is wanted.
+    """Returns the media type of the response, by RFC 9110 section 12.5.1; None if no supported type is acceptable.
 
-    Between equals, application/json unless the other is named: old clients accept anything, and know only that.
+    At equal quality it is application/json, unless another type is named: legacy clients accept anything, and know only that.
     """
     if not accept or accept == "*/*":
         return PLAIN_JSON
@@ -193,7 +192,7 @@ def _parse_accept(accept: str) -> str | None:
     quality: dict[str, float] = {}
     for item in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in item.split(";"))
-        value = next((text[2:].strip() for text in parameters if text.startswith("q=")), "1")
+        value = next((parameter[2:].strip() for parameter in parameters if parameter.startswith("q=")), "1")
         try:
             quality[kind] = float(value)
         except ValueError:
@@ -206,7 +205,7 @@ def _parse_accept(accept: str) -> str | None:
     if quality.get(EVENT_STREAM, 0.0) > max(response_quality, plain_quality):
         return EVENT_STREAM
     if quality.get(EVENT_STREAM, 0.0) > 0 and not {RESPONSE_JSON, PLAIN_JSON, "application/*"} & quality.keys():
-        # Between it and anything at all, it is what was named.
+        # The stream is named explicitly, all other types only by `*/*`.
         return EVENT_STREAM
     if response_quality > 0 and (response_quality > plain_quality or (response_quality == plain_quality and RESPONSE_JSON in quality)):
         return RESPONSE_JSON
@@ -217,7 +216,7 @@ async def _read_request(scope: Scope, receive: Receive, headers: Mapping[str, st
     if scope["method"] == "GET":
         return parse_url_request(scope["query_string"])
     if scope["method"] != "POST":
-        raise GraphqlRequestError(405, "Send operations with POST, or queries with GET.", allow=METHODS)
+        raise GraphqlRequestError(405, "Send operations with POST; queries can also be sent with GET.", allow=METHODS)
     body = await read_body(receive, headers)
     content_type = headers.get("content-type", "")
     if content_type != PLAIN_JSON and not _is_json(content_type):
@@ -228,9 +227,9 @@ async def _read_request(scope: Scope, receive: Receive, headers: Mapping[str, st
 
 
 def _is_json(content_type: str) -> bool:
-    """Whether it is JSON in UTF-8."""
+    """Whether a content type is JSON in UTF-8."""
     kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    charsets = [text[8:].strip('"') for text in parameters if text.startswith("charset=")]
+    charsets = [parameter[8:].strip('"') for parameter in parameters if parameter.startswith("charset=")]
     return kind == PLAIN_JSON and all(charset in ("utf-8", "utf8") for charset in charsets)
 
 
@@ -238,7 +237,7 @@ def _is_json(content_type: str) -> bool:
 
 
 def make_response(result: OperationResult, request_id: str, media_type: str) -> GraphqlResponse:
-    """What the door answers for an outcome, for whoever else asks the graph for whole answers. `media_type` is the wanted media type."""
+    """Makes the response for a result, also for other endpoints that run whole operations. `media_type` is the negotiated type."""
     response = _make_response_body(result, request_id, media_type)
     return replace(response, headers={**response.headers, **headers}) if (headers := rate_headers(result.rate_usage)) else response
 
@@ -248,7 +247,7 @@ def _make_response_body(result: OperationResult, request_id: str, media_type: st
     codes = {problem.code for problem in result.errors}
     data = result.data
     if Code.UNAUTHENTICATED in codes:
-        # RFC 9110 section 15.5.2 wants a challenge; Bearer opens no dialogue in browsers.
+        # RFC 9110 section 15.5.2 requires a challenge; browsers show no dialog for Bearer.
         return GraphqlResponse(401, {"errors": errors, "data": None}, {"www-authenticate": "Bearer"})
     if not errors:
         return GraphqlResponse(200, {"data": data}, {})

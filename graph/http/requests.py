@@ -1,4 +1,4 @@
-"""What a request from outside says: its headers, its JSON, the operation in it. For both the HTTP door and the WebSocket door."""
+"""Parses GraphQL requests of the HTTP and WebSocket endpoints: headers, JSON, and the operation."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ MAX_PARAMETERS = 1_000
 
 
 class GraphqlRequestError(Exception):
-    """A request that is answered without asking the graph."""
+    """An invalid request, for which no operation is run."""
 
     def __init__(self, status: int, message: str, code: Code = Code.BAD_REQUEST, **headers: str) -> None:
         super().__init__(message)
@@ -31,9 +31,9 @@ class GraphqlRequestError(Exception):
 
 @dataclass(slots=True)
 class GraphqlRequest:
-    """`query` is empty where the operation is asked for by `document_id`, until `resolve_document` has found its text.
+    """A parsed request. `query` is empty if the request has a `document_id`, until `resolve_document` has found the document.
 
-    `is_persisted_query`: the id is the hash that a client of automatic persisted queries sent in place of the text.
+    `is_persisted_query`: the id is the hash that a client of automatic persisted queries sent.
     """
 
     query: str
@@ -44,8 +44,7 @@ class GraphqlRequest:
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """By their names, which servers give in lower case; of one sent several times, the values joined by commas as RFC 9110 section 5.3
-    reads them."""
+    """Returns the headers by name, which servers pass in lower case; repeated headers are joined by commas (RFC 9110 section 5.3)."""
     raw_headers = scope["headers"]
     found = {name.decode("latin-1"): value.decode("latin-1").strip() for name, value in raw_headers}
     if len(found) == len(raw_headers):
@@ -58,7 +57,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
 
 def credential_of(headers: Mapping[str, str]) -> str | None:
-    """The token of PRIVATE-TOKEN, else of `Authorization: Bearer`."""
+    """Returns the token of PRIVATE-TOKEN, or else of `Authorization: Bearer`; None without either."""
     if token := headers.get("private-token"):
         return token
     scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -66,7 +65,7 @@ def credential_of(headers: Mapping[str, str]) -> str | None:
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str]) -> bytes:
-    """The whole body; refused as soon as it is announced or found to be over the limit."""
+    """Reads the whole body. Raises GraphqlRequestError as soon as its Content-Length or its size exceeds the limit."""
     announced = headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and (len(announced) > 12 or int(announced) > limits.MAX_BODY_BYTES):
         raise _body_too_large_error()
@@ -86,19 +85,19 @@ async def read_body(receive: Receive, headers: Mapping[str, str]) -> bytes:
 
 
 def _body_too_large_error() -> GraphqlRequestError:
-    message = f"The body is over {limits.MAX_BODY_BYTES:,} bytes. Send less at once; files have doors of their own."
+    message = f"The body exceeds the limit of {limits.MAX_BODY_BYTES:,} bytes. Send less at once; files have separate endpoints."
     return GraphqlRequestError(413, message, Code.LIMIT_EXCEEDED, connection="close")
 
 
 def parse_pairs(query_string: bytes) -> list[tuple[str, str]]:
-    """The parameters of a URL, in their order."""
+    """Parses the parameters of a URL, in their order."""
     if len(query_string) > limits.MAX_BODY_BYTES:
-        raise GraphqlRequestError(414, f"The URL is over {limits.MAX_BODY_BYTES:,} bytes; use POST.", Code.LIMIT_EXCEEDED)
+        raise GraphqlRequestError(414, f"The URL exceeds the limit of {limits.MAX_BODY_BYTES:,} bytes; use POST.", Code.LIMIT_EXCEEDED)
     try:
         query = query_string.decode("ascii")
         return parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except ValueError:
-        raise GraphqlRequestError(400, f"The URL's parameters are not UTF-8, or more than {MAX_PARAMETERS:,}.") from None
+        raise GraphqlRequestError(400, f"The URL's parameters are not UTF-8, or there are more than {MAX_PARAMETERS:,}.") from None
 
 
 def parse_url_request(query_string: bytes) -> GraphqlRequest:
@@ -106,7 +105,7 @@ def parse_url_request(query_string: bytes) -> GraphqlRequest:
     for name, value in parse_pairs(query_string):
         if name in ("query", "documentId", "operationName", "variables", "extensions"):
             if name in parameters:
-                raise GraphqlRequestError(400, f"`{name}` is given twice.")
+                raise GraphqlRequestError(400, f"`{name}` occurs more than once.")
             parameters[name] = value
     for name in ("variables", "extensions"):
         if name in parameters:
@@ -115,7 +114,7 @@ def parse_url_request(query_string: bytes) -> GraphqlRequest:
 
 
 def parse_json(data: bytes, subject: str) -> object:
-    # Neither is there more than the commas and brackets that it has, and most bodies have few.
+    # The numbers of commas and brackets are upper bounds of depth and values, and most bodies have few.
     open_brackets = data.count(b"{") + data.count(b"[")
     if open_brackets > limits.MAX_JSON_DEPTH or open_brackets + data.count(b",") > limits.MAX_JSON_VALUES:
         _check_json_size(data, subject)
@@ -127,71 +126,70 @@ def parse_json(data: bytes, subject: str) -> object:
 
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""A string of JSON, or the rest of a text that ends in one: no character is looked at twice."""
+"""A JSON string, or an unterminated one at the end; the pattern does not backtrack."""
 _BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
 
 
 def _check_json_size(data: bytes, subject: str) -> None:
-    """Raises GraphqlRequestError for too many values and too deep a nesting, before anything is made of them. The time is linear in the
-    length."""
+    """Raises GraphqlRequestError for too many values or too deep nesting, before the JSON is parsed. Takes linear time."""
     structure = _STRING.sub(b"", data).translate(_BRACES_TO_BRACKETS, _NOT_STRUCTURE)
     commas = structure.count(b",")
     if commas + structure.count(b"[") > limits.MAX_JSON_VALUES:
         raise GraphqlRequestError(
-            400, f"{subject} has more than {limits.MAX_JSON_VALUES:,} values. Send less at once.", Code.LIMIT_EXCEEDED
+            400, f"{subject} has more than {limits.MAX_JSON_VALUES:,} values. Send fewer values.", Code.LIMIT_EXCEEDED
         )
     brackets = structure.replace(b",", b"")
     for _ in range(limits.MAX_JSON_DEPTH):
         if b"[" not in brackets:
             return
-        # What holds nothing goes, level by level from within.
+        # Removes the innermost level.
         brackets = brackets.replace(b"[]", b"")
     if brackets.count(b"[") == brackets.count(b"]") > 0:
         raise GraphqlRequestError(
-            400, f"{subject} is nested deeper than {limits.MAX_JSON_DEPTH} levels. Send it flatter.", Code.LIMIT_EXCEEDED
+            400, f"{subject} is nested deeper than {limits.MAX_JSON_DEPTH} levels. Reduce the nesting.", Code.LIMIT_EXCEEDED
         )
 
 
 def parse_request(parameters: object) -> GraphqlRequest:
-    """The parameters of the specification's section 5.1, and of its appendix on persisted documents; others are ignored, as it asks."""
+    """Parses the parameters of the specification's section 5.1 and of its appendix on persisted documents; others are ignored."""
     if isinstance(parameters, list):
-        raise GraphqlRequestError(400, "Batches are not served: send one operation in a request.")
+        raise GraphqlRequestError(400, "Batches are not supported: send one operation per request.")
     if not isinstance(parameters, dict):
-        raise GraphqlRequestError(400, "The body is not a JSON object.")
+        raise GraphqlRequestError(400, "The body must be a JSON object.")
     query, name, document_id = parameters.get("query"), parameters.get("operationName"), parameters.get("documentId")
     variables, extensions = parameters.get("variables"), parameters.get("extensions")
     if document_id is not None:
         if not isinstance(document_id, str) or not document_id:
-            raise GraphqlRequestError(400, "`documentId` is not a text.")
+            raise GraphqlRequestError(400, "`documentId` must be a string.")
         if query is not None:
             raise GraphqlRequestError(400, "Send `query` or `documentId`, not both.")
     if name is not None and not isinstance(name, str):
-        raise GraphqlRequestError(400, "`operationName` is not a text.")
+        raise GraphqlRequestError(400, "`operationName` must be a string.")
     if variables is not None and not isinstance(variables, dict):
-        raise GraphqlRequestError(400, "`variables` is not an object.")
+        raise GraphqlRequestError(400, "`variables` must be an object.")
     if extensions is not None and not isinstance(extensions, dict):
-        raise GraphqlRequestError(400, "`extensions` is not an object.")
+        raise GraphqlRequestError(400, "`extensions` must be an object.")
     persisted = extensions.get("persistedQuery") if extensions and document_id is None and query in (None, "") else None
     if persisted is not None:
         document_id = _id_of_persisted_query(persisted)
     elif document_id is None and (not isinstance(query, str) or not query):
-        raise GraphqlRequestError(400, "`query` is missing, or is not a text.")
+        raise GraphqlRequestError(400, "`query` is missing or not a string.")
     return GraphqlRequest(query or "", variables or {}, name or None, document_id, persisted is not None)
 
 
 def _id_of_persisted_query(extension: object) -> str:
-    """The document id for the `persistedQuery` extension of automatic persisted queries."""
+    """Returns the document id of the `persistedQuery` extension of automatic persisted queries."""
     if not isinstance(extension, dict):
-        raise GraphqlRequestError(400, "`extensions.persistedQuery` is not an object.")
+        raise GraphqlRequestError(400, "`extensions.persistedQuery` must be an object.")
     return f"{ID_PREFIX}{extension.get('sha256Hash')}"
 
 
 def resolve_document(graph: Graph, request: GraphqlRequest) -> GraphqlRequest:
-    """The request with the text of the trusted document that it names.
+    """Returns the request with the text of the trusted document that it refers to.
 
-    The hash of an automatic persisted query is that of the text, as the id of a trusted document is. Other hashes get the error with
-    which Apollo's clients send texts from then on, at status 200 as their servers answer; texts are never registered.
+    The hash of an automatic persisted query is the SHA-256 of the text, like the id of a trusted document. For other hashes the error is
+    the one after which Apollo's clients send documents, with status 200 as from Apollo's servers; documents are never registered.
     """
     if request.document_id is None:
         return request
@@ -201,7 +199,7 @@ def resolve_document(graph: Graph, request: GraphqlRequest) -> GraphqlRequest:
     if request.is_persisted_query:
         raise GraphqlRequestError(200, "PersistedQueryNotSupported", Code.PERSISTED_QUERY_NOT_SUPPORTED)
     if not graph.trusted_documents:
-        raise GraphqlRequestError(400, "No documents are served here by their ids: send `query`.")
+        raise GraphqlRequestError(400, "This server has no trusted documents: send `query`.")
     if not ID_PATTERN.fullmatch(request.document_id):
-        raise GraphqlRequestError(400, f"A `documentId` is `{ID_PREFIX}` and 64 digits of lower-case hex.")
-    raise GraphqlRequestError(400, f"There is no document {request.document_id} here. Is the text the very one that was registered?")
+        raise GraphqlRequestError(400, f"A `documentId` must be `{ID_PREFIX}` followed by 64 lower-case hex digits.")
+    raise GraphqlRequestError(400, f"Unknown document {request.document_id}. Check that the registered text is exactly the same.")

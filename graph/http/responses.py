@@ -1,4 +1,4 @@
-"""What an outcome is as JSON, and in headers, for all doors."""
+"""Serializes results as JSON and rate limits as headers, for all transports."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ SUGGESTION_PATTERN = re.compile(r"\s*Did you mean .*\Z", re.DOTALL)
 
 
 def serialize_error(error: ErrorEntry, request_id: str) -> dict[str, Any]:
-    """One of `errors[]`. Names of fields that would fit are never suggested, since not everybody may introspect."""
+    """Serializes one of `errors[]`. Suggestions of field names are removed, because not every caller may introspect the schema."""
     entry: dict[str, Any] = {"message": SUGGESTION_PATTERN.sub("", error.message)}
     if error.locations:
         entry["locations"] = error.locations
@@ -21,7 +21,7 @@ def serialize_error(error: ErrorEntry, request_id: str) -> dict[str, Any]:
 
 
 def serialize_result(result: OperationResult, request_id: str) -> dict[str, Any]:
-    """The response of the specification's section 7.1; without `data` where nothing was executed."""
+    """Serializes a response of the specification's section 7.1; without `data` if nothing was executed."""
     if not result.errors:
         return {"data": result.data}
     errors = [serialize_error(problem, request_id) for problem in result.errors]
@@ -29,12 +29,12 @@ def serialize_result(result: OperationResult, request_id: str) -> dict[str, Any]
 
 
 def rate_headers(usage: RateUsage | None) -> dict[str, str]:
-    """How a viewer stands, as headers; none where nothing is limited. `X-RateLimit-Reset` is in seconds since 1970."""
+    """Returns the rate limit headers; none without a limit. `X-RateLimit-Reset` is in seconds since 1970."""
     return {name.decode("ascii"): value.decode("ascii") for name, value in raw_rate_headers(usage)}
 
 
 def raw_rate_headers(usage: RateUsage | None) -> list[tuple[bytes, bytes]]:
-    """The same as ASGI has them."""
+    """Returns the rate limit headers in ASGI's format."""
     if usage is None or usage.limit == NO_LIMIT:
         return []
     return [
@@ -47,5 +47,5 @@ def raw_rate_headers(usage: RateUsage | None) -> list[tuple[bytes, bytes]]:
 
 
 def is_request_error(result: OperationResult) -> bool:
-    """Whether nothing was executed: an error of a field has the field's path, one of the request has none."""
+    """Whether nothing was executed: field errors have a path, request errors have none."""
     return result.data is None and any(problem.path is None for problem in result.errors)

@@ -1,18 +1,18 @@
 """Server-Sent Events: the distinct connections mode of GraphQL over SSE (https://github.com/enisdenjo/graphql-sse, SUBPROTOCOL.md).
 
-    event: next        an answer, as JSON in `data`; `id` is the `seq` of the event, to be given back as `afterSeq` or as the header
-                       Last-Event-ID
-    event: complete    the end, after which nothing is missed; a response that ends without it was interrupted, and the client resumes
-    :                  nothing, at the start and each 15 seconds, so that no proxy takes the connection for a dead one; its `id` is the
-                       position that the stream has reached, so that a client that has seen no event can resume too
+    event: next        a result, as JSON in `data`; `id` is the `seq` of the event; the client passes it as `afterSeq` or as the header
+                       Last-Event-ID to resume
+    event: complete    the end of the stream; a response that ends without it was interrupted, and the client resumes
+    :                  a keep-alive comment, at the start and every 15 seconds, so that proxies do not close the connection; its `id` is
+                       the position of the stream, so that a client that has received no event can resume too
 
-The response header Last-Event-ID has the position at the start, for clients that drop the `id` of what is no event, as npm's graphql-sse.
+The response header Last-Event-ID has the initial position, for clients such as npm's graphql-sse that ignore an `id` without an event.
 
-A stop of the service ends the response without `complete`: graphql-sse takes `complete` for the end of the subscription, and connects
-again after anything else.
+A shutdown of the service ends the response without `complete`: graphql-sse treats `complete` as the end of the subscription, and
+reconnects after anything else.
 
-What goes wrong before a stream begins comes with its HTTP status and as JSON. A page of a browser reads these streams with `fetch`, since
-EventSource cannot send the header with the credential.
+Errors before the start of a stream are sent as JSON with their HTTP status. Web pages read these streams with `fetch`, because EventSource
+cannot send the header with the credential.
 """
 
 import asyncio
@@ -33,31 +33,34 @@ STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
-    # nginx would keep the events until its buffer is full.
+    # nginx would buffer the events otherwise.
     (b"x-accel-buffering", b"no"),
 ]
 CLOSE_DELAY_SECONDS = (0.2, 1.0)
-"""How long an interrupted stream stays open after its last event, drawn at random. A client that reads the end of the response while it
-still handles an event may take it for the end of the stream (graphql-sse does), and clients that are cut together connect together."""
+"""Range of the random time for which an interrupted stream stays open after its last event.
+
+A client that reads the end of the response while it handles an event may treat it as the end of the stream (graphql-sse does). The
+randomness spreads the reconnections of clients that are disconnected at the same time.
+"""
 COMPLETE = b"event: complete\ndata:\n\n"
 
 
 def parse_last_event_id(header: str | None) -> int | None:
-    """The sequence number in Last-Event-ID, if there is one; 0 before the first change of all."""
+    """Parses the sequence number in Last-Event-ID; None without one; 0 is the position before the first change."""
     if not header:
         return None
     return 0 if header == "0" else parse_id(header)
 
 
 async def send_response(json: bytes, headers: Mapping[str, str], send: Send) -> None:
-    """The one answer of a query or a mutation."""
+    """Sends the single result of a query or a mutation."""
     await _start_response(send, headers)
     await _write(send, _event_bytes(None, json) + COMPLETE, more=False)
 
 
 async def send_events(stream: SubscriptionStream, request_id: str, receive: Receive, send: Send) -> None:
-    """The events of a subscription, until it ends or the client goes."""
-    # One task beside this one, since thousands of streams are open at once.
+    """Sends the events of a subscription until it ends or the client disconnects."""
+    # Only one additional task per stream, because thousands of streams may be open.
     disconnect_task = asyncio.create_task(wait_disconnected(receive))
     disconnect_task.add_done_callback(lambda _: stream.disconnect())
     try:
@@ -70,7 +73,7 @@ async def send_events(stream: SubscriptionStream, request_id: str, receive: Rece
             elif not stream.is_ended:
                 await _write(send, _keep_alive_bytes(stream.position))
         if stream.is_interrupted:
-            # Wait for the disconnect too, so that a client that goes meanwhile is not waited for.
+            # The wait also ends when the client disconnects.
             await asyncio.wait((disconnect_task,), timeout=random.uniform(*CLOSE_DELAY_SECONDS))  # noqa: S311 - it spreads load
         await _write(send, b"" if stream.is_interrupted else COMPLETE, more=False)
     finally:
@@ -89,11 +92,11 @@ async def _write(send: Send, data: bytes, *, more: bool = True) -> None:
 
 
 def _keep_alive_bytes(position: int) -> bytes:
-    # Without `event` and `data` nothing is dispatched, but the last event id is set (HTML, section 9.2.6).
+    # Without `event` and `data` no event is dispatched, but the last event ID is set (HTML, section 9.2.6).
     return b"id: %d\n:\n\n" % position
 
 
 def _event_bytes(seq: int | None, body: bytes) -> bytes:
-    # JSON has no line breaks outside its texts, and there they are escaped.
+    # orjson writes no line breaks outside strings, and escapes them in strings.
     id_line = b"" if seq is None else b"id: %d\n" % seq
     return b"event: next\n" + id_line + b"data: " + body + b"\n\n"

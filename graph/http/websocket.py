@@ -1,14 +1,13 @@
-"""The WebSocket door: graphql-transport-ws (https://github.com/enisdenjo/graphql-ws, SUBPROTOCOL.md). The legacy subprotocol is refused.
+"""GraphQL over WebSocket: graphql-transport-ws (https://github.com/enisdenjo/graphql-ws, SUBPROTOCOL.md), not the legacy subprotocol.
 
-The credential comes in the payload of connection_init, since browsers cannot send headers with a WebSocket: {"PRIVATE-TOKEN": "…"} or
-{"Authorization": "Bearer …"}; those that can may send it as a header. Without one that is good nothing is begun. The payload of
-connection_ack has the number of the newest event as `seq`, so that a client that is cut before its first event can resume after it. It
-closes with
+The credential is sent in the payload of connection_init, because browsers cannot send headers with a WebSocket: {"PRIVATE-TOKEN": "…"} or
+{"Authorization": "Bearer …"}; other clients may send it as a header. A valid credential is required. The payload of connection_ack has the
+number of the newest event as `seq`, so that a client that is disconnected before its first event can resume after it. Close codes:
 
-    4400  a message that is none          4401  an operation before connection_init       4403  no credential that is good (any more)
-    4408  no connection_init in time      4409  an id that is in use                      4429  a second connection_init, or more
-    1012  the service restarts            1013  too many connections, or unavailable            operations at once than are allowed,
-                                                                                                 or more streams of one user
+    4400  invalid message                 4401  an operation before connection_init       4403  invalid or revoked credential
+    4408  no connection_init in time      4409  an operation id that is in use            4429  a second connection_init, too many
+    1012  the service restarts            1013  too many connections, or unavailable            concurrent operations, or too many
+                                                                                                 streams of one user
 """
 
 import asyncio
@@ -32,10 +31,10 @@ from storage.database.engine import is_unavailable
 SUBPROTOCOL = "graphql-transport-ws"
 INIT_TIMEOUT_SECONDS = 3.0
 MAX_OPERATIONS = 50
-"""So many may run at once on one socket."""
+"""Maximum of concurrent operations on one socket."""
 MAX_ID_LENGTH = 256
 MAX_HANDSHAKES = 1_000
-"""So many sockets may be without connection_init at once; one more ends the time of the oldest, which has had more of it than others."""
+"""Maximum of sockets without connection_init; a further one makes the oldest time out."""
 CLOSE_CODES = {
     StreamEnd.SHUTDOWN: (1012, "Service Restart"),
     StreamEnd.UNAVAILABLE: (1013, "Try again later"),
@@ -44,7 +43,7 @@ CLOSE_CODES = {
 
 
 class SocketClosed(Exception):
-    """The socket is to be closed with this code, or, without one, is closed already."""
+    """Closes the socket with this code; without a code it is already closed."""
 
     def __init__(self, code: int | None = None, reason: str = "") -> None:
         super().__init__(reason)
@@ -53,11 +52,11 @@ class SocketClosed(Exception):
 
 
 async def serve_websocket(graph: Graph, scope: Scope, receive: Receive, send: Send) -> None:
-    """One socket, from its handshake to its end."""
+    """Serves one socket from its handshake to its end."""
     state = scope.setdefault("state", {})
     state["route"] = "/graphql"
     if SUBPROTOCOL not in scope.get("subprotocols", ()):
-        # Before it is accepted, so the server answers the handshake with 403.
+        # Closed before it is accepted, so the server rejects the handshake with 403.
         await send({"type": "websocket.close", "code": 4406})
         return
     await _WebSocketConnection(graph, scope, receive, send).run()
@@ -122,7 +121,7 @@ class _WebSocketConnection:
             raise SocketClosed(4401, "Unauthorized")
         payload = message.get("payload")
         if payload is not None and not isinstance(payload, dict):
-            raise SocketClosed(4400, "The payload of connection_init is no object")
+            raise SocketClosed(4400, "The payload of connection_init is not an object")
         header_values = {name.lower(): value for name, value in (payload or {}).items() if isinstance(value, str)}
         self._credential = credential_of(header_values) or credential_of(self._headers)
         services = self._graph.services
@@ -143,7 +142,7 @@ class _WebSocketConnection:
         except Unavailable as error:
             raise SocketClosed(1013, "Too many connections") from error
         except LimitExceeded as error:
-            # Clients retry after 1013; this lasts until the same user closes something.
+            # Not 1013, after which clients retry: this lasts until the user closes another stream.
             raise SocketClosed(4429, error.message.partition(". ")[0]) from error
         await self._write({"type": "connection_ack", "payload": {"seq": str(services.broadcaster.watermark)}})
 
@@ -211,7 +210,7 @@ class _WebSocketConnection:
         while True:
             event = await stream.next()
             if event is None:
-                # Clients connect and subscribe again when the socket closes, and take `complete` for the end.
+                # Clients reconnect and resubscribe when the socket closes, but treat `complete` as the end.
                 if stream.is_interrupted:
                     self._end(StreamEnd.UNAVAILABLE)
                 else:
@@ -238,7 +237,7 @@ class _WebSocketConnection:
             raise SocketClosed
         data = received.get("text")
         if data is None or len(data) > limits.MAX_BODY_BYTES:
-            raise SocketClosed(4400, "Messages are JSON as text, of a mebibyte at most")
+            raise SocketClosed(4400, "Messages must be JSON in text frames of at most 1 MiB")
         try:
             message = parse_json(data.encode(), "The message")
         except (GraphqlRequestError, UnicodeEncodeError):

@@ -1,4 +1,4 @@
-"""How much waits: builds for a runner, deliveries for their hooks. For metrics."""
+"""Metrics of the backlog: builds that wait for a runner, and pending webhook deliveries."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -9,7 +9,7 @@ from storage.tables import deliveries, runners
 
 
 class Backlog(NamedTuple):
-    """`oldest_delivery_seconds` is the age of the oldest delivery that waits; 0 without one."""
+    """`oldest_delivery_seconds` is the age of the oldest pending delivery; 0 if there is none."""
 
     waiting_builds: int
     waiting_deliveries: int
@@ -17,7 +17,7 @@ class Backlog(NamedTuple):
 
 
 async def read_backlog(database: Database, clock: Callable[[], datetime]) -> Backlog:
-    """Two statements, which read indexes of what waits. Raises what the database does when it is away."""
+    """Counts the backlog by two statements, which read partial indexes. Raises the database's errors if it is unavailable."""
     async with database.read_session() as session:
         ((builds,),) = (await session.execute(runners.count_waiting())).all()
         ((number, oldest),) = (await session.execute(deliveries.count_pending())).all()

@@ -1,8 +1,8 @@
-"""What the service does of its own accord between operations: each chore looks for what is left to do, and does it.
+"""Maintenance jobs, which run in the background: each job finds pending work and does it.
 
-A chore is woken by `services.maintenance_wakeup.notify()` after a commit that leaves it something, and looks by itself every POLL_SECONDS
-seconds, for what another process left or a kill cut short. Several processes may do the same chore at once, so each change is made under a
-lock of its row, after a look whether it is still to be made.
+The jobs run after `services.maintenance_wakeup.notify()`, which is called after a commit that creates work for them. They also run every
+POLL_SECONDS, for work that another process created or a crash interrupted. Several processes may run the same job concurrently, so each
+change is made under a lock of its row, after checking that it is still pending.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,20 +27,20 @@ JOBS: tuple[MaintenanceJob, ...] = (
     runners.recover_lost_builds,
 )
 POLL_SECONDS = 20.0
-"""Seconds between two looks that nothing woke."""
+"""Seconds between two runs without a wake-up."""
 
 log = structlog.get_logger("maintenance")
 
 
 async def run(services: Services) -> None:
-    """Does the chores now, and whenever woken, for ever."""
+    """Runs the jobs immediately and after each wake-up, until it is cancelled."""
     while True:
         await run_once(services)
         await services.maintenance_wakeup.wait(POLL_SECONDS)
 
 
 async def run_once(services: Services) -> None:
-    """Does each chore; one that fails keeps none of the others from theirs. Raises when the database is away."""
+    """Runs each job once. A failed job is logged and does not prevent the others. Raises if the database is unavailable."""
     for job in JOBS:
         try:
             await job(services)

@@ -1,4 +1,4 @@
-"""Packs repositories that pushes have scattered over many files: one after the other, below everything else that the machine does."""
+"""Repacks repositories with many packs, one after the other, with low priority."""
 
 import asyncio
 from time import monotonic
@@ -9,17 +9,17 @@ from graph.context import Services
 from storage.git import repack
 from storage.git.subprocesses.git_command import GitCommandError
 
-log = structlog.get_logger("packing")
+log = structlog.get_logger("repack")
 
 
 async def repack_repositories(services: Services) -> None:
-    """Looks at all repositories, and packs those that need it. Several processes may: a repository is packed by one of them."""
+    """Repacks the repositories that need it. Several processes may run it: each repository is repacked by one of them."""
     for path in await asyncio.to_thread(repack.repositories_to_repack, services.repositories.root):
         started = monotonic()
         try:
             if await repack.repack(path):
-                log.info("repository packed", repository=path.name, seconds=round(monotonic() - started, 1))
+                log.info("repository repacked", repository=path.name, seconds=round(monotonic() - started, 1))
         except (GitCommandError, OSError) as error:
-            # One that was removed meanwhile is nobody's loss.
+            # The repository may have been removed meanwhile.
             if path.exists():
-                log.error("repository not packed", repository=path.name, error=str(error))
+                log.error("repacking failed", repository=path.name, error=str(error))

@@ -1,6 +1,6 @@
-"""The line of runners that ask for builds: who waits is woken by a bell, and the database is looked at once for all of them.
+"""The queue of runners that wait for a build. All waiting runners share one query of the database.
 
-Builds that come in this process ring. Those of other processes are seen by a look of every few seconds, which the runners share.
+A build that is created in this process wakes them immediately. Builds of other processes are found by polling every few seconds.
 """
 
 import asyncio
@@ -9,20 +9,20 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 
 CACHE_SECONDS = 1.0
-"""For so long the last look counts, unless the bell rang after it."""
+"""The result of a query is reused for this time, unless a notification came after it."""
 POLL_SECONDS = 2.0
-"""How often who waits asks what the last look saw."""
+"""Seconds after which a waiting runner checks for builds without a notification."""
 MAX_WAITING = 1_000
 
 OldestBuildsQuery = Callable[[], Awaitable[Mapping[str, int]]]
 
 
 class RunnerQueue:
-    """One of each process. A look gives the oldest waiting build of each queue."""
+    """Lets runners wait for builds, and caches the oldest waiting build of each queue; one per process."""
 
     def __init__(self, *, cache_seconds: float = CACHE_SECONDS, poll_seconds: float = POLL_SECONDS) -> None:
         self.lock = asyncio.Lock()
-        """Held by who looks and takes, so that a build that came does not make all who wait look for it at once."""
+        """Serializes claiming builds, so that a new build does not make all waiting runners query the database at once."""
         self._cache_seconds = cache_seconds
         self._poll_seconds = poll_seconds
         self._waiting = 0
@@ -35,22 +35,22 @@ class RunnerQueue:
 
     @property
     def notification_count(self) -> int:
-        """How often the bell has rung; to be asked before a look, and handed to `wait` after it."""
+        """Number of notifications so far; read it before checking for builds, and pass it to `wait` afterwards."""
         return self._notification_count
 
     def notify(self) -> None:
-        """Says that a build waits. To be called after the commit."""
+        """Wakes all waiting runners. Call it after the commit of a waiting build."""
         self._notification_count += 1
         self._event.set()
         self._event = asyncio.Event()
 
     def close(self) -> None:
-        """The process stops: nobody waits any more."""
+        """Wakes all waiting runners at shutdown; `wait` returns immediately from then on."""
         self._closed = True
         self.notify()
 
     async def wait(self, count: int, seconds: float) -> None:
-        """Waits until the bell has rung since, or for the pause between two looks; `seconds` at most."""
+        """Waits for a notification after `count`, for the poll interval at most, and for `seconds` at most."""
         if self._notification_count != count or self._closed:
             return
         event = self._event
@@ -63,11 +63,11 @@ class RunnerQueue:
             self._waiting -= 1
 
     def can_wait(self) -> bool:
-        """Whether another one may stand in the line."""
+        """Whether another runner may wait."""
         return not self._closed and self._waiting < MAX_WAITING
 
     async def oldest_builds(self, query: OldestBuildsQuery) -> Mapping[str, int]:
-        """The oldest build of each queue as the last look saw it; looks again when that was too long ago."""
+        """Returns the oldest waiting build of each queue, from the cache or by the query if the cache is outdated."""
         if self._read_at_count != self._notification_count or time.monotonic() - self._read_at >= self._cache_seconds:
             notification_count, started_at = self._notification_count, time.monotonic()
             self._oldest_builds = dict(await query())
@@ -75,7 +75,7 @@ class RunnerQueue:
         return self._oldest_builds
 
     def set_oldest_build(self, queue: str, oldest_build: int | None) -> None:
-        """Corrects what was seen of a queue: its oldest build is now this one."""
+        """Updates the cached oldest build of a queue."""
         if oldest_build is None:
             self._oldest_builds.pop(queue, None)
         else:

@@ -1,19 +1,21 @@
-"""A bell between who leaves work and who does it, within a process."""
+"""Wakes a background job of the same process."""
 
 import asyncio
 import contextlib
 
 
 class Wakeup:
+    """An event with which producers of work wake the job that does it."""
+
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def notify(self) -> None:
-        """Says that something waits. To be called after the commit, or who is woken would not see it."""
+        """Wakes the job. Call it after the commit, because the job cannot see the work before."""
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Waits to be woken, so long at most."""
+        """Waits for a notification, at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()

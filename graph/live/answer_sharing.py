@@ -1,8 +1,8 @@
-"""On what of its viewer an answer hangs: so that one answer serves all for whom it would be the same.
+"""Tracks how a result depends on its viewer, so that one result can be sent to all viewers for whom it would be the same.
 
-Whatever depends on who asks goes through `Context.viewer`, or through a decision of the policy. A watched context notes each decision,
-and that something looked at the viewer beside them. An answer that hangs on nothing but decisions is, word for word, the answer of
-everybody for whom these are decided alike: every step that led to it, and so every further decision, would have been the same.
+Everything that depends on the viewer uses `Context.viewer` or a decision of the policy. A tracking context records each decision, and
+whether anything else has read the viewer. A result that depends only on decisions is the same for every viewer for whom these decisions are
+the same: each step that led to it, and so each further decision, would have been the same.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ from storage import tables
 
 
 class TrackingContext(Context):
-    """A context that notes what an answer hangs on."""
+    """A context that records how a result depends on the viewer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._has_read_viewer = False
         self._decisions: dict[tuple[Action, int], tuple[Action, Any, bool]] = {}
-        # By which the policy decides, so that its own looks at the viewer do not count.
+        # The policy uses another context, so that its own reads of the viewer are not recorded.
         self._policy_context = Context(*args, **kwargs)
         super().__init__(*args, **kwargs)
         self._policy_context.scheduler = self.scheduler
@@ -34,7 +34,7 @@ class TrackingContext(Context):
 
     @property
     def is_personal(self) -> bool:
-        """Whether the answer hangs on more than decisions."""
+        """Whether the result depends on more than decisions."""
         return self._has_read_viewer or bool(self.files)
 
     @property
@@ -42,11 +42,11 @@ class TrackingContext(Context):
         return self._policy_context
 
     def record_decision(self, action: str, subject: Any, allowed: bool) -> None:
-        # The subject is kept, so no other has its identity meanwhile.
+        # A reference to the subject, so that its id is not reused.
         self._decisions[Action(action), id(subject)] = Action(action), subject, allowed
 
     async def applies_to(self, other: Context) -> bool:
-        """Whether the viewer of another context would have been given the same, unless it is personal."""
+        """Whether the result is the same for the viewer of another context, provided that it is not personal."""
         for action, subject, allowed in self._decisions.values():
             if await can(other, action, subject) is not allowed:
                 return False

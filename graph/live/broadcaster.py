@@ -1,8 +1,8 @@
-"""Live: one reader of the log of changes for a whole process, and those who follow them.
+"""Broadcasts changes to subscribers: one reader of the change log per process.
 
-The reader is woken by a bell in this process after a commit, by a notice of another process (PostgreSQL), and looks by itself every
-second. What it reads goes into the queue of each follower that wants it. A queue is bounded: who does not keep up is cut off, and goes
-on later from the last number that they got, as is who comes back after a break of any other kind.
+The reader is woken after commits in this process and by notifications of other processes (PostgreSQL), and polls every second. It adds each
+change to the queues of the subscribers whose filter matches. Queues are bounded: a subscriber that is too slow is disconnected, and resumes
+after the last number that it received, as after any other interruption.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from storage.tables import ChangeKind, users
 
 CHANNEL = "forgefront_changes"
 MAX_QUEUED_CHANGES = 100
-"""So many events wait for one follower. With one more it is cut off, or reads on in the log if it took something a moment ago: a push may
-bring more at once than anybody could have taken."""
+"""Maximum length of a subscriber's queue. Beyond it the subscriber is disconnected, or continues from the log if it has taken an event
+recently, because a push may cause more events at once than any subscriber could have taken."""
 SLOW_CONSUMER_SECONDS = 30.0
-"""Who has taken nothing for so long does not keep up. More than any event takes to be answered."""
+"""A subscriber that has taken no event for this time is too slow. It is longer than the time limit of one event."""
 POLL_SECONDS = 1.0
 TOKEN_CHECK_SECONDS = 2.0
-"""How often it is looked whether those who follow may still call at all."""
+"""Seconds between checks whether the tokens of open streams are still valid."""
 MAX_DIGESTS_PER_STATEMENT = 500
 MAX_STREAMS = 10_000
 MAX_STREAMS_PER_VIEWER = 200
 RETRY_AFTER_SECONDS = 5
-"""When a viewer who has too many streams may try again: by then streams that were cut a moment ago have been noticed."""
+"""Retry-After for a viewer with too many streams: by then disconnected streams have been detected."""
 MAX_CONCURRENT_OPERATIONS = 4
-"""So many events are answered at once, so that a crowd of followers leaves the readers of the database to others too."""
+"""Maximum of events that are executed concurrently, so that many subscribers do not occupy all database readers."""
 
 log = structlog.get_logger("live")
 
@@ -56,10 +56,10 @@ class StreamEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeFilter:
-    """Which changes of a kind somebody asked for; None: all of them. `after` is the last number that they have seen. None among the
-    `refs` stands for the default branch of each project.
+    """The result of a subscription field: which changes of a kind the stream has; None means all.
 
-    What a subscription field gives: the stream is made of it by `graph/live/subscriptions.py`.
+    `after` is the number of the last change that the client has received. None in `refs` is the default branch of each project. The
+    stream is created in `graph/live/subscriptions.py`.
     """
 
     kind: ChangeKind
@@ -75,11 +75,11 @@ class ChangeFilter:
         return None in self.refs and change.ref == change.default_branch
 
     def __aiter__(self) -> Any:
-        raise TypeError("this is what a stream is made of")
+        raise TypeError("a ChangeFilter is not iterated; graph/live/subscriptions.py makes a stream from it")
 
 
 class StreamSlot:
-    """What one who is connected takes up; `end` is called, once, when they have to go."""
+    """A slot of an open stream or socket; `end` is called once when it has to end."""
 
     __slots__ = ("digest", "end", "viewer_id")
 
@@ -97,13 +97,13 @@ class Subscriber:
     def __init__(self, filter: ChangeFilter) -> None:
         self.filter = filter
         self.after = 0
-        # Made when something waits, since an empty one takes more room than all else here.
+        # Created on demand, because an empty deque is larger than everything else here.
         self._queue: deque[LoggedChange] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._ended: StreamEnd | None = None
         self._last_taken_at = time.monotonic()
         self.overflowed_at: int | None = None
-        """Number after which it is to read on in the log, since more came at once than its queue holds."""
+        """Number after which the stream continues from the log, because its queue has overflowed."""
 
     def offer(self, change: LoggedChange) -> None:
         if self._ended is not None or self.overflowed_at is not None or change.seq <= self.after or not self.filter.matches(change):
@@ -121,7 +121,7 @@ class Subscriber:
         self._notify()
 
     def end(self, reason: StreamEnd) -> None:
-        """What waits is dropped: who was cut off goes on from what they got."""
+        """Ends the stream. Queued changes are dropped, because the client resumes after the last one that it received."""
         if self._ended is None:
             self._ended = reason
             self._queue = None
@@ -132,14 +132,16 @@ class Subscriber:
         return self._ended
 
     def position(self, watermark: int) -> int:
-        """Number up to which all was taken, where the log was read up to `watermark`."""
+        """Returns the number up to which all changes were taken, if the log was read up to `watermark`."""
         if self.overflowed_at is not None:
             return self.overflowed_at
         return self._queue[0].seq - 1 if self._queue else watermark
 
     async def next(self, seconds: float | None) -> LoggedChange | StreamEnd | None:
-        """The next event, or why there is none any more; None when nothing came in time, and where it is to read on in the log. For one
-        caller at a time."""
+        """Returns the next change, or the reason of the stream's end; None after the timeout, or if it must continue from the log.
+
+        Only one caller at a time may wait.
+        """
         self._last_taken_at = time.monotonic()
         if not self._queue and self._ended is None and self.overflowed_at is None:
             loop = asyncio.get_running_loop()
@@ -164,18 +166,20 @@ class Subscriber:
 
 
 class ChangeBroadcaster:
-    """One of each process. `max_streams` streams and sockets may be open, and `max_streams_per_viewer` of one; `on_count_change` is told
-    how many there are."""
+    """Reads the change log and broadcasts changes; one per process.
+
+    `max_streams` limits open streams and sockets, `max_streams_per_viewer` those of one user; `on_count_change` is called with the number.
+    """
 
     def __init__(self, *, max_streams: int = MAX_STREAMS, max_streams_per_viewer: int = MAX_STREAMS_PER_VIEWER) -> None:
         self.on_count_change: Callable[[int], None] = lambda _: None
         self.semaphore = asyncio.Semaphore(MAX_CONCURRENT_OPERATIONS)
         self.operations: WeakValueDictionary[Any, Any] = WeakValueDictionary()
-        """What those who follow want to be told, each once."""
+        """The distinct subscribed operations, which streams share."""
         self.handshakes: dict[asyncio.Timeout, None] = {}
-        """WebSockets that have not sent connection_init yet, the oldest first, as their time limits."""
+        """The timeouts of WebSockets that have not sent connection_init yet, the oldest first."""
         self.batch: Any = None
-        """The round of those who are told now (`graph/live/fanout.py`)."""
+        """The current fan-out batch (`graph/live/fanout.py`)."""
         self._max_streams = max_streams
         self._max_streams_per_viewer = max_streams_per_viewer
         self._open_slots: set[StreamSlot] = set()
@@ -190,12 +194,12 @@ class ChangeBroadcaster:
 
     @property
     def watermark(self) -> int:
-        """Up to this number every event that will ever be seen is in the database. To be asked after `catch_up`."""
+        """The number up to which no further change can be committed. Valid after `catch_up`."""
         return self._log_reader.watermark or 0
 
     @property
     def open_streams(self) -> int:
-        """How many streams and sockets are open."""
+        """Number of open streams and sockets."""
         return len(self._open_slots)
 
     @property
@@ -203,15 +207,17 @@ class ChangeBroadcaster:
         return self._is_closed
 
     def notify(self) -> None:
-        """Says that something has changed. To be called after the commit."""
+        """Wakes the reader. Call it after the commit of a change."""
         self._is_notified = True
         self._wakeup.notify()
 
     def acquire_slot(self, credential: str, viewer_id: int, end: Callable[[StreamEnd], None]) -> StreamSlot:
-        """A place for one who has just been let in. Raises Unavailable when there are too many, and while the process stops, and
-        LimitExceeded when this viewer has too many."""
+        """Acquires a slot for an authenticated client.
+
+        Raises Unavailable if there are too many streams or the process is shutting down, LimitExceeded if the viewer has too many.
+        """
         if self._is_closed:
-            raise Unavailable("The service restarts.")
+            raise Unavailable("The service is restarting.")
         if self._streams_per_viewer[viewer_id] >= self._max_streams_per_viewer:
             raise LimitExceeded(
                 f"You have {self._max_streams_per_viewer:,} streams and WebSockets open, the limit for one user. Close one first, or follow"
@@ -219,7 +225,7 @@ class ChangeBroadcaster:
                 retry_after=RETRY_AFTER_SECONDS,
             )
         if len(self._open_slots) >= self._max_streams:
-            raise Unavailable("There are too many streams; try again in a moment.")
+            raise Unavailable("Too many streams are open; try again in a moment.")
         slot = StreamSlot(digest_token(credential), viewer_id, end)
         self._open_slots.add(slot)
         self._streams_per_viewer[viewer_id] += 1
@@ -235,7 +241,7 @@ class ChangeBroadcaster:
         self.on_count_change(len(self._open_slots))
 
     def subscribe(self, subscriber: Subscriber, after: int) -> None:
-        """From now on the follower is offered what comes after this number, which is not below `watermark`."""
+        """Adds a subscriber, which is offered changes after this number; the number is not below `watermark`."""
         subscriber.after = after
         self._subscribers.add(subscriber)
 
@@ -243,24 +249,24 @@ class ChangeBroadcaster:
         self._subscribers.discard(subscriber)
 
     def close(self) -> None:
-        """The process stops: every stream ends."""
+        """Ends all streams at shutdown."""
         self._is_closed = True
         for slot in list(self._open_slots):
             slot.end(StreamEnd.SHUTDOWN)
 
     async def catch_up(self, database: Database) -> None:
-        """Has `watermark` be what it is now. Those who ask at once share one look. Raises Unavailable."""
+        """Reads the log up to its current end. Concurrent callers share one read. Raises Unavailable."""
         count_before = self._read_count
         async with self._read_lock:
-            # One that began after this was asked will do.
+            # A read that began after this call suffices.
             if self._read_count == count_before:
                 await self._read_log(database)
 
     async def run(self, database: Database) -> None:
-        """Reads and tells for ever."""
+        """Reads the log and broadcasts changes until it is cancelled."""
         accounts = database.account_tables
         notices = Notifications(database, CHANNEL, self._wakeup.notify, {accounts.channel: accounts.invalidate})
-        listener = asyncio.create_task(notices.run(), name="live notices")
+        listener = asyncio.create_task(notices.run(), name="change notifications")
         try:
             checked_at = time.monotonic()
             while True:
@@ -277,16 +283,16 @@ class ChangeBroadcaster:
                 except Exception as error:
                     if not isinstance(error, Unavailable) and not is_unavailable(error):
                         raise
-                    # Nothing is missed: the next look goes on from where the last one came to.
-                    log.warning("cannot look", error=type(error).__name__)
+                    # No change is lost: the next read continues where the last one ended.
+                    log.warning("cannot read change log", error=type(error).__name__)
                     await asyncio.sleep(POLL_SECONDS)
         finally:
             listener.cancel()
             await asyncio.gather(listener, return_exceptions=True)
 
     async def end_invalid_streams(self, database: Database) -> None:
-        """Ends the streams of tokens that are gone and of users who are blocked: a statement for so many tokens."""
-        digests = sorted({place.digest for place in self._open_slots})
+        """Ends the streams of deleted tokens and blocked users, by one statement per MAX_DIGESTS_PER_STATEMENT tokens."""
+        digests = sorted({slot.digest for slot in self._open_slots})
         valid_digests: set[str] = set()
         for start in range(0, len(digests), MAX_DIGESTS_PER_STATEMENT):
             async with database.read_session() as session:
@@ -302,8 +308,8 @@ class ChangeBroadcaster:
         self._read_count += 1
         if not self._subscribers or self._log_reader.watermark is None:
             newest = await self._log_reader.read_newest_seq(database)
-            # Nobody is to be told, and whoever comes next reads from the table what came meanwhile; but who came during this look
-            # counts on being told of all that follows the number of before it.
+            # Without subscribers changes are skipped: a later subscriber reads them from the table. But a subscriber that was added
+            # during this read expects all changes after the previous watermark.
             if not self._subscribers:
                 self._log_reader.start_at(newest)
                 return

@@ -1,11 +1,11 @@
-"""Reads the log of changes in the order of their sequence numbers, and never past one that is still to come.
+"""Reads the change log in the order of sequence numbers, and never past a number that may still be committed.
 
-A sequence number is taken when a change is written, and others see the change when its transaction ends. On SQLite one writes at a
-time, so both orders are the same. On PostgreSQL number 6 may be seen before number 5: whoever steps to 6 then has missed 5. So a
-number that is missing holds back all that follow it until it comes, or until it is certain that it never will: every transaction that
-may have taken it holds a lock of the table from before it took the number until after its rows can be seen. The number was taken
-before the larger one was seen; so once all those that hold the lock after that have ended, whatever is missing was rolled back or
-deleted. Where no number is missing nothing waits, and long transactions of others hold nothing up.
+A change gets its sequence number when it is written, and becomes visible when its transaction commits. SQLite has one writer at a time, so
+both orders are the same. On PostgreSQL number 6 may become visible before number 5; a reader that continues after 6 would miss 5. So a gap
+holds back all following changes until it is filled, or until it is certain that it never will be: every transaction that may have taken the
+number holds a lock on the table from before it took the number until after its rows are visible. The number was taken before the
+larger number was seen. So once all transactions that held the lock at that time have ended, a number that is still missing was
+rolled back or deleted. Without gaps nothing waits, and other long transactions do not delay the reader.
 """
 
 import asyncio
@@ -20,16 +20,15 @@ from storage.tables import ChangeKind, changes
 
 PAGE_SIZE = 500
 GAP_RETRY_SECONDS = 0.02
-"""Between two looks while a number is missing whose writer is at work."""
+"""Seconds between two reads while a gap may still be filled."""
 SETTLE_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """One change, as its row says it. `subject_id` is the build or the merge request; None for a branch, whose name is `ref`.
-    `default_branch` is the project's when the row was read.
+    """A row of the change log. `subject_id` is the id of the build or merge request; None for a branch, whose name is `ref`.
 
-    `read_at` is a moment of this process's clock at which the row had been read.
+    `default_branch` is the project's when the row was read. `read_at` is a monotonic time after the row was read.
     """
 
     seq: int
@@ -45,18 +44,18 @@ class LoggedChange:
 
 
 class CommittedLogReader:
-    """`watermark` is the largest number up to which every change that will ever be seen can be seen; None before the first look.
+    """Reads committed changes in order. `watermark` is the number up to which no further change can appear; None before the first read.
 
-    For one caller at a time.
+    Only one caller at a time may use it.
     """
 
     def __init__(self) -> None:
         self.watermark: int | None = None
         self._suspects: dict[int, frozenset[str] | None] = {}
-        """The number above a gap → who may yet fill it; None where the gap was seen just now, and nobody was asked after that."""
+        """The number after a gap → transactions that may still fill it; None if the gap is new and they were not read since."""
 
     async def read_newest_seq(self, database: Database) -> int:
-        """The newest number of which this may be said now. Raises Unavailable when a transaction that writes changes does not end."""
+        """Returns the newest number that can be the watermark. Raises Unavailable if a transaction that writes changes does not end."""
         async with database.read_session() as session:
             ((newest_seq,),) = await session.read(changes.newest_id())
         if database.dialect == "postgresql":
@@ -71,15 +70,18 @@ class CommittedLogReader:
         return newest_seq or 0
 
     def start_at(self, seq: int) -> None:
-        """Goes on from there, whatever lies between."""
+        """Sets the watermark and skips all changes up to it."""
         self._suspects.clear()
         self.watermark = max(seq, self.watermark or 0)
 
     async def read(self, database: Database) -> tuple[list[LoggedChange], float | None]:
-        """What has settled since; and after how many seconds to look again, where more is known to come. `start_at` comes first."""
-        assert self.watermark is not None, "begin comes first"  # noqa: S101
+        """Returns the changes up to the new watermark, and the seconds until the next read if more changes are expected.
+
+        Call `start_at` first.
+        """
+        assert self.watermark is not None, "call start_at first"  # noqa: S101
         is_ordered = database.dialect == "sqlite"
-        # Before the rows are read: what those who have ended by now wrote is among them.
+        # Before the rows are read, so that they include the rows of transactions that have ended by now.
         writers = await _writers(database) if self._suspects else frozenset()
         async with database.read_session() as session:
             rows = await read_changes(session, self.watermark, PAGE_SIZE)
@@ -111,7 +113,7 @@ async def read_changes(
     kind: ChangeKind | None = None,
     project_ids: Collection[int] | None = None,
 ) -> list[LoggedChange]:
-    """At most so many changes after this number, of one kind and of these projects where they are given, in their order."""
+    """Returns at most `limit` changes after this number, in order, optionally of one kind and of these projects."""
     statement = changes.after(after_seq, limit, until=until, kind=kind, project_ids=project_ids)
     return [LoggedChange(*row) for row in await session.read(statement)]
 

@@ -1,8 +1,8 @@
-"""Answers what has changed for all who are told of it, each as a query of theirs would be answered at that moment.
+"""Executes subscribed operations for a change, for all its subscribers, each like a query of the subscriber at that time.
 
-Who follows asks a round. It knows them by their tokens and what they may in a project by a statement for hundreds of them, both read
-after the change was; and one answer serves all for whom it would be the same (`graph/live/answer_sharing.py`). A round lives for a moment,
-in which it is asked about all changes that were read together.
+Streams request their results from a batch. It loads the users of tokens and their access levels by one statement for hundreds of them,
+after the change was read. One result is shared by all subscribers for whom it would be the same (`graph/live/answer_sharing.py`). A batch
+lives for a second, and serves all changes that were read together.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ from storage.tables import users
 log = structlog.get_logger("live")
 
 BATCH_SECONDS = 1.0
-"""So long a round is asked, and so old may be what it knows of a viewer when it is told that something has changed before."""
+"""Lifetime of a batch, and so the maximum age of its data about viewers."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class SubscribedOperation:
-    """What those who follow want to be told. Equal ones are answered alike; `variables_key` spells the variables that make a difference."""
+    """A subscribed operation. Equal ones have equal results; `variables_key` serializes the variables that results depend on."""
 
     prepared: PreparedOperation
     variables: dict[str, Any]
@@ -57,13 +57,13 @@ class SubscribedOperation:
 
 
 class SharedAnswer:
-    """What some are told of a change. Its errors have the id of the request for which it was made, as the log has it."""
+    """A result for a change that several subscribers share. Its errors have the id of the request for which it was executed."""
 
     __slots__ = ("_context", "_json", "_request_id", "outcome")
 
     def __init__(self, outcome: OperationResult, context: TrackingContext) -> None:
         self.outcome = outcome
-        # With all that it has loaded, so only where it tells for whom else the answer is.
+        # The context with its loaded rows is stored only if it is needed to decide who shares the result.
         self._context = None if context.is_personal else context
         self._request_id = context.request_id
         self._json: bytes | None = None
@@ -82,14 +82,14 @@ class SharedAnswer:
 
     @property
     def json(self) -> bytes:
-        """As JSON, written once for all."""
+        """The result as JSON, serialized once for all subscribers."""
         if self._json is None:
             self._json = orjson.dumps(serialize_result(self.outcome, self._request_id))
         return self._json
 
 
 class FanoutBatch:
-    """Those who are told of what was read before it began."""
+    """Executes operations for changes that were read before the batch began."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -103,12 +103,14 @@ class FanoutBatch:
         subscription_filters.share_loaders(self._base_context)
 
     def covers(self, change: LoggedChange) -> bool:
-        """Whether all that it knows is from after the change, and from this moment."""
+        """Whether all data of the batch was read after the change, and the batch has not expired."""
         return change.read_at <= self._started_at and time.monotonic() < self._started_at + BATCH_SECONDS
 
     async def answer(self, change: LoggedChange, operation: SubscribedOperation, digest: str, request_id: str) -> SharedAnswer | None:
-        """The answer to who calls with a token; None where they do not see what has changed. Raises Unauthenticated, LimitExceeded,
-        Unavailable."""
+        """Returns the result for the token's user; None if they are not allowed to see the change.
+
+        Raises Unauthenticated, LimitExceeded, Unavailable.
+        """
         await self._wait_for_audience(change, digest)
         listener = await self._listeners.get(digest)
         if listener is None:
@@ -122,7 +124,7 @@ class FanoutBatch:
         return await answers.answer_for(listener, digest, request_id)
 
     async def _wait_for_audience(self, change: LoggedChange, digest: str) -> None:
-        """Waits until what decides for all who ask at this moment is loaded, so that thousands of them wait once, and not for each step."""
+        """Waits until the permissions of all concurrent subscribers are loaded, so that thousands of them wait once, not for each step."""
         audience = self._audiences.get(change.seq)
         if audience is None or audience.is_complete:
             audience = self._audiences[change.seq] = _Audience()
@@ -132,18 +134,18 @@ class FanoutBatch:
 
     async def _load(self, change: LoggedChange, audience: "_Audience") -> None:
         try:
-            # Those whom the change has woken run before this goes on.
+            # All streams that the change has woken run before this continues.
             await asyncio.sleep(0)
             audience.is_complete = True
             found = await self._listeners.get_many(audience.digests)
             listeners = [listener for listener in found.values() if listener is not None]
             if listeners:
-                # The rows that are looked at are the same for everybody.
+                # The rows that are checked are the same for all subscribers.
                 await subscription_filters.is_visible(listeners[0], change)
                 await self._access_levels.get_many([(listener.viewer.id, change.project_id) for listener in listeners])
         except Exception:
-            # Who needs what could not be loaded asks for it, and is told why.
-            log.debug("not loaded for all", seq=change.seq, exc_info=True)
+            # Each subscriber then loads what it needs, and receives the error.
+            log.debug("preloading permissions failed", seq=change.seq, exc_info=True)
         finally:
             audience.is_complete = True
             audience.loaded.set()
@@ -162,7 +164,7 @@ class FanoutBatch:
 
 
 class _Audience:
-    """Those who are told of a change at the same moment, by the digests of their tokens."""
+    """The concurrent subscribers of a change, by the digests of their tokens."""
 
     __slots__ = ("digests", "is_complete", "loaded", "task")
 
@@ -171,11 +173,11 @@ class _Audience:
         self.is_complete = False
         self.loaded = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-        """Kept, since the loop holds it by a weak reference."""
+        """A reference, because the event loop has only a weak one."""
 
 
 class _AnswerSet:
-    """The answers to one change and one operation: few, or one for each viewer where it is personal."""
+    """The results of one operation for one change: a few shared ones, or one for each viewer if they are personal."""
 
     def __init__(self, services: Services, change: LoggedChange, operation: SubscribedOperation) -> None:
         self._services = services
@@ -199,7 +201,7 @@ class _AnswerSet:
             try:
                 await asyncio.shield(self._pending)
             except Unauthenticated:
-                # That was about who asked first.
+                # The error concerns the caller for whom it was executed.
                 if is_first:
                     raise
         future = self._personal.get(listener.viewer.id)
@@ -209,8 +211,11 @@ class _AnswerSet:
         return await asyncio.shield(future)
 
     async def _run_shared(self, listener: Context, digest: str, request_id: str) -> SharedAnswer:
-        """Records the answer before the task ends, not in a callback of it: a caller between the two would await a future that is done,
-        which does not suspend, again and again, and the event loop would never come to the callback."""
+        """Records the result before the task ends, not in a callback of it.
+
+        A caller between the two would repeatedly await a future that is done, which does not suspend, so the event loop would never run
+        the callback.
+        """
         try:
             answer = await self._run(listener, digest, request_id)
         finally:
@@ -239,7 +244,7 @@ class _AnswerSet:
                 result = await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, root=self._change)
                 errors = [make_graphql_error_entry(error, request_id) for error in result.errors or ()]
                 if any(problem.code is Code.UNAVAILABLE for problem in errors):
-                    # Told with a part missing, the event would not be told again.
+                    # An event with missing parts would count as sent, and not be repeated when the client resumes.
                     raise Unavailable
                 outcome = await limit_answer(OperationResult(result.data, errors), prepared, context)
                 answer = SharedAnswer(outcome, context)
@@ -248,19 +253,19 @@ class _AnswerSet:
         except TimeoutError:
             if timeout.expired():
                 raise LimitExceeded(
-                    f"An event took longer than {execution.OPERATION_TIMEOUT_SECONDS:.0f} s. Ask for less of each."
+                    f"An event exceeded the time limit of {execution.OPERATION_TIMEOUT_SECONDS:.0f} s. Select fewer fields per event."
                 ) from None
             raise Unavailable from None
 
 
 def _retrieve_exception(future: "asyncio.Future[SharedAnswer]") -> None:
-    """Looks at the error of what nobody may wait for any more."""
+    """Marks the exception of a future as retrieved, because nobody may be waiting for it."""
     if not future.cancelled():
         future.exception()
 
 
 class _PerStatementSession:
-    """What reads as a session does, but takes one for each statement alone, since nobody knows when the last of many has asked."""
+    """Reads like a session, but opens one for each statement, because the batch has no defined end."""
 
     budget: TextBudget | None = None
 

@@ -1,7 +1,7 @@
-"""Runs a subscription: finds what it wants, then answers its selection for each event, by the graph's own execution.
+"""Runs subscriptions: resolves the root field to a filter, then executes the selection for each matching change.
 
-Every event is answered as a query of that moment would be (`graph/live/fanout.py`): who may not call any more gets an end, and what the
-viewer may not see then is left out.
+Each event is executed like a query at that time (`graph/live/fanout.py`): the stream ends if the credential is no longer valid, and events
+that the viewer is not allowed to see are skipped.
 """
 
 import asyncio
@@ -36,17 +36,19 @@ from graph.operations.transaction import session_for
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
 PAGE_SIZE = 100
-"""So many events of the past are read at once."""
+"""Number of past changes that are read at once."""
 SILENT_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE, StreamEnd.DISCONNECTED)
 INTERRUPTING_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE)
-"""After these the client resumes, and misses nothing."""
-SLOW_CONSUMER_MESSAGE = "You read more slowly than things happen, so this stream ends. Subscribe again with the last `seq` as `afterSeq`."
+"""After these the client resumes without losing events."""
+SLOW_CONSUMER_MESSAGE = "The client reads events too slowly, so the stream ends. Subscribe again with the last `seq` as `afterSeq`."
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """The answer to one event; `seq` is its sequence number, None for an error that ends the stream. `json` is the outcome as JSON,
-    where many are told the same."""
+    """The result for one change; `seq` is its sequence number, None for an error that ends the stream.
+
+    `json` is the serialized result if it is shared by several streams.
+    """
 
     seq: int | None
     outcome: OperationResult
@@ -54,7 +56,7 @@ class StreamEvent:
 
 
 class SubscriptionStream:
-    """An open subscription. `next` gives what there is to tell; it must be closed. `rate_usage` is what it cost to open."""
+    """An open subscription, which must be closed. `next` returns its events. `rate_usage` is the charge for opening it."""
 
     __slots__ = (
         "_backlog",
@@ -82,7 +84,7 @@ class SubscriptionStream:
         self._graph = graph
         live = graph.services.broadcaster
         operation = SubscribedOperation(prepared, variables, _relevant_variables(prepared, variables))
-        # Those who ask the same share it.
+        # Streams with equal operations share one object.
         self._operation: SubscribedOperation = live.operations.setdefault(operation.key, operation)
         self._request_id = request_id
         self._subscriber = Subscriber(change_filter)
@@ -94,7 +96,7 @@ class SubscriptionStream:
         self._slot: StreamSlot = live.acquire_slot(credential, viewer_id, self._subscriber.end)
 
     async def start(self) -> None:
-        """Raises Unavailable."""
+        """Determines the initial position, and subscribes if there is no backlog. Raises Unavailable."""
         live = self._graph.services.broadcaster
         await live.catch_up(self._graph.services.database)
         after_seq = self._subscriber.filter.after
@@ -104,21 +106,21 @@ class SubscriptionStream:
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing comes any more."""
+        """Whether the stream has ended."""
         return self._ended
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether it ended for a reason that passes: the client is to resume, and must not take this for the end of the subscription."""
+        """Whether it ended for a temporary reason: the client should resume, and must not treat this as the end of the subscription."""
         return self._subscriber.ended in INTERRUPTING_ENDS
 
     @property
     def position(self) -> int:
-        """Number up to which every event was told or is not for this stream. Valid after `start`, and whenever `next` gave None."""
+        """The number up to which all matching changes were sent. Valid after `start`, and after `next` has returned None."""
         return self._position if self._is_behind else self._subscriber.position(self._graph.services.broadcaster.watermark)
 
     async def next(self, seconds: float | None = None) -> StreamEvent | None:
-        """What is to be told next; None when nothing came in so many seconds, and at the end. For one caller at a time."""
+        """Returns the next event; None after `seconds` without one, and at the end. Only one caller at a time may wait."""
         while not self._ended:
             try:
                 change_or_end = await self._next(seconds)
@@ -130,7 +132,7 @@ class SubscriptionStream:
                     change_or_end, self._operation, self._slot.digest, self._request_id
                 )
             except Exception as error:
-                # The event was not told, so whoever resumes gets it then.
+                # The event was not sent, so the client receives it when it resumes.
                 operation_error = to_operation_error(error, self._request_id)
                 if isinstance(operation_error, Unavailable):
                     self._subscriber.end(StreamEnd.UNAVAILABLE)
@@ -138,14 +140,14 @@ class SubscriptionStream:
                 self.close()
                 return StreamEvent(None, OperationResult(None, [make_error_entry(operation_error)]))
             if self._subscriber.ended not in (None, StreamEnd.SHUTDOWN):
-                # Nothing more is told but the end.
+                # The stream ended meanwhile, so the event is not sent.
                 continue
             if answer is not None:
                 return StreamEvent(change_or_end.seq, answer.outcome, answer.json)
         return None
 
     def disconnect(self) -> None:
-        """Ends the wait of whoever waits for what is next: nobody hears it any more."""
+        """Ends the stream after the client has disconnected; wakes a pending `next`."""
         self._subscriber.end(StreamEnd.DISCONNECTED)
 
     def close(self) -> None:
@@ -177,7 +179,7 @@ class SubscriptionStream:
             self._fall_behind(self._subscriber.overflowed_at)
 
     async def _read_backlog(self) -> None:
-        """Reads on in the table; where that has nothing more to give, the stream follows."""
+        """Reads the next page of past changes from the table; subscribes when there are no more."""
         services = self._graph.services
         until = services.broadcaster.watermark
         async with session_for(services.database, writing=False) as session:
@@ -187,12 +189,12 @@ class SubscriptionStream:
             )
         self._backlog = deque(changes)
         self._position = changes[-1].seq if len(changes) == PAGE_SIZE else max(until, self._position)
-        # Nothing is awaited between this look and the following, so no event comes between.
+        # Nothing is awaited between this check and the subscription, so no change is missed.
         if not changes and self._position >= services.broadcaster.watermark:
             self._subscribe()
 
     def _fall_behind(self, position: int) -> None:
-        """Reads on in the log, after this number."""
+        """Unsubscribes after a queue overflow, to continue from the table after this number."""
         self._graph.services.broadcaster.unsubscribe(self._subscriber)
         self._subscriber.overflowed_at = None
         self._backlog, self._is_behind, self._position = None, True, position
@@ -216,7 +218,7 @@ def _clear_batch(live: ChangeBroadcaster, batch: FanoutBatch) -> None:
 
 
 class _VariableCollector(Visitor):
-    """Gathers the names of the variables that stand in what it visits."""
+    """Collects the names of the variables in the visited nodes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,7 +229,7 @@ class _VariableCollector(Visitor):
 
 
 def _relevant_variables(prepared: PreparedOperation, variables: dict[str, Any]) -> bytes:
-    """The variables that an answer hangs on: all but those that only the arguments of the root field use, as `afterSeq` does."""
+    """Serializes the variables that results depend on: all except those that only the root field's arguments use (`afterSeq`)."""
     collector = _VariableCollector()
     for node in prepared.document.definitions:
         if isinstance(node, FragmentDefinitionNode):
@@ -255,8 +257,9 @@ async def subscribe(
     request_id: str,
     after: int | None = None,
 ) -> SubscriptionStream | OperationResult:
-    """Opens the stream of a subscription; an Outcome says why there is none. `after` is the last number seen, where that is known otherwise
-    than by an argument.
+    """Opens the stream of a subscription; returns an OperationResult with the errors if that fails.
+
+    `after` is the last number that the client received, if it is not passed as an argument.
     """
     allowed = await graph.check_document(query, variables, operation_name, credential, request_id=request_id)
     if isinstance(allowed, list):
@@ -286,17 +289,17 @@ async def subscribe(
 async def _resolve_change_filter(
     graph: Graph, allowed: AllowedOperation, variables: dict[str, Any], credential: str | None, request_id: str
 ) -> tuple[int, ChangeFilter] | OperationResult:
-    """The viewer's id, and what the root field says to its arguments. The viewer is charged. Raises Unauthenticated, LimitExceeded."""
+    """Returns the viewer's id and the filter of the root field. Charges the viewer. Raises Unauthenticated, LimitExceeded."""
     prepared = allowed.prepared
     if prepared.kind != "subscription":
-        raise BadRequest("This is no subscription.")
+        raise BadRequest("The operation is not a subscription.")
     async with session_for(graph.services.database, writing=False) as session:
         viewer = await authenticate(session, credential)
         if viewer is None:
             raise Unauthenticated
         graph.services.rate_limiter.charge(viewer.id, allowed.quote, graph.services.clock())
         context = Context(graph.services, session, viewer, request_id)
-        # By place, since the name of the variables' parameter differs between versions.
+        # Positional, because the name of the variables' parameter differs between versions of graphql-core.
         executor = Executor.build(SCHEMA, prepared.document, None, context, variables, prepared.name, is_awaitable=is_awaitable)
         if isinstance(executor, list):
             return OperationResult(None, [make_graphql_error_entry(error, request_id) for error in executor], viewer.id)

@@ -1,10 +1,10 @@
-"""The static cost of an operation: how many rows it may read, by the page sizes that it asks for.
+"""The static cost of an operation: the maximum of rows that it may read, by the page sizes that it requests.
 
-Rows are the things an answer may hold: an item of a page or list, and a `Node` reached through a field. A page has the
-size of `first` or `last` (else the argument's default, else DEFAULT_PAGE_SIZE); a list beside `ids` has their number; any other list
-counts as ASSUMED_LIST_SIZE. A few fields that cost more than reading count as EXTRA_COST says. Other value objects (counts, quantiles,
-page info) and pages of which only `totalCount` is asked count nothing. What is written twice counts twice, also where
-execution would merge it.
+Rows are the objects in a result: an item of a page or list, and a `Node` reached through a field. A page has the
+size of `first` or `last` (or else the argument's default, or DEFAULT_PAGE_SIZE); a list with an argument `ids` has their number; any other
+list counts as ASSUMED_LIST_SIZE. A few expensive fields have an EXTRA_COST. Other value objects (counts, quantiles, page info) and
+pages of which only `totalCount` is selected cost nothing. Repeated selections are counted repeatedly, even if execution merges
+them.
 
 `projects(first: 50) { nodes { owner { name } issues(first: 10) { nodes { title } } } }` costs 50 projects, 50 owners and
 500 issues: 600 rows.
@@ -39,53 +39,53 @@ from graph.planner.coerce.arguments import DeclaredVariable
 
 MAX_ROWS = 10_000
 DEFAULT_PAGE_SIZE = 20
-"""The size of a page where neither `first` nor `last` has a value, here and where the page is read (`graph/fields/connections.py`)."""
+"""Size of a page without `first` and `last`, also in `graph/fields/connections.py`."""
 MAX_PAGE_SIZE = 100
 ASSUMED_LIST_SIZE = 10
-"""What a list without arguments (the labels of an issue, the entries of a diff) is taken to hold."""
+"""Assumed size of a list without arguments (the labels of an issue, the entries of a diff)."""
 MAX_CACHED_SIZES = 32
-"""For so many different sizes that variables gave, an operation remembers its cost."""
+"""Maximum of combinations of page sizes for which an operation caches its cost."""
 EXTRA_COST = {"Project.compare": 500}
-"""What these fields count beside what is below them, in rows: each starts processes that walk a history."""
+"""Additional cost of fields, in rows: each starts processes that walk a history."""
 
 
 def limit_exceeded_error(message: str, node: Node | None = None) -> GraphQLError:
-    """A refusal in the form in which validation reports, with the place of `node`."""
+    """Returns a LimitExceeded error in the form of a validation error, with the location of `node`."""
     return GraphQLError(message, [node] if node else None, original_error=LimitExceeded(message))
 
 
 def format_count(value: int) -> str:
-    """A count for people; those of a bomb have hundreds of digits, which would say nothing."""
+    """Formats a count for messages; very large counts, which may have hundreds of digits, are abbreviated."""
     return f"{value:,}" if value < 10**12 else "more than 10^12"
 
 
 @dataclass(slots=True)
 class _CostNode:
-    """A field as far as rows go. `kind` says how it multiplies what is below it:
+    """A field in the tree of costs. `kind` determines how its cost follows from its children:
 
-    node        one row and what is below it
-    value       only what is below it
-    item        the list inside a page (`nodes`, `edges`, `rows`): a row for each item that the page around it has
+    node        one row plus the children
+    value       only the children
+    item        the list of a page (`nodes`, `edges`, `rows`): a row plus the children for each item of the enclosing page
     connection  its size times its items; the size is at most MAX_PAGE_SIZE
-    page        the same for other fields with `first`, which have limits of their own
-    list        its size times a row
+    page        as `connection`, for other fields with `first`, which have their own limits
+    list        its size times a row plus the children
     """
 
     kind: Literal["node", "value", "item", "connection", "page", "list"]
     label: str
     size: "int | _VariableSize" = 0
     is_reducible: bool = False
-    """Whether the caller can ask for fewer with `first`."""
+    """Whether the caller can reduce the size with `first`."""
     extra_cost: int = 0
     children: "list[_CostNode | str]" = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class _VariableSize:
-    """A size that stands in variables: the largest of their values and `literals`.
+    """A size that depends on variables: the maximum of their values and `literals`.
 
-    `default` is the size where an argument has no value. An argument that is null has none: neither its own default nor that of the
-    variable counts, as in execution.
+    `default` is the size if no argument has a value. An argument that is null has no value: neither its own default nor that of the
+    variable applies, as in execution.
     """
 
     variables: tuple[str, ...]
@@ -97,17 +97,17 @@ class _VariableSize:
 
 
 class _SizeVariable:
-    """A variable that gives a size. Its value is coerced by the same `DeclaredVariable` as for execution."""
+    """A variable that determines a size. Its value is coerced by the same `DeclaredVariable` as for execution."""
 
     def __init__(self, schema: GraphQLSchema, node: VariableDefinitionNode) -> None:
         self._name = node.variable.name.value
         self._coercion: DeclaredVariable | None = None
-        # Validation, which comes later, reports a type or a default that cannot be.
+        # Validation, which runs later, reports an invalid type or default.
         with suppress(AttributeError, GraphQLError, TypeError):
             self._coercion = DeclaredVariable.from_node(schema, node)
 
     def size_in(self, variables: Mapping[str, Any]) -> int | None:
-        """None for an absent value and for null. A value that execution will reject counts as it looks."""
+        """Returns the size; None for an absent value and for null. A value that execution rejects is used without coercion."""
         value = variables.get(self._name, Undefined)
         coercion = self._coercion
         if coercion is None:
@@ -115,7 +115,7 @@ class _SizeVariable:
         if value is Undefined:
             return _size_in_value(coercion.default)
         if isinstance(value, list):
-            # Coercion keeps the length of a list, and takes its time.
+            # Coercion does not change the length of a list, and is slow.
             return len(value)
         if coercion.is_plain is None or not coercion.is_plain(value):
             with suppress(GraphQLError, RecursionError):
@@ -125,7 +125,7 @@ class _SizeVariable:
 
 
 class RowCost:
-    """The rows of one operation; `fragments` are those it spreads, each after the ones it spreads itself."""
+    """The cost of one operation; `fragments` are those that it uses, each after those that it spreads itself."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class RowCost:
         self._schema = schema
         self._page_type_names = _page_types(schema)
         self._sized_nodes: list[tuple[_CostNode, FieldNode]] = []
-        """Fields with a page size of their own, and where they stand."""
+        """Fields with a size, and their nodes in the document."""
         self._fragments = {
             name: self._cost_nodes(node.selection_set, schema.type_map.get(node.type_condition.name.value))
             for name, node in fragments.items()
@@ -145,41 +145,41 @@ class RowCost:
         names = {name for part, _ in self._sized_nodes if not isinstance(part.size, int) for name in part.size.variables}
         defined = {node.variable.name.value: node for node in operation.variable_definitions or ()}
         self._size_variables = {name: _SizeVariable(schema, defined[name]) for name in sorted(names & defined.keys())}
-        """The variables that give sizes."""
+        """Variables that determine sizes."""
         self._undefined = dict.fromkeys(names - defined.keys())
         self._cache: dict[tuple[int | None, ...], tuple[int, list[GraphQLError]]] = {}
 
     def evaluate(self, variables: Mapping[str, Any]) -> tuple[int, list[GraphQLError]]:
-        """The rows, and why they are too many."""
+        """Returns the rows, and the errors if there are too many."""
         sizes = self._sizes(variables)
         key = tuple(sizes.values())
         found = self._cache.get(key)
         if found is None:
             rows = self._total(sizes)
             found = rows, list(self._find_errors(rows, sizes))
-            # Refusals are long, and whoever sends sizes can have as many as there are numbers.
+            # Errors are not cached: they are large, and a client can cause one for each number.
             if not found[1] and len(self._cache) < MAX_CACHED_SIZES:
                 self._cache[key] = found
         return found
 
     def errors_without_variables(self) -> list[GraphQLError]:
-        """The refusals that do not hang on variables."""
+        """Returns the errors, if they do not depend on variables."""
         return [] if self._size_variables else self.evaluate({})[1]
 
     def total(self, variables: Mapping[str, Any]) -> int:
-        """Rows of the operation."""
+        """Returns the rows of the operation."""
         return self._total(self._sizes(variables))
 
     def _sizes(self, variables: Mapping[str, Any]) -> dict[str, int | None]:
-        """What the variables that give sizes are, by their names."""
+        """Returns the values of the variables that determine sizes, by name."""
         sizes = {name: variable.size_in(variables) for name, variable in self._size_variables.items()}
         return {**sizes, **self._undefined} if self._undefined else sizes
 
     def _total(self, sizes: Mapping[str, int | None], *, at_most: int | None = None, only: str | None = None) -> int:
-        """Rows of the operation, were every page that can shrink (or those of the field `only`) at most `at_most` long."""
+        """Returns the rows of the operation if all reducible pages (or only those of the field `only`) had at most `at_most` items."""
 
         def sum_rows(parts: "list[_CostNode | str]") -> tuple[int, int]:
-            """Rows, and rows for each item of the page that these parts belong to."""
+            """Returns the rows, and the rows per item of the page to which these parts belong."""
             flat = each = 0
             for part in parts:
                 if isinstance(part, str):
@@ -208,16 +208,16 @@ class RowCost:
         for part, node in self._sized_nodes:
             size = part.size if isinstance(part.size, int) else part.size.resolve(sizes)
             if part.kind == "connection" and size > MAX_PAGE_SIZE:
-                message = f"A page of {part.label} has at most {MAX_PAGE_SIZE} items, and {format_count(size)} are asked for."
-                yield limit_exceeded_error(f"{message} Ask for first: {MAX_PAGE_SIZE}, and go on with after.", node)
+                message = f"The page size {format_count(size)} of {part.label} exceeds the limit of {MAX_PAGE_SIZE}."
+                yield limit_exceeded_error(f"{message} Request first: {MAX_PAGE_SIZE}, and continue with after.", node)
         if rows > MAX_ROWS:
-            advice = self._advice(sizes, MAX_ROWS) or " Ask for fewer lists inside lists, or send several requests."
-            yield limit_exceeded_error(f"The operation may read {format_count(rows)} rows, and {MAX_ROWS:,} are allowed.{advice}")
+            advice = self._advice(sizes, MAX_ROWS) or " Request fewer nested lists, or send several requests."
+            yield limit_exceeded_error(f"The query cost of {format_count(rows)} rows exceeds the limit of {MAX_ROWS:,}.{advice}")
 
     def advice(self, variables: Mapping[str, Any], allowed: int) -> str:
-        """Name the fields without which most would be saved, and the page sizes with which so many rows would do.
+        """Names the most expensive fields, and page sizes with which the cost is at most `allowed` rows.
 
-        Sentences that begin with a space; nothing where no smaller page would do.
+        Returns sentences that begin with a space; an empty string if smaller pages do not suffice.
         """
         return self._advice(self._sizes(variables), allowed)
 
@@ -228,7 +228,7 @@ class RowCost:
         for part, _ in self._sized_nodes:
             size = part.size if isinstance(part.size, int) else part.size.resolve(sizes)
             largest[part.label] = max(size, largest.get(part.label, 0))
-        # Eight candidates are enough to name three; it bounds the work spent on a refusal.
+        # Eight candidates are enough to name three; this bounds the work for an error message.
         candidates = sorted(largest, key=lambda label: -largest[label])[:8]
         saved = {label: rows - self._total(sizes, at_most=0, only=label) for label in candidates}
         most_expensive = sorted((label for label in candidates if saved[label]), key=lambda label: -saved[label])[:3]
@@ -237,14 +237,14 @@ class RowCost:
             described = ", ".join(f"{label} ({format_count(saved[label])} rows by {largest[label]})" for label in most_expensive)
             message += f" Most expensive: {described}."
         for label in (label for label in most_expensive if label in shrinking):
-            # The sum is a polynomial of the size with no negative term, so it lies below this chord.
+            # The cost is a polynomial of the size without negative coefficients, so it is below this chord.
             fitting_size = largest[label] * (allowed - rows + saved[label]) // saved[label]
             if fitting_size >= 1:
-                return f"{message} It fits with first: {fitting_size} for {label}."
+                return f"{message} Use first: {fitting_size} for {label} to stay within the limit."
         fitting_size = next((size for size in (100, 50, 20, 15, 10, 5, 3, 2, 1) if self._total(sizes, at_most=size) <= allowed), 0)
         if fitting_size:
-            return f"{message} It fits with pages of {fitting_size} everywhere."
-        return f"{message} Ask for fewer lists inside lists, or send several requests." if message else ""
+            return f"{message} Use a page size of {fitting_size} everywhere to stay within the limit."
+        return f"{message} Request fewer nested lists, or send several requests." if message else ""
 
     def _cost_nodes(self, selections: SelectionSetNode, parent: graphql.GraphQLNamedType | None) -> "list[_CostNode | str]":
         nodes: list[_CostNode | str] = []
@@ -290,7 +290,7 @@ class RowCost:
     def _size(
         self, node: FieldNode, field_definition: graphql.GraphQLField, names: tuple[str, ...], default_size: int
     ) -> int | _VariableSize:
-        """The size that the field's arguments give, as a number where no variable has a say."""
+        """Returns the size by the field's arguments, a number if it does not depend on variables."""
         for name in names:
             default = _default(field_definition.args[name]) if name in field_definition.args else None
             default_size = default if default is not None else default_size
@@ -302,7 +302,7 @@ class RowCost:
 
 
 def _default(argument: graphql.GraphQLArgument) -> int | None:
-    """The default, in whichever of its three places the schema's maker put it."""
+    """Returns an argument's default, which graphql-core stores in one of three attributes."""
     if isinstance(argument.default_value, int):
         return argument.default_value
     if argument.default is None:
@@ -331,7 +331,7 @@ def _size_in_literal(value: ValueNode) -> int | None:
 
 
 def _is_node(named_type: graphql.GraphQLNamedType) -> bool:
-    """Whether a thing of this type is kept in storage; of a union or interface it is taken to be."""
+    """Whether objects of this type are rows of storage (`Node`); unions and interfaces are assumed to be."""
     if isinstance(named_type, graphql.GraphQLObjectType):
         return any(interface.name == "Node" for interface in named_type.interfaces)
     return graphql.is_abstract_type(named_type)
@@ -339,7 +339,7 @@ def _is_node(named_type: graphql.GraphQLNamedType) -> bool:
 
 @lru_cache(maxsize=8)
 def _page_types(schema: GraphQLSchema) -> frozenset[str]:
-    """Types of which one holds a page of things: connections, and what else a field gives for `first` or `last`."""
+    """Returns the names of page types: connections, and other types of fields with an argument `first` or `last`."""
     found = {name for name in schema.type_map if name.endswith("Connection")}
     for kind in schema.type_map.values():
         if isinstance(kind, graphql.GraphQLObjectType | graphql.GraphQLInterfaceType):

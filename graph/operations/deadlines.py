@@ -1,4 +1,4 @@
-"""How long work may take. Nearly all of it is done long before its time is over, so one timer serves all that runs."""
+"""Time limits of operations. Almost all operations end long before their deadline, so one timer serves all of them."""
 
 import asyncio
 from types import TracebackType
@@ -7,8 +7,10 @@ NEVER = float("inf")
 
 
 class Deadline:
-    """As `asyncio.timeout`, to be entered with `with`: calls off the task that entered it, and raises TimeoutError, when its time is
-    over. `expired` says afterwards whether it was."""
+    """A context manager like `asyncio.timeout`, entered with `with`: it cancels the task and raises TimeoutError after the deadline.
+
+    `expired` is whether the deadline has passed.
+    """
 
     __slots__ = ("_cancelling", "_deadlines", "_seconds", "expired", "task")
 
@@ -21,20 +23,20 @@ class Deadline:
 
     def __enter__(self) -> "Deadline":
         task = self.task = asyncio.current_task()
-        assert task is not None, "only a task can be called off"  # noqa: S101
+        assert task is not None, "a deadline must be entered in a task"  # noqa: S101
         self._cancelling = task.cancelling()
         self._deadlines.add(self, self._seconds)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._deadlines.remove(self)
-        # Who was called off by others too is not late alone.
+        # If others have cancelled the task too, the cancellation is passed on.
         if self.expired and self.task is not None and self.task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
 
 class Deadlines:
-    """Those of one process."""
+    """The deadlines of one process."""
 
     def __init__(self) -> None:
         self._expiries: dict[Deadline, float] = {}
@@ -42,13 +44,13 @@ class Deadlines:
         self._next_expiry = NEVER
 
     def within(self, seconds: float | None) -> Deadline:
-        """The deadline of what may take so long; None: however long it takes."""
+        """Returns a deadline after `seconds`; None: no limit."""
         return Deadline(self, NEVER if seconds is None else seconds)
 
     def add(self, deadline: Deadline, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            # The timers of another loop have ended with it.
+            # The timers of the previous loop ended with it.
             self._loop, self._next_expiry = loop, NEVER
             self._expiries.clear()
         self._expiries[deadline] = expiry = loop.time() + seconds
@@ -65,7 +67,7 @@ class Deadlines:
 
     def _on_timer(self, expiry: float) -> None:
         if expiry != self._next_expiry:
-            # An earlier one has come in between.
+            # An earlier deadline was added meanwhile.
             return
         for deadline, deadline_expiry in list(self._expiries.items()):
             if deadline_expiry <= expiry and deadline.task is not None:

@@ -1,4 +1,4 @@
-"""Whether who asked is still there: for streams, and for what waits and would do in the end what nobody hears of."""
+"""Detects disconnected clients, for streams and for operations that wait before they change something."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,12 +8,12 @@ from contextvars import ContextVar
 from starlette.types import Receive
 
 RECEIVE: ContextVar[Receive | None] = ContextVar("receive", default=None)
-"""What the door hears of its caller once it has read the request; None where nobody can go."""
+"""The ASGI receive function of the request after its body was read; None if the caller cannot disconnect."""
 
 
 @asynccontextmanager
 async def watch_disconnect() -> AsyncIterator[Callable[[], bool]]:
-    """Gives, for the length of the block, a function that says whether the caller has gone."""
+    """Yields a function that returns whether the client has disconnected."""
     receive = RECEIVE.get()
     if receive is None:
         yield lambda: False
@@ -26,6 +26,6 @@ async def watch_disconnect() -> AsyncIterator[Callable[[], bool]]:
 
 
 async def wait_disconnected(receive: Receive) -> None:
-    """Returns when the client of an HTTP request has gone. What else comes, the rest of a body, is thrown away."""
+    """Returns when the client of an HTTP request has disconnected. Other messages, such as the rest of a body, are dropped."""
     while (await receive())["type"] != "http.disconnect":
         pass

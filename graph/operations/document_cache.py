@@ -1,6 +1,6 @@
-"""What texts of anybody's mean, remembered while they are in use, within bounds.
+"""Caches parsed documents of clients.
 
-A bound is in characters, since a text that was read takes some hundred bytes for each: its nodes and its costs.
+The bounds are in characters, because the memory of a parsed document (its nodes and costs) is proportional to its length.
 """
 
 import gc
@@ -14,25 +14,27 @@ T = TypeVar("T")
 DocumentKey = tuple[str, str | None]
 
 IN_USE_CHARACTERS = 100_000
-"""Characters of the texts that were asked for twice and more."""
+"""Characters of the documents that were requested at least twice."""
 NEW_CHARACTERS = 10_000
-"""Characters of those that were asked for once. Most of them never are again, and they push no other out of use."""
+"""Characters of the documents that were requested once. Most are never requested again; they do not evict those in use."""
 MIN_WEIGHT_CHARACTERS = 100
-"""What even the shortest text counts."""
+"""Minimum weight of a document."""
 BYTES_PER_CHARACTER = 50
-"""What a text that was read takes in memory, for each of its characters."""
+"""Estimated memory of a parsed document per character of its source."""
 DOCUMENTS = CacheBounds(
     "documents",
     max_entries=(IN_USE_CHARACTERS + NEW_CHARACTERS) // MIN_WEIGHT_CHARACTERS,
     max_bytes=(IN_USE_CHARACTERS + NEW_CHARACTERS) * BYTES_PER_CHARACTER,
 )
 EVICTED_BEFORE_GC = 20_000
-"""Characters of the texts that went out of use between two sweeps of the collector."""
+"""Characters of evicted documents after which the garbage collector runs."""
 
 
 class DocumentCache(Generic[T]):
-    """What each text means. The nodes and the plans of a text point at each other, so that one that is let go is freed by the collector
-    alone. Left to itself, a server's would come after tens of thousands of them; so it is called after each EVICTED_BEFORE_GC.
+    """An LRU cache of documents with two segments: documents that were requested once, and those that are in use.
+
+    The nodes and plans of a document refer to each other, so only the garbage collector frees an evicted document. By itself the collector
+    would run after tens of thousands of evictions; so it is called after each EVICTED_BEFORE_GC characters.
     """
 
     def __init__(self, *, in_use: int = IN_USE_CHARACTERS, new: int = NEW_CHARACTERS) -> None:
@@ -50,7 +52,7 @@ class DocumentCache(Generic[T]):
         return found
 
     def put(self, key: DocumentKey, value: T) -> None:
-        """One that was not found."""
+        """Adds a document that was not found."""
         self._put(self._new, key, value)
 
     def _put(self, segment: LruCache[DocumentKey, T], key: DocumentKey, value: T) -> None:
@@ -72,7 +74,7 @@ def _weight(key: DocumentKey) -> int:
 
 
 def drop_tokens(node: Node) -> None:
-    """Lets go what only reading needed, a third of what the nodes take: where they stand in the text they still know."""
+    """Drops the tokens of a document, a third of its memory. The nodes keep their positions in the source."""
     if node.loc is not None:
         location: Location = node.loc
         location.start_token = location.end_token = None  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Operations as text: parsed and validated once, prepared at start or kept while they are in use, and held to the limits."""
+"""Parses, validates and measures GraphQL documents, at startup or when a client sends them, and caches the results."""
 
 import asyncio
 import functools
@@ -32,29 +32,29 @@ from graph.rules.validation import is_storable
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
 ANONYMOUS_FIELDS = frozenset({"signIn", "signUp", "registerRunner", "unregisterRunner", "frontPage"})
-"""The root fields that need no viewer, each only where it stands alone."""
-NOT_STORABLE_MESSAGE = "A text has characters that cannot be stored."
-OPERATION_NAME_REQUIRED = "Name the operation to run with operationName."
-UNKNOWN_OPERATION_NAME = "There is no operation of this name."
-TRUSTED_ONLY_MESSAGE = "Only trusted documents are served here: send the `documentId` of one, or its exact text."
+"""Root fields that need no viewer, if the operation has no other."""
+NOT_STORABLE_MESSAGE = "A string contains characters that cannot be stored."
+OPERATION_NAME_REQUIRED = "The document has several operations; send `operationName` to select one."
+UNKNOWN_OPERATION_NAME = "The document has no operation with this name."
+TRUSTED_ONLY_MESSAGE = "Only trusted documents are accepted: send the `documentId` of one, or its exact text."
 MAX_CACHED_CHARACTERS = 20_000
-"""Characters. Longer texts are read each time, so that nobody fills the memory with them."""
+"""Longer documents are not cached, so that clients cannot fill the memory with them."""
 MAX_INLINE_CHARACTERS = 1_000
-"""Characters of a text that is read at once. Validation takes up to a second for a longer one, in line with the square of its length."""
+"""Maximum length of a document that is parsed in the event loop. Validation takes quadratic time, up to a second for longer ones."""
 MAX_ANONYMOUS_CHARACTERS, MAX_ANONYMOUS_TOKENS = 4_000, 200
-"""Characters and tokens of a text that is read for a caller whom nobody knows."""
+"""Maximum characters and tokens of a document that is parsed for an anonymous caller."""
 
 
 class InvalidOperation(Exception):
-    """A prepared operation that the schema refuses; the message has every reason."""
+    """A prepared operation is invalid; the message contains all reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedOperation:
-    """An operation that was parsed and validated. `allows_anonymous` ones need no viewer. `schema` is what it was validated against.
+    """A parsed and validated operation. `allows_anonymous`: it needs no viewer. `schema` is the schema it was validated against.
 
-    `root_field` is its root field, where it has one alone. `output_format` is how its answer is to be spelled, if not as ever. `cache` is
-    what lives as long as the operation, such as its plans. An `is_ad_hoc` one was sent as a text, and may never come again.
+    `root_field` is its root field, if it has exactly one. `output_format` is the format of its result, if it is not the schema's. `cache`
+    has data with the lifetime of the operation, such as its plans. `is_ad_hoc`: a client sent the document, which may never be sent again.
     """
 
     name: str | None
@@ -74,19 +74,19 @@ class PreparedOperation:
         return SCHEMA
 
     def formatted(self, output_format: OutputFormat) -> "PreparedOperation":
-        """The same operation with its answer in a form."""
+        """Returns the same operation with another output format."""
         return replace(self, output_format=output_format, cache={})
 
 
 def prepare(source: str, name: str) -> PreparedOperation:
-    """The operation `name` of a document, with the fragments it uses. Raises InvalidOperation."""
-    # Of our own operations nobody is told where in the text something went wrong; places take as much memory as all the rest.
+    """Prepares the operation `name` of a document, with the fragments it uses. Raises InvalidOperation."""
+    # Errors in operations of this product are reported without locations, which take as much memory as everything else.
     document = parse(source, no_location=True)
     fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
     operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
     matching = [node for node in operations if node.name is not None and node.name.value == name]
     if len(matching) != 1:
-        raise InvalidOperation(f"there is not one operation {name}")
+        raise InvalidOperation(f"the document must have exactly one operation {name}")
     used_fragments = fragments_used_by(matching[0], fragments)
     pruned_document = DocumentNode(definitions=(matching[0], *used_fragments.values()))
     errors = validate(SCHEMA, pruned_document, specified_rules)
@@ -98,7 +98,7 @@ def prepare(source: str, name: str) -> PreparedOperation:
 def fragments_used_by(
     operation: OperationDefinitionNode, fragments: Mapping[str, FragmentDefinitionNode]
 ) -> dict[str, FragmentDefinitionNode]:
-    """The fragments that an operation uses, and those that they use. Raises InvalidOperation for one that is not there."""
+    """Returns the fragments that an operation uses, directly or indirectly. Raises InvalidOperation for a missing one."""
     found: dict[str, FragmentDefinitionNode] = {}
     _collect_fragments(operation, fragments, found)
     return found
@@ -128,7 +128,7 @@ def make_prepared_operation(document: DocumentNode, operation: OperationDefiniti
 
 @dataclass(frozen=True, slots=True)
 class ParsedOperation:
-    """An operation as text, read, with what it asks for counted."""
+    """A client's operation, parsed and measured."""
 
     prepared: PreparedOperation
     measured: limits.MeasuredOperation
@@ -137,7 +137,7 @@ class ParsedOperation:
         return CostQuote(rows, functools.partial(self.measured.advice, variables))
 
     def check_limits(self, variables: Mapping[str, Any], request_id: str) -> "AllowedOperation | list[ErrorEntry]":
-        """The operation with these variables, or the limits that they break."""
+        """Returns the operation with its cost for these variables, or the limits that it exceeds."""
         rows, errors = self.measured.evaluate(variables)
         if errors:
             return [make_graphql_error_entry(error, request_id) for error in errors]
@@ -146,15 +146,16 @@ class ParsedOperation:
 
 @dataclass(slots=True)
 class AllowedOperation:
-    """An operation from outside that may run, and what is to be paid for it."""
+    """A client's operation that is within the limits, and its cost."""
 
     prepared: PreparedOperation
     quote: CostQuote
 
 
 class DocumentStore:
-    """What texts of anybody's mean. They are read once while they are in use; `trusted_operations` ones were read at start: operations by
-    their exact text, and by their names. Where `trusted_only` is set, no others are served.
+    """Parsed operations of clients' documents, cached while they are in use.
+
+    `trusted_operations` were parsed at startup: operations by the exact document and by name. With `trusted_only` no others are accepted.
     """
 
     def __init__(self) -> None:
@@ -165,7 +166,7 @@ class DocumentStore:
         self._pending: dict[DocumentKey, asyncio.Future[ParsedOperation | list[ErrorEntry]]] = {}
 
     def find(self, query: str, operation_name: str | None) -> ParsedOperation | list[ErrorEntry] | None:
-        """The operation of a text, or what is wrong with it whatever its variables are; None where the text is to be read first."""
+        """Returns the operation of a document, or its errors that do not depend on variables; None if it has to be parsed first."""
         if self.trusted_operations and (operations_by_name := self.trusted_operations.get(query)) is not None:
             return operations_by_name.get(operation_name) or [
                 ErrorEntry(Code.BAD_REQUEST, OPERATION_NAME_REQUIRED if operation_name is None else UNKNOWN_OPERATION_NAME)
@@ -175,13 +176,13 @@ class DocumentStore:
         return self._cache.find((query, operation_name)) if len(query) <= MAX_CACHED_CHARACTERS else None
 
     def is_parsed_on_demand(self, query: str) -> bool:
-        """Whether a text is read when it comes; others were read at start, or are not served."""
+        """Whether a document is parsed when a client sends it; others were parsed at startup, or are not accepted."""
         return not self.trusted_only and query not in self.trusted_operations
 
     async def parse(self, query: str, operation_name: str | None) -> ParsedOperation | list[ErrorEntry]:
-        """The same of a text that is not known. Long ones are read in a thread, one after the other, each once however many send it."""
+        """Parses a document that `find` did not find. Long ones are parsed in a thread, each once even if several callers send it."""
         if (cached := self.find(query, operation_name)) is not None:
-            # Another caller has sent it meanwhile.
+            # Another caller has sent the same document meanwhile.
             return cached
         if len(query) <= MAX_INLINE_CHARACTERS:
             parsed = _parse_operation(query, operation_name)
@@ -195,7 +196,7 @@ class DocumentStore:
             future = asyncio.get_running_loop().run_in_executor(self._parser_thread, _parse_operation, query, operation_name)
             self._pending[key] = future
             future.add_done_callback(lambda done: self._finish_parsing(key, done))
-        # A caller who leaves does not end the reading of the others.
+        # Cancelling one caller does not cancel parsing for the others.
         return await asyncio.shield(future)
 
     def _finish_parsing(self, key: DocumentKey, future: "asyncio.Future[ParsedOperation | list[ErrorEntry]]") -> None:
@@ -209,7 +210,7 @@ class DocumentStore:
 
 
 def is_anonymous_document(query: str, operation_name: str | None) -> bool:
-    """Whether a text is short and asks for nothing but a field that needs no viewer. It is parsed, and not validated."""
+    """Whether a document is short and selects only a field that needs no viewer. It is parsed, but not validated."""
     if len(query) > MAX_ANONYMOUS_CHARACTERS:
         return False
     try:
@@ -241,13 +242,13 @@ def _parse_operation(query: str, operation_name: str | None) -> ParsedOperation 
 
 
 def _matching_operations(document: DocumentNode, operation_name: str | None) -> list[OperationDefinitionNode]:
-    """The operations that a name means: all without one."""
+    """Returns the operations with this name; all if it is None."""
     operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
     return [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
 
 
 def has_storable_literals(document: DocumentNode) -> bool:
-    """Whether no text written in a document has characters that the databases refuse."""
+    """Whether the databases can store all string literals of a document."""
     strings: list[str] = []
 
     class StringVisitor(Visitor):
@@ -255,18 +256,18 @@ def has_storable_literals(document: DocumentNode) -> bool:
             strings.append(node.value)
 
     visit(document, StringVisitor())
-    return all(is_storable(text) for text in strings)
+    return all(is_storable(string) for string in strings)
 
 
 def find_variable_error(variables: Mapping[str, Any]) -> ErrorEntry | None:
-    """What is wrong with the values of variables, whatever their types are."""
+    """Returns the first error in the values of variables that does not depend on their types."""
     if (message := find_long_list(variables)) is not None:
         return ErrorEntry(Code.LIMIT_EXCEEDED, message)
     return None if is_storable_value(variables) else ErrorEntry(Code.BAD_REQUEST, NOT_STORABLE_MESSAGE)
 
 
 def is_storable_value(value: Any) -> bool:
-    """Whether no text in the variables has characters that the databases refuse."""
+    """Whether the databases can store all strings in a value."""
     if isinstance(value, str):
         return is_storable(value)
     if isinstance(value, dict):

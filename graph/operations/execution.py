@@ -1,6 +1,6 @@
-"""Runs an operation for a viewer. Both doors use it: v3 with operations prepared at start, `/graphql` with text.
+"""Runs operations for a viewer: v3 runs operations that were prepared at startup, `/graphql` runs clients' documents.
 
-One operation is one transaction; `graph/fields/mutations.py` keeps a mutation that neither a user error nor an error of its own ended.
+One operation is one transaction; `graph/fields/mutations.py` commits a mutation unless it ends with an error.
 """
 
 from collections.abc import Awaitable, Callable
@@ -46,14 +46,14 @@ from storage.secrets import digest_token
 from storage.tables import users
 
 RUNNER_FIELDS = frozenset({"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload", "deleteArtifact", "job", "jobArtifact"})
-"""The root fields that runners may ask for, each only where it stands alone; they are nobody everywhere else."""
+"""Root fields that runners may select, if the operation has no other; a runner is not authenticated for any other operation."""
 EXTRA_WAIT_SECONDS = {"claimBuild": float(MAX_WAIT_SECONDS)}
-"""The root fields that may wait for something to happen, and for how many seconds beyond the time of an operation."""
+"""Root fields that may wait for an event, and for how many seconds beyond the time limit of an operation."""
 OPERATION_TIMEOUT_SECONDS = 10.0
-"""The longest that an operation runs."""
-TIMEOUT_MESSAGE = "This took longer than {:.0f} s. Ask for smaller pages, fewer lists inside lists, or a shorter span of time."
+"""Default time limit of an operation."""
+TIMEOUT_MESSAGE = "The operation exceeded the time limit of {:.0f} s. Request smaller pages, fewer nested lists, or a shorter time range."
 SUBSCRIPTION_TRANSPORT_MESSAGE = (
-    "A subscription is a stream: send it with `Accept: text/event-stream`, or over a WebSocket that speaks graphql-transport-ws."
+    "A subscription is a stream: send it with `Accept: text/event-stream`, or over a WebSocket with the subprotocol graphql-transport-ws."
 )
 
 
@@ -62,10 +62,10 @@ log = structlog.get_logger("graph")
 
 @dataclass(frozen=True, slots=True)
 class LocalAdmin:
-    """The person at the machine, who holds the database and the key, and so may act as anybody.
+    """The operator at the machine, who has access to the database and the key, and so may act as any user.
 
-    `username` is whom to act as; None is the first active administrator or, where there is none yet, an administrator without a row.
-    No door makes one of these: what comes from outside is a credential, a text.
+    `username` is the user to act as; None is the first active administrator or, if there is none, an administrator without a row.
+    No endpoint creates one: remote callers have a credential, which is a string.
     """
 
     username: str | None = None
@@ -75,7 +75,7 @@ class Graph:
     """The schema over the services of this process."""
 
     def __init__(self, services: Services, *, planner: bool = True) -> None:
-        """`planner`: queries that are run often are planned; without, graphql-core answers them all, and the same."""
+        """`planner`: whether frequent queries are planned; otherwise graphql-core runs all, with equal results."""
         self.services = services
         self.planner = planner
         self.trusted_documents: TrustedDocuments = NO_DOCUMENTS
@@ -83,7 +83,7 @@ class Graph:
         self._deadlines = Deadlines()
 
     def serve_trusted_documents(self, trusted_documents: TrustedDocuments, *, trusted_only: bool = False) -> None:
-        """Serves these documents by their ids and by their exact text; with `only`, no other text."""
+        """Accepts these documents by their ids and by their exact text; with `trusted_only`, no other documents."""
         self.trusted_documents = trusted_documents
         self._documents.trusted_operations = trusted_documents.operations_by_text
         self._documents.trusted_only = trusted_only
@@ -97,13 +97,13 @@ class Graph:
         request_id: str,
         seconds: float | None = OPERATION_TIMEOUT_SECONDS,
     ) -> OperationResult:
-        """Runs a prepared operation: free of limits, never of rights. `seconds` None: however long it takes."""
+        """Runs a prepared operation, without cost limits but with permission checks. `seconds` None: no time limit."""
         return await self._run_in_time(prepared, variables, credential, request_id, seconds, unavailable_when_late=True)
 
     async def run_as_admin(
         self, admin: LocalAdmin, prepared: PreparedOperation, variables: dict[str, Any], *, request_id: str = "operator"
     ) -> OperationResult:
-        """Runs a prepared operation for the person at the machine, however long it takes, with the rights of whom they act as."""
+        """Runs a prepared operation for the operator, without time limit, with the permissions of the user that they act as."""
         return await self._run_in_time(prepared, variables, admin, request_id, None)
 
     async def run_document(
@@ -116,9 +116,9 @@ class Graph:
         request_id: str,
         seconds: float | None = OPERATION_TIMEOUT_SECONDS,
     ) -> OperationResult:
-        """Runs text of anybody's: parsed and validated once while it is in use, and held to the limits.
+        """Runs a client's document within the limits.
 
-        `seconds` differs only for callers in this process, as commands that import a long history; None: however long it takes.
+        `seconds` differs only for callers in this process, such as commands that import a long history; None: no time limit.
         """
         variable_values = variables or {}
         allowed = await self.check_document(query, variable_values, operation_name, credential, request_id=request_id, seconds=seconds)
@@ -127,11 +127,11 @@ class Graph:
         return await self._run_in_time(allowed.prepared, variable_values, credential, request_id, seconds, allowed.quote)
 
     def receive(self) -> PartialFile:
-        """A file that a caller sends, before an operation is given its ticket. What no operation keeps is to be discarded."""
+        """Creates a file for an upload, whose ticket is then passed to an operation. The caller discards it if no operation stores it."""
         return self.services.uploads.receive()
 
     async def kind_of(self, query: str, operation_name: str | None, credential: str | None, *, request_id: str) -> str | None:
-        """`query`, `mutation` or `subscription`, or None for text that is no operation, and of callers who may not ask."""
+        """Returns `query`, `mutation` or `subscription`; None for an invalid document, or if the caller is not allowed to send it."""
         parsed = self._documents.find(query, operation_name)
         if parsed is None:
             found = await self._parse_for(query, operation_name, credential, None, request_id, OPERATION_TIMEOUT_SECONDS)
@@ -148,9 +148,9 @@ class Graph:
         request_id: str,
         seconds: float | None = OPERATION_TIMEOUT_SECONDS,
     ) -> AllowedOperation | list[ErrorEntry]:
-        """The operation of a text that the schema and the limits allow, or what is wrong with it.
+        """Returns the operation of a document if the schema and the limits allow it, otherwise the errors.
 
-        A caller whom nobody knows learns neither of a text that needs a viewer, which is not even validated.
+        For an anonymous caller a document that needs a viewer is not validated, so the errors reveal nothing about it.
         """
         parsed = self._documents.find(query, operation_name)
         checked = parsed.check_limits(variables, request_id) if isinstance(parsed, ParsedOperation) else None
@@ -168,7 +168,7 @@ class Graph:
         request_id: str,
         seconds: float | None,
     ) -> ParsedOperation | list[ErrorEntry]:
-        """What a text means, for a caller who may ask for it; it is read where it is not known."""
+        """Parses a document, unless it is cached, for a caller who is allowed to send it."""
         operation_error: OperationError
         if cached is not None and not self._documents.is_parsed_on_demand(query):
             return cached
@@ -190,7 +190,7 @@ class Graph:
         return [make_error_entry(operation_error)]
 
     async def _is_known_caller(self, credential: str | None) -> bool:
-        """Whether the credential is that of an active user or of a runner."""
+        """Whether the credential belongs to an active user or a runner."""
         services = self.services
         if not credential:
             return False
@@ -261,15 +261,15 @@ class Graph:
                     raise
                 except Exception as error:
                     if isinstance(error, OperationError | GraphQLError | PlanBailout) or is_unavailable(error):
-                        # graphql-core says what is wrong, and where; what was loaded is not loaded again. It names its files itself.
+                        # graphql-core reports the errors with their paths; the loaders keep their values. It adds its files itself.
                         context.files.clear()
                         return await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
-                    log.exception("a plan failed", operation=prepared.name, request_id=request_id)
+                    log.exception("plan failed", operation=prepared.name, request_id=request_id)
             finally:
-                # They know the context, and it knows them: thus all of it goes at once. Left to the garbage collector, the operations of
-                # a second would make those of the next wait for it.
+                # The loaders and the context refer to each other. Without the cycle they are freed immediately; the garbage collector
+                # would free them later, in pauses that delay other operations.
                 context.loaders.clear()
-        # The session may be of no use any more.
+        # The previous session may be unusable.
         async with session_for(database, writing=False, budget=TextBudget(MAX_ANSWER_BYTES)) as session:
             context = Context(self.services, session, viewer, request_id, runner_identity_or_none=runner_identity, rate_usage=usage)
             return await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
@@ -315,16 +315,16 @@ class Graph:
                     try:
                         return await self._result_of_plan(await plan.run(context, values), prepared, context)
                     except Exception as error:
-                        # graphql-core says what is wrong, and where, of what the mutation gave. It does not read the arguments of
-                        # fields that it does not come to, so it may find nothing wrong with them.
+                        # graphql-core reports the errors in the mutation's result with their paths. It does not coerce the arguments of
+                        # fields that it does not reach, so it may not report their errors.
                         result = await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
                         if not result.errors and not isinstance(error, PlanBailout | GraphQLError):
-                            log.error("a plan failed", operation=prepared.name, request_id=request_id, exc_info=error)
+                            log.error("plan failed", operation=prepared.name, request_id=request_id, exc_info=error)
                         return result
                 return await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
             finally:
                 await close_session(context)
-                # They know the context, and it knows them: thus all of it goes at once, and makes the garbage collector no work.
+                # The loaders and the context refer to each other; see `_run_query`.
                 context.loaders.clear()
         finally:
             if undo:
@@ -338,7 +338,7 @@ class Graph:
     async def _authenticate_caller(
         self, credential: str | LocalAdmin | None, prepared: PreparedOperation, quote: CostQuote | None
     ) -> tuple[tables.User | None, RunnerIdentity | None]:
-        """The viewer, who is charged, or the runner where it is one that calls. Raises Unauthenticated, LimitExceeded."""
+        """Authenticates the caller, a user, who is charged, or a runner. Raises Unauthenticated, LimitExceeded."""
         services = self.services
         if isinstance(credential, LocalAdmin):
             async with session_for(services.database, writing=False) as session:
@@ -383,12 +383,12 @@ class Graph:
 
 
 async def authenticate(session: DatabaseSession, credential: str | None) -> tables.User | None:
-    """The active user whom a token speaks for. Found by digest, so that time does not tell how much of a token was right."""
+    """Returns the active user of a token. It is looked up by its digest, so that timing does not reveal parts of a token."""
     return await find_viewer(session, digest_token(credential)) if credential else None
 
 
 async def user_of_admin(session: DatabaseSession, admin: LocalAdmin) -> tables.User:
-    """Raises NotFound for a name that nobody has, Unauthenticated for a blocked user, who may not act."""
+    """Returns the user that the operator acts as. Raises NotFound for an unknown username, Unauthenticated for a blocked user."""
     if admin.username is None:
         first: tables.User | None = await session.scalar(users.administrators().limit(1))
         return first or tables.User(id=0, username="operator", name="Operator", email="", admin=True)

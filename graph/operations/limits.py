@@ -1,18 +1,17 @@
-"""How much one operation from outside may ask for.
+"""Limits of the size and shape of a client's operation.
 
-An operation is judged before it is validated and long before it runs, from its text, the schema and the variables alone:
+An operation is checked before it is validated and before it runs, only from its source, the schema and the variables:
 
-    document = parse(text)                                  syntax, tokens and nesting; raises GraphQLError
-    refused = check(document, schema, name, variables)      everything else; an empty list lets the operation pass
+    document = parse(source)                                syntax, tokens and nesting; raises GraphQLError
+    errors = check(document, schema, name, variables)       everything else; an empty list means that the operation may run
 
-`measure` is the part of `check` that does not depend on variables, for whoever keeps parsed documents. What is refused
-comes as GraphQLError, like the findings of validation, with LimitExceeded as its original error.
+`measure` is the part of `check` that does not depend on variables, for callers that cache parsed documents. Errors are
+GraphQLErrors like those of validation, with LimitExceeded as the original error.
 
-Each definition is walked once, fragments before those that spread them, and the sums of a fragment are reused wherever it
-is spread. So the time is linear in the length of the text although every count is made as if all fragments were written
-out: a chain of fragments that doubles at each step is counted in full, in big integers, without ever being expanded.
-Unknown fields, types and fragments count nothing here; validation reports them. docs/promises.md (c) says how others set
-such limits.
+Each definition is walked once, fragments before the definitions that spread them, and the counts of a fragment are reused
+wherever it is spread. So the time is linear in the length of the source although everything is counted as if all fragments
+were expanded: a chain of fragments that doubles at each step is counted exactly, in big integers, without expansion.
+Unknown fields, types and fragments are not counted; validation reports them.
 """
 
 from collections import Counter
@@ -36,12 +35,12 @@ from graphql.language import (
 from graph.operations.cost import RowCost, format_count, limit_exceeded_error
 
 MAX_CHARACTERS = 100_000
-"""Of a document. The lexer looks at each of them, at some five million a second."""
+"""Maximum length of a document. The lexer reads about five million characters per second."""
 MAX_TOKENS = 2_000
 MAX_FRAGMENTS = 100
-"""Definitions in a document: validation compares each with each."""
+"""Maximum of fragment definitions in a document, because validation compares all pairs."""
 MAX_REPEATS = 50
-"""How often a response name may stand in one selection set: validation compares each of them with each."""
+"""Maximum of occurrences of a response name in one selection set, because validation compares all pairs."""
 MAX_DEPTH = 12
 MAX_ALIASES = 30
 MAX_DIRECTIVES = 20
@@ -55,31 +54,31 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 notes, messages). Checked while an operation runs: `graph/operations/answer_size.py`."""
 MAX_BODY_BYTES = 1024 * 1024
 MAX_JSON_DEPTH = 64
-"""A list or object in a list or object, of JSON."""
+"""Maximum nesting of lists and objects in the JSON of a request."""
 MAX_JSON_VALUES = 20_000
-"""Values in the JSON of a request; twice as many as an operation may read rows."""
+"""Maximum of values in the JSON of a request; twice the maximum of rows that an operation may read."""
 
 INTROSPECTION_LIST_FIELDS = frozenset({"types", "fields", "inputFields", "interfaces", "possibleTypes"})
-"""The lists of introspection that lead from a type to further types."""
+"""List fields of introspection that lead from a type to other types."""
 
 
 def parse(source: str) -> DocumentNode:
-    """Read a document of at most MAX_CHARACTERS and TOKENS. Raises GraphQLError, a GraphQLSyntaxError for what is no GraphQL."""
+    """Parses a document of at most MAX_CHARACTERS and MAX_TOKENS. Raises GraphQLError, GraphQLSyntaxError for a syntax error."""
     if len(source) > MAX_CHARACTERS:
         raise limit_exceeded_error(
-            f"The document has {len(source):,} characters, and {MAX_CHARACTERS:,} are allowed. Send long strings as variables."
+            f"The document has {len(source):,} characters, which exceeds the limit of {MAX_CHARACTERS:,}. Send long strings as variables."
         )
     try:
         return graphql.parse(source, max_tokens=MAX_TOKENS, allow_empty_selection_sets=False)
     except graphql.GraphQLSyntaxError as error:
-        # The library has one class for both kinds; only these two messages speak of size.
+        # graphql-core has one exception class for syntax errors and limits; only these two messages are about limits.
         if "more than" in error.message and "tokens" in error.message:
             raise limit_exceeded_error(
-                f"The document has more than {MAX_TOKENS:,} tokens. Ask for fewer fields, or send two requests."
+                f"The document exceeds the limit of {MAX_TOKENS:,} tokens. Request fewer fields, or send two requests."
             ) from None
         if "nested too deeply" in error.message:
             raise limit_exceeded_error(
-                f"The document is nested too deeply; {MAX_DEPTH} levels of fields are allowed. Start further in."
+                f"The document is nested too deeply; the limit is {MAX_DEPTH} levels of fields. Start at an inner object."
             ) from None
         raise
 
@@ -90,26 +89,26 @@ def check(
     operation_name: str | None = None,
     variables: Mapping[str, Any] | None = None,
 ) -> list[GraphQLError]:
-    """Every limit that the named (or only) operation of the document breaks."""
+    """Returns an error for each limit that the named (or only) operation of the document exceeds."""
     return measure(document, schema, operation_name).find_errors(variables or {})
 
 
 def measure(
     document: DocumentNode, schema: GraphQLSchema, operation_name: str | None = None, *, trusted: bool = False
 ) -> "MeasuredOperation":
-    """Count all that does not depend on variables.
+    """Counts everything that does not depend on variables.
 
-    The shape of a trusted document is its author's affair; the size of its pages is not, since that may stand in variables, and one
-    change an operation is a rule and no limit.
+    The shape of a `trusted` document is not limited. Its page sizes are, because they may be variables; so is the number of mutation
+    fields.
 
-    A document without such an operation, or with several and no name, measures as nothing: execution refuses it.
+    A document without such an operation, or with several operations and no name, has no cost here: execution rejects it.
     """
     operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
     fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
     definitions = len(document.definitions) - len(operations)
     if definitions > MAX_FRAGMENTS and not trusted:
         message = (
-            f"The document has {definitions:,} fragments, and {MAX_FRAGMENTS} are allowed. Write short ones out, or send two requests."
+            f"The document has {definitions:,} fragments, which exceeds the limit of {MAX_FRAGMENTS}. Inline some, or send two requests."
         )
         return MeasuredOperation([limit_exceeded_error(message)], None)
     ordered, cycle = _sort_topologically(fragments)
@@ -117,7 +116,7 @@ def measure(
         cycle_names = cycle if len(cycle) <= 8 else [*cycle[:6], "…", cycle[-1]]
         cycle_path = " → ".join(cycle_names)
         return MeasuredOperation(
-            [limit_exceeded_error(f"Fragments may not go in a circle: {cycle_path}. Leave one of these spreads out.", fragments[cycle[0]])],
+            [limit_exceeded_error(f"Fragments must not form a cycle: {cycle_path}. Remove one of these spreads.", fragments[cycle[0]])],
             None,
         )
     matching = [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
@@ -129,7 +128,7 @@ def measure(
         counts[name] = _count_selections(fragments[name].selection_set, counts)
         counts[name].directives += len(fragments[name].directives or ())
     counts_of_operation = _count_selections(operation.selection_set, counts)
-    # Validation reads fragments that are not used, too.
+    # Validation also reads unused fragments.
     counts_of_operation.repeats = max([counts_of_operation.repeats, *(each.repeats for each in counts.values())])
     errors = [
         *_find_mutation_count_errors(operation, counts_of_operation),
@@ -140,7 +139,7 @@ def measure(
 
 
 class MeasuredOperation:
-    """An operation with everything counted but the page sizes that its variables give."""
+    """An operation of which everything is counted except page sizes in variables."""
 
     def __init__(self, errors: list[GraphQLError], rows: "RowCost | None") -> None:
         self._errors = errors
@@ -150,20 +149,20 @@ class MeasuredOperation:
         return self.evaluate(variables)[1]
 
     def evaluate(self, variables: Mapping[str, Any]) -> tuple[int, list[GraphQLError]]:
-        """The static cost in rows, and every refusal."""
+        """Returns the static cost in rows and the errors."""
         rows, errors = self._rows.evaluate(variables) if self._rows else (0, [])
         return rows, [*self._errors, *errors] if self._errors else errors
 
     def errors_without_variables(self) -> list[GraphQLError]:
-        """Those of the refusals that no variables could avert: what can be kept with the document, and told before it is validated."""
+        """Returns the errors that do not depend on variables; they can be cached with the document and reported before validation."""
         return [*self._errors, *(self._rows.errors_without_variables() if self._rows else ())]
 
     def rows(self, variables: Mapping[str, Any]) -> int:
-        """The static cost, for whoever shows it."""
+        """Returns the static cost, for display."""
         return self._rows.total(variables) if self._rows else 0
 
     def advice(self, variables: Mapping[str, Any], allowed: int) -> str:
-        """How to do with so many rows: sentences that begin with a space, or nothing."""
+        """Returns advice for reducing the cost to `allowed` rows: sentences that begin with a space, or an empty string."""
         return self._rows.advice(variables, allowed) if self._rows else ""
 
 
@@ -172,8 +171,10 @@ class MeasuredOperation:
 
 @dataclass(slots=True)
 class _Counts:
-    """Sums over a selection set with its fragments written out. Introspection is apart: what stands below `__schema`
-    and `__type` counts only in the three `introspection_` numbers."""
+    """Sums over a selection set with its fragments expanded.
+
+    Fields below `__schema` and `__type` count only in the three `introspection_` numbers.
+    """
 
     depth: int = 0
     aliases: int = 0
@@ -186,10 +187,10 @@ class _Counts:
     introspection_lists: int = 0
     introspection_aliases: int = 0
     repeats: int = 0
-    """The most that one response name stands in a selection set as it is written."""
+    """Maximum of occurrences of one response name in a selection set, without expanding fragments."""
 
     def add(self, other: "_Counts", *, same_level: bool) -> None:
-        """Take in a fragment's counts (`same_level`), or those below a field."""
+        """Adds the counts of a fragment (`same_level`), or those below a field."""
         self.aliases += other.aliases
         self.directives += other.directives
         self.schemas += other.schemas
@@ -205,7 +206,7 @@ class _Counts:
 
 
 def _count_selections(selections: SelectionSetNode, fragments: Mapping[str, _Counts]) -> _Counts:
-    """Recursion is bounded: the parser nests at most 200 levels, and fragments come counted."""
+    """Counts a selection set. The recursion is bounded: the parser nests at most 200 levels, and fragments are already counted."""
     counts = _Counts()
     name_counts = Counter(_response_names(selections))
     counts.repeats = max(name_counts.values(), default=0)
@@ -246,7 +247,7 @@ def _response_names(selections: SelectionSetNode) -> Iterator[str]:
 
 def _find_mutation_count_errors(operation: OperationDefinitionNode, counts: _Counts) -> Iterator[GraphQLError]:
     if operation.operation is OperationType.MUTATION and counts.fields - counts.meta_fields > MAX_MUTATION_FIELDS:
-        yield limit_exceeded_error("An operation makes one change: send a request for each mutation field.", operation)
+        yield limit_exceeded_error("An operation can have only one mutation field. Send a request for each mutation.", operation)
 
 
 def _find_shape_errors(operation: OperationDefinitionNode, counts: _Counts) -> Iterator[GraphQLError]:
@@ -254,55 +255,55 @@ def _find_shape_errors(operation: OperationDefinitionNode, counts: _Counts) -> I
     directives += sum(len(variable.directives or ()) for variable in operation.variable_definitions or ())
     if counts.depth > MAX_DEPTH:
         yield limit_exceeded_error(
-            f"The operation is {counts.depth} fields deep, and {MAX_DEPTH} are allowed. "
-            "Start further in: ask for the inner thing by its own path or id.",
+            f"The operation is {counts.depth} fields deep, which exceeds the limit of {MAX_DEPTH}. "
+            "Request the inner object by its own path or ID.",
             operation,
         )
     if counts.aliases > MAX_ALIASES:
         yield limit_exceeded_error(
-            f"The operation has {format_count(counts.aliases)} aliases with its fragments written out, and {MAX_ALIASES} are "
-            "allowed. Use a list or `nodes(ids:)` in place of one field many times, or send two requests.",
+            f"The operation has {format_count(counts.aliases)} aliases with expanded fragments, which exceeds the limit of {MAX_ALIASES}. "
+            "Use a list or `nodes(ids:)` instead of repeating a field, or send two requests.",
             operation,
         )
     if directives > MAX_DIRECTIVES:
         yield limit_exceeded_error(
-            f"The operation has {format_count(directives)} directives with its fragments written out, and {MAX_DIRECTIVES} are "
-            "allowed. Put one @include or @skip on a fragment in place of each field.",
+            f"The operation has {format_count(directives)} directives with expanded fragments, which exceeds the limit of "
+            f"{MAX_DIRECTIVES}. Put one @include or @skip on a fragment instead of each field.",
             operation,
         )
     if counts.repeats > MAX_REPEATS:
         yield limit_exceeded_error(
-            f"A field stands {counts.repeats:,} times in one selection, and {MAX_REPEATS} are allowed: they are merged, so write it once.",
+            f"A field occurs {counts.repeats:,} times in one selection set, which exceeds the limit of {MAX_REPEATS}. Select it once.",
             operation,
         )
     if counts.fields > MAX_ROOT_FIELDS:
         yield limit_exceeded_error(
-            f"The operation has {format_count(counts.fields)} root fields, counted before they are merged, and "
-            f"{MAX_ROOT_FIELDS} are allowed. Send two requests.",
+            f"The operation has {format_count(counts.fields)} root fields before merging, which exceeds the limit of "
+            f"{MAX_ROOT_FIELDS}. Send two requests.",
             operation,
         )
     if counts.schemas > 1:
-        yield limit_exceeded_error("Ask for `__schema` once in an operation.", operation)
+        yield limit_exceeded_error("`__schema` can be selected only once in an operation.", operation)
     if counts.introspection_depth > MAX_INTROSPECTION_DEPTH:
         yield limit_exceeded_error(
-            f"Introspection is {counts.introspection_depth} fields deep, and {MAX_INTROSPECTION_DEPTH} are allowed: "
-            "nine levels of `ofType` are enough for any type.",
+            f"Introspection is {counts.introspection_depth} fields deep, which exceeds the limit of {MAX_INTROSPECTION_DEPTH}. "
+            "Nine levels of `ofType` are enough for any type.",
             operation,
         )
     if counts.introspection_lists > MAX_INTROSPECTION_LISTS:
         yield limit_exceeded_error(
-            f"Introspection goes through {counts.introspection_lists} lists inside one another "
-            f"({', '.join(sorted(INTROSPECTION_LIST_FIELDS))}), and {MAX_INTROSPECTION_LISTS} are allowed: look types up by name.",
+            f"Introspection nests {counts.introspection_lists} lists ({', '.join(sorted(INTROSPECTION_LIST_FIELDS))}), "
+            f"which exceeds the limit of {MAX_INTROSPECTION_LISTS}. Look types up by name.",
             operation,
         )
     if counts.introspection_aliases:
-        yield limit_exceeded_error("Introspection has no use for aliases: leave them out below `__schema` and `__type`.", operation)
+        yield limit_exceeded_error("Aliases are not allowed in introspection. Remove them below `__schema` and `__type`.", operation)
 
 
 def _sort_topologically(fragments: Mapping[str, FragmentDefinitionNode]) -> tuple[list[str], list[str] | None]:
-    """Names of fragments, each after those it spreads; or a circle, its first name repeated at the end.
+    """Returns the names of fragments, each after those it spreads; or a cycle, its first name repeated at the end.
 
-    Without recursion, since a chain of fragments may be longer than the interpreter's stack.
+    It is not recursive, because a chain of fragments may exceed the interpreter's recursion limit.
     """
     spreads = {name: list(_spread_names(node.selection_set)) for name, node in fragments.items()}
     ordered: list[str] = []

@@ -1,4 +1,4 @@
-"""How many values a list may have that a caller sends, in a variable or written in the operation."""
+"""Limits the length of lists that a caller sends in variables or as literals of the document."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ MAX_LIST_LENGTH = 1_000
 
 
 def find_long_list(variables: Mapping[str, Any]) -> str | None:
-    """The message about the first list in the variables that is too long."""
+    """Returns the error message about the first list in the variables that is too long; None if none is."""
     for name, value in variables.items():
         if isinstance(value, list | dict) and (found := _long_list(f"${name}", value)) is not None:
             return _message(*found)
@@ -43,7 +43,7 @@ def _long_list(name: str, value: Any) -> tuple[str, int] | None:
 
 
 def find_long_list_errors(document: DocumentNode) -> Iterator[GraphQLError]:
-    """An error for each list that is written in the document and is too long."""
+    """Yields an error for each list literal in the document that is too long."""
     for definition in document.definitions:
         if isinstance(definition, OperationDefinitionNode):
             for variable in definition.variable_definitions or ():
@@ -76,4 +76,4 @@ def _errors_in_value(name: str, value: ValueNode) -> Iterator[GraphQLError]:
 
 
 def _message(name: str, length: int) -> str:
-    return f"The list {name} has {length:,} values, and {MAX_LIST_LENGTH:,} are allowed. Send fewer values, or several requests."
+    return f"The list {name} has {length:,} values, which exceeds the limit of {MAX_LIST_LENGTH:,}. Send fewer values, or several requests."

@@ -1,4 +1,4 @@
-"""Loaders: the keys that resolvers of one level ask for are fetched in one statement, and each key once an operation."""
+"""Dataloaders: the keys that the resolvers of one level request are fetched in one batch, and each key once per operation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
@@ -7,30 +7,30 @@ from typing import Any, Generic, TypeVar
 from graph.operations.time_slices import SliceScheduler
 
 MAX_RESUMED_KEYS_PER_TICK = 250
-"""Keys whose waiting resolvers go on in one turn of the loop."""
+"""Maximum of keys whose waiting resolvers are resumed in one iteration of the loop."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class Loader(Generic[K, V]):
-    """`fetch` takes the distinct keys of a level and gives what it found; a key that it leaves out loads as None."""
+    """A dataloader. `fetch` takes the distinct keys of a batch and returns the values that it found; a missing key loads as None."""
 
     __slots__ = ("_fetch", "_fetching", "_is_gathering", "_scheduler", "_tasks", "_values", "_waiting")
 
     def __init__(self, fetch: Callable[[list[K]], Awaitable[Mapping[K, V]]], scheduler: SliceScheduler | None = None) -> None:
-        """`scheduler` are those of the operation: what is paused may ask for more, which is fetched together."""
+        """`scheduler` is the operation's: paused pieces of work may request further keys, so a batch waits for them."""
         self._fetch = fetch
         self._scheduler = scheduler
         self._values: dict[K, V | None] = {}
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
-        # None: it is fetched for one who asked alone, and nobody has asked for the same since.
+        # None: one caller alone is fetching the key, and nobody else has requested it since.
         self._fetching: dict[K, asyncio.Future[V | None] | None] = {}
         self._is_gathering = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def load(self, key: K) -> V | Awaitable[V | None] | None:
-        """The value itself when it is known already, something to await otherwise."""
+        """Returns the value if it is loaded, otherwise an awaitable."""
         if key in self._values:
             return self._values[key]
         waiting = self._waiting.get(key)
@@ -53,7 +53,7 @@ class Loader(Generic[K, V]):
             return self._values[key]
         if self._is_gathering or key in self._fetching:
             return await self._wait(self.load(key))  # type: ignore[arg-type]
-        # Who asks first sees in a moment whether others do. Most are alone, and need no task and no future.
+        # The first caller waits briefly for others. Most have no others, and need no task and no future.
         self._is_gathering = True
         try:
             await self._wait_for_other_requests()
@@ -74,12 +74,12 @@ class Loader(Generic[K, V]):
     async def _wait(self, future: "asyncio.Future[V | None]") -> V | None:
         value = await asyncio.shield(future)
         if self._scheduler is not None:
-            # All who wait for it go on in the same turn of the loop.
+            # All waiters of a key are resumed in the same loop iteration.
             await self._scheduler.pause()
         return value
 
     def _finish_gathering(self) -> None:
-        """Who asked first needs nothing any more, or is one of several."""
+        """Fetches the gathered keys in a task, if there are any."""
         if self._waiting:
             self._start_task(self._fetch_gathered())
         else:
@@ -89,7 +89,7 @@ class Loader(Generic[K, V]):
         distinct_keys = list(dict.fromkeys(keys))
         missing = [key for key in distinct_keys if key not in self._values]
         if missing and not self._is_gathering and self._fetching.keys().isdisjoint(missing):
-            # As `get`, with all of them.
+            # As in `get`, with all keys.
             self._is_gathering = True
             try:
                 await self._wait_for_other_requests()
@@ -114,14 +114,14 @@ class Loader(Generic[K, V]):
         return key in self._values
 
     def known(self, key: K) -> V | None:
-        """What is known of a key (`knows`)."""
+        """Returns the value of a loaded key (`knows`)."""
         return self._values[key]
 
     def prime(self, key: K, value: V | None) -> None:
         self._values[key] = value
 
     def prime_if_absent(self, key: K, value: V | None) -> None:
-        """As `prime`, but what is known already stays."""
+        """As `prime`, but does not replace a loaded value."""
         self._values.setdefault(key, value)
 
     def clear(self, key: K) -> None:
@@ -137,7 +137,7 @@ class Loader(Generic[K, V]):
         task.add_done_callback(self._tasks.discard)
 
     async def _fetch_now(self, keys: list[K]) -> None:
-        """Fetches what nobody else fetches; whoever asks for it meanwhile waits for this."""
+        """Fetches keys that no other call is fetching; later callers for the same keys wait for it."""
         self._fetching.update(dict.fromkeys(keys))
         try:
             self._store(keys, await self._fetch(keys))
@@ -147,7 +147,7 @@ class Loader(Generic[K, V]):
                 for future in other_waiters.values():
                     _fail(future, error)
             elif other_waiters:
-                # Who asked was called off; the others still wait.
+                # The caller was cancelled, but others wait for the keys.
                 self._start_task(self._fetch_for(other_waiters))
             raise
         for key, future in self._pop_waiters(keys).items():
@@ -155,12 +155,12 @@ class Loader(Generic[K, V]):
                 future.set_result(self._values[key])
 
     def _pop_waiters(self, keys: list[K]) -> dict[K, "asyncio.Future[V | None]"]:
-        """Those that others wait for by now."""
+        """Removes the keys from the pending fetches, and returns the futures of those that others wait for."""
         waiting = ((key, self._fetching.pop(key)) for key in keys)
         return {key: future for key, future in waiting if future is not None}
 
     async def _wait_for_other_requests(self) -> None:
-        """Waits until others have had the chance to ask, too."""
+        """Waits until other resolvers of the level have requested their keys."""
         await asyncio.sleep(0)
         if self._scheduler is not None and self._scheduler.has_paused:
             await self._scheduler.wait_for_paused()
@@ -186,7 +186,7 @@ class Loader(Generic[K, V]):
                 if not future.done():
                     future.set_result(self._values[key])
                 if not number % MAX_RESUMED_KEYS_PER_TICK:
-                    # Those who wait for it go on in the next turn of the loop.
+                    # Further waiters are resumed in the next iteration of the loop.
                     await asyncio.sleep(0)
         finally:
             for key in waiting:
@@ -196,5 +196,5 @@ class Loader(Generic[K, V]):
 def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
-        # Nobody may be left to look at it.
+        # Nobody may be waiting; this marks the exception as retrieved.
         future.exception()

@@ -1,4 +1,4 @@
-"""In which form a caller wants an answer, where it is another than the graph's own."""
+"""The output format of a result, for callers that need another format than the schema's."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """How a part of an answer is spelled. A plan honours it where it makes the answer; see `OperationResult.formed`."""
+    """How a part of a result is serialized. Plans serialize in this format directly; see `OperationResult.is_formatted`."""
 
     path: tuple[str, ...]
-    """The response keys on the way to the part (items of lists have none); what stands beside it is spelled as ever."""
+    """The response path of the part, without list indices; everything else keeps the schema's format."""
     serialize_enum: Callable[[str], str]
-    """From the name of an enumeration's value."""
+    """Converts the name of an enum value."""
     serialize_timestamp: Callable[[str], str]
-    """From a DateTime as the graph spells it."""
+    """Converts a DateTime in the schema's format."""
     serialize_timestamps: Callable[[list[str | None]], list[str | None]]
-    """The same of many and of nulls, for less."""
+    """Converts many timestamps and nulls at once, which is cheaper."""
     connection_key: Callable[[Mapping[str, str]], str | None]
-    """From what is asked of a connection, the names of its fields by their response keys, to the key of the one that stands in its
-    place; None: it stays as it is."""
+    """Receives the selected fields of a connection (names by response keys), and returns the key whose value replaces the connection;
+    None keeps the connection."""
 
     def covers(self, path: tuple[str, ...]) -> bool:
-        """Whether a field belongs to the part, by the response keys down to it."""
+        """Whether the field with this response path belongs to the part."""
         return path[: len(self.path)] == self.path

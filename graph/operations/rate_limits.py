@@ -1,8 +1,8 @@
-"""How much each viewer may ask for in an hour: operations are paid in points.
+"""Rate limits: each viewer has a number of points per hour, with which operations are charged.
 
-A point is what 100 rows cost (`graph/operations/cost.py`), and every operation costs at least one. A viewer's hour begins with the first
-operation after the last hour was over, and is measured by a clock that only rises. Each process counts by itself, in memory: where several
-serve, a viewer may get up to the limit from each of them, and a restart forgets.
+A point is the cost of 100 rows (`graph/operations/cost.py`), and every operation costs at least one. A viewer's window begins with the
+first operation after the end of the previous window, and is measured by a monotonic clock. Each process counts separately, in memory: with
+several processes a viewer has the limit in each of them, and a restart resets it.
 """
 
 import math
@@ -21,11 +21,12 @@ MAX_VIEWERS = 10_000
 WINDOW_BYTES = 400
 RATE_WINDOWS = CacheBounds("rates", max_entries=MAX_VIEWERS, max_bytes=MAX_VIEWERS * WINDOW_BYTES)
 NO_LIMIT = 2**31 - 1
-"""What `limit` and `remaining` say where nothing is limited: the largest Int."""
+"""Value of `limit` and `remaining` without a limit: the maximum of GraphQL's Int."""
 
 
 def points(rows: int) -> int:
-    """
+    """Converts a cost in rows to points.
+
     >>> points(0), points(100), points(101)
     (1, 1, 2)
     """
@@ -34,7 +35,10 @@ def points(rows: int) -> int:
 
 @dataclass(slots=True)
 class RateUsage:
-    """What an operation cost, in points, and how its viewer stands after it. `rows` is its static cost, `started_at` when the hour did."""
+    """The charge of an operation, in points, and the viewer's usage after it.
+
+    `rows` is the static cost of the operation; `started_at` is the start of the viewer's window.
+    """
 
     limit: int
     cost: int
@@ -48,13 +52,13 @@ class RateUsage:
 
     @property
     def resets_at(self) -> datetime:
-        """The second in which the hour is over."""
+        """The end of the window, rounded up to a second."""
         return self.started_at.replace(microsecond=0) + timedelta(seconds=WINDOW_SECONDS + (self.started_at.microsecond > 0))
 
 
 @dataclass(slots=True)
 class CostQuote:
-    """What is to be paid for an operation: its rows, and how to do with fewer of them. `usage` is what came of it."""
+    """The cost of an operation before it is charged: its rows, and advice for reducing them. `usage` is set when it is charged."""
 
     rows: int
     advice: Callable[[int], str]
@@ -69,10 +73,9 @@ class _RateWindow:
 
 
 class RateLimiter:
-    """The accounts of this process. `limit` is in points an hour; with 0 nothing is counted.
+    """The rate limits of this process. `limit` is in points per hour; 0 disables the limit.
 
-    At most MAX_VIEWERS are remembered; beyond that the one whose hour is over first is forgotten, so that the memory has an end.
-    `clock` gives seconds that only rise.
+    At most MAX_VIEWERS windows are stored; the one that ends first is dropped beyond that. `clock` returns monotonic seconds.
     """
 
     def __init__(self, limit: int = 0, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,7 +85,7 @@ class RateLimiter:
         register_usage(RATE_WINDOWS, self, lambda rates: CacheUsage(len(rates), len(rates) * WINDOW_BYTES))
 
     def charge(self, viewer_id: int, quote: CostQuote, now: datetime) -> None:
-        """Charges a viewer. Raises LimitExceeded, after which the bill says how the viewer stands; what is refused costs nothing."""
+        """Charges a viewer and sets the quote's usage. Raises LimitExceeded, also with the usage set; a rejection costs nothing."""
         cost = points(quote.rows)
         if not self._limit:
             quote.usage = unlimited_usage(now, cost, quote.rows)
@@ -104,25 +107,25 @@ class RateLimiter:
         self._windows.pop(viewer_id, None)
         window = self._windows[viewer_id] = _RateWindow(clock_time + WINDOW_SECONDS, now)
         if len(self._windows) > MAX_VIEWERS:
-            # They stand in the order in which their hours began.
+            # The windows are in the order of their start.
             self._windows.popitem(last=False)
         return window
 
     def __len__(self) -> int:
-        """How many viewers are remembered."""
+        """Number of viewers with a window."""
         return len(self._windows)
 
 
 def unlimited_usage(now: datetime, cost: int = 0, rows: int = 0) -> RateUsage:
-    """The charge of what is not counted."""
+    """Returns the usage of an operation that is not charged."""
     return RateUsage(NO_LIMIT, cost, 0, rows, now)
 
 
 def _limit_message(usage: RateUsage, retry_after: int, advice: Callable[[int], str]) -> str:
     cost = f"{usage.cost:,} {'point' if usage.cost == 1 else 'points'}"
-    remaining = f"{usage.remaining:,} of the {usage.limit:,} of this hour are left"
-    message = f"This costs {cost} and {remaining}: wait {retry_after:,} seconds"
+    remaining = f"{usage.remaining:,} of {usage.limit:,} points per hour are left"
+    message = f"The operation costs {cost}, and {remaining}. Retry after {retry_after:,} seconds"
     if not usage.remaining:
         reduction_advice = advice((usage.cost - 1) * ROWS_PER_POINT) if usage.cost > 1 else ""
-        return f"{message}.{f' Ask for less each time: a point is {ROWS_PER_POINT} rows.{reduction_advice}' if reduction_advice else ''}"
-    return f"{message}, or ask for less now: a point is {ROWS_PER_POINT} rows.{advice(usage.remaining * ROWS_PER_POINT)}"
+        return f"{message}.{f' Reduce the cost: a point is {ROWS_PER_POINT} rows.{reduction_advice}' if reduction_advice else ''}"
+    return f"{message}, or reduce the cost: a point is {ROWS_PER_POINT} rows.{advice(usage.remaining * ROWS_PER_POINT)}"

@@ -1,4 +1,4 @@
-"""What an operation gave, and what is told of what went wrong in it."""
+"""The result of an operation, and the conversion of exceptions to its errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ log = structlog.get_logger("graph")
 
 @dataclass(frozen=True, slots=True)
 class ErrorEntry:
-    """One error. `subject` is the noun that was not found, `reason` what a legacy client is told after "403 Forbidden - " or
-    "404 Not Found - "."""
+    """One entry of `errors[]`. `subject` is the type of the object that was not found; `reason` is shown to legacy clients after
+    "403 Forbidden - " or "404 Not Found - "."""
 
     code: Code
     message: str
@@ -38,36 +38,36 @@ class ErrorEntry:
 
 @dataclass(slots=True)
 class OperationResult:
-    """What an operation gave: JSON-able data, enumerations as their names, instants as fixed-width RFC 3339 text."""
+    """The result of an operation: data that is serializable as JSON, enums as their names, timestamps as fixed-width RFC 3339 strings."""
 
     data: dict[str, Any] | None
     errors: list[ErrorEntry] = field(default_factory=list)
     viewer_id: int | None = None
     files: Mapping[str, StoredFile] = field(default_factory=dict)
-    """What the data names by a handle (`Artifact.stream`), to be sent by the door that ran the operation."""
+    """Files that the data refers to by handles (`Artifact.stream`); the endpoint that ran the operation sends them."""
     is_subscription: bool = False
-    """The operation is a subscription, which was not run: one answer is no stream."""
+    """The operation is a subscription, which was not run, because the caller requested a single response."""
     rate_usage: RateUsage | None = None
-    """What it cost the viewer; None for operations that are not counted, and where nobody was found to charge."""
+    """The charge to the viewer; None for operations that are not charged, and without a viewer."""
     is_large: bool = False
     """The data is written in pieces (`graph/operations/answer_size.py`)."""
     is_formatted: bool = False
-    """The data has the form that the operation was prepared with. Without a plan it has not: who asked brings it there."""
+    """The data has the output format of the prepared operation. Only plans produce it; otherwise the caller converts the data."""
 
 
 def to_operation_error(error: BaseException, request_id: str) -> OperationError:
-    """The error of ours that an exception means; one that means nothing to us is logged, and masked."""
+    """Converts an exception to an OperationError. Unexpected exceptions are logged and masked as Internal."""
     if isinstance(error, OperationError):
         return error
     if isinstance(error, TextLimitExceeded):
         return LimitExceeded(ANSWER_TOO_LARGE_MESSAGE)
     if is_unavailable(error):
-        log.warning("unavailable", request_id=request_id, error=type(error).__name__)
+        log.warning("database unavailable", request_id=request_id, error=type(error).__name__)
         return Unavailable()
     if is_disk_full(error):
         log.warning("disk full", request_id=request_id, error=str(error))
         return Unavailable("The disk of the service is full; nothing was changed.")
-    log.error("unexpected", request_id=request_id, exc_info=error)
+    log.error("unexpected error", request_id=request_id, exc_info=error)
     return Internal()
 
 
@@ -83,7 +83,7 @@ def make_error_entry(error: OperationError, path: list[str | int] | None = None)
 
 
 def make_graphql_error_entry(error: GraphQLError, request_id: str) -> ErrorEntry:
-    """What is told of an error that execution or validation found."""
+    """Converts an error of validation or execution."""
     if error.original_error is None or isinstance(error.original_error, GraphQLError):
         locations = [{"line": location.line, "column": location.column} for location in error.locations or ()]
         return ErrorEntry(Code.BAD_REQUEST, error.message, error.path, locations=locations or None)

@@ -1,8 +1,8 @@
-"""Fills the fields of rows without the general machinery of graphql-core, which costs ten times what a column does.
+"""Executes the fields of rows without graphql-core's general execution, which costs ten times as much per column.
 
-Only what is declared (`graph/fields/declarations.py`) is filled here: a column is read and spelled at once; the rows and names that a level
-needs are asked of their loaders before the level is filled, so that nothing in it waits on its own. Whatever else a selection asks for, and
-whatever goes wrong with a column, takes graphql-core's way, with its errors.
+Only declared fields (`graph/fields/declarations.py`) are executed here. Columns are read and serialized directly. The relations and names
+of a level are requested from their loaders before the level is executed, so that fields do not wait individually. All other fields, and
+columns with errors, are executed by graphql-core, which reports the errors.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ _NO_ATTRIBUTES: dict[str, Any] = {}
 
 @dataclass(slots=True)
 class _SelectionPlan:
-    """How the fields of one selection on one type are filled; `empty_result` has their names, in the order of the answer."""
+    """How the fields of one selection set on one type are executed; `empty_result` has their response keys in order."""
 
     empty_result: dict[str, None]
     columns: list[tuple[str, ValueReader, list[Any]]]
     loader_sources: list[LoaderSource]
     other_fields: Fields
-    # Kept, since the plan is found by its identity.
+    # A reference, so that the id under which the plan is cached is not reused.
     fields: Fields
 
 
 class _ListCompletion:
-    """The items of a list, completed as graphql-core does it, but in time slices: where one is used up, the rest is left to a coroutine."""
+    """Completes the items of a list as graphql-core does, but in time slices: a coroutine continues when a slice is used up."""
 
     def __init__(
         self, executor: "RowExecutor", items: list[Any], item_type: Any, details: list[Any], info: Any, path: Any, context: Any
@@ -65,7 +65,7 @@ class _ListCompletion:
         return await self._await_items() if self._awaited else self._completed
 
     def _complete_slice(self) -> bool:
-        """Completes at least one item, and more as long as the slice is not used up. Returns whether that was all."""
+        """Completes at least one item, and more until the slice is used up. Returns whether all items are completed."""
         executor, completed, awaited = self._executor, self._completed, self._awaited
         completed_before = len(completed)
         try:
@@ -80,7 +80,7 @@ class _ListCompletion:
                     awaited.append(index)
                 else:
                     continue
-                # graphql-core asks this of all that it makes but the items of lists.
+                # graphql-core calls this for everything that it creates except items of lists; `CoroutineTracker` needs it.
                 executor.is_awaitable(completed[index])
         except Exception:
             unfinished = [completed[index] for index in awaited] + [
@@ -112,7 +112,7 @@ async def execute_document(
     root: Any = None,
     middleware: list[Any] | None = None,
 ) -> ExecutionResult:
-    """Runs an operation by graphql-core, with the rows filled as here. Nothing of it is left running or unawaited."""
+    """Runs an operation by graphql-core with `RowExecutor`. No coroutine is left running or unawaited."""
     coroutines = CoroutineTracker()
     try:
         result = graphql.execute(
@@ -132,7 +132,7 @@ async def execute_document(
 
 
 class RowExecutor(Executor[Any]):
-    """graphql-core's executor, but for the objects that are rows."""
+    """graphql-core's executor with a faster execution of objects that are rows."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -145,7 +145,7 @@ class RowExecutor(Executor[Any]):
     ) -> AwaitableOrValue[dict[str, Any]]:
         if not is_row_type(parent_type):
             return super().execute_fields(parent_type, source_value, path, grouped_field_set, position_context)
-        # A row that stands in many places, such as the author of a page of issues, is filled once.
+        # A row that occurs many times, such as the author of a page of issues, is executed once.
         key = (id(source_value), id(grouped_field_set))
         if (completed := self._completed_rows.get(key)) is not None:
             return completed[1]
@@ -170,15 +170,15 @@ class RowExecutor(Executor[Any]):
         return _ListCompletion(self, list(items), item_type, field_details_list, info, path, position_context).complete()
 
     def settle_in_background(self, awaitables: list[Awaitable[Any]]) -> None:
-        """Drops what stands beside a field that failed. graphql-core would run it to its end, though nobody reads what comes of it."""
+        """Drops the siblings of a failed field. graphql-core would run them to their end, although nobody reads their results."""
         for each in awaitables:
             if isinstance(each, asyncio.Future):
-                # It may be shared, so it goes on, and its error is somebody else's to report.
+                # A future may be shared, so it continues, and another waiter reports its error.
                 each.add_done_callback(_retrieve_exception)
 
     async def with_abort_signal(self, awaitable: Awaitable[T]) -> T:
-        """Awaits what a resolver gave. Where a field fails, graphql-core calls off the others that its parent has; what they share with
-        fields elsewhere, as the futures of loaders, goes on."""
+        """Awaits a resolver's result. After a failed field graphql-core cancels its siblings; futures are shielded, because loaders share
+        them with other fields."""
         await self.scheduler.pause()
         value: T = await super().with_abort_signal(asyncio.shield(awaitable) if isinstance(awaitable, asyncio.Future) else awaitable)
         await self.scheduler.pause()
@@ -204,7 +204,7 @@ class RowExecutor(Executor[Any]):
             try:
                 results[name] = read(source)
             except Exception:
-                # graphql-core says what is wrong, and where.
+                # graphql-core executes the field again and reports the error.
                 other_fields = {**other_fields, name: details}
         if other_fields:
             other_results: Any = super().execute_fields(parent_type, source, path, other_fields, position_context)
@@ -216,7 +216,7 @@ class RowExecutor(Executor[Any]):
         return results
 
     def _request_loads(self, plan: _SelectionPlan, rows: Iterable[Any]) -> list["asyncio.Future[Any]"]:
-        """Asks the loaders for all that these rows' relations need, and gives what is not there yet."""
+        """Requests all keys of these rows' relations from the loaders, and returns the futures of those that are not loaded yet."""
         waiting: dict[asyncio.Future[Any], None] = {}
         for source in plan.loader_sources:
             loader = source.loader(self.context_value)
@@ -247,7 +247,7 @@ class RowExecutor(Executor[Any]):
 
 
 def _column_reader(kind: Any, key: str) -> ValueReader | None:
-    """Reads and spells a column; raises where the general way must say what is wrong. None for what is not a leaf."""
+    """Returns the function that reads and serializes a column; it raises if graphql-core has to report an error. None if not a leaf."""
     is_non_null = isinstance(kind, GraphQLNonNull)
     leaf = kind.of_type if is_non_null else kind
     if not is_leaf_type(leaf):
@@ -256,7 +256,7 @@ def _column_reader(kind: Any, key: str) -> ValueReader | None:
     absent = object()
 
     def read_value(row: Any) -> Any:
-        # A column that was read lies in the row itself; asking for it by its name passes through the mapping.
+        # A loaded column is in the row's `__dict__`; attribute access would go through SQLAlchemy's instrumentation.
         value = getattr(row, "__dict__", _NO_ATTRIBUTES).get(key, absent)
         if value is absent:
             value = getattr(row, key)
@@ -271,7 +271,7 @@ def _column_reader(kind: Any, key: str) -> ValueReader | None:
 
 
 def serializer_of(leaf: Any) -> ValueReader:
-    """Spells a value of the type. Strawberry's enumerations compare a member with all others each time; here it is looked up."""
+    """Returns the serializer of a leaf type. Strawberry's enums compare a member with all others; here it is looked up."""
     members = getattr(leaf, "wrapped_cls", None)
     if members is None:
         return leaf.coerce_output_value  # type: ignore[no-any-return]
@@ -290,7 +290,7 @@ async def _merge_when_done(results: dict[str, Any], other_results: Any) -> dict[
 
 
 async def _wait_all(waiting: list["asyncio.Future[Any]"]) -> None:
-    """Waits for all. A failure is left to whoever asks for the value itself, and knows its place in the answer."""
+    """Waits for all futures. Failures are ignored: the field that awaits the value reports them with its path."""
     for each in waiting:
         try:
             await asyncio.shield(each)
@@ -299,8 +299,11 @@ async def _wait_all(waiting: list["asyncio.Future[Any]"]) -> None:
 
 
 class CoroutineTracker:
-    """The coroutines of one execution. graphql-core leaves some behind that it never starts: those beside a field that failed, and those
-    inside a task that was cancelled before its first step. Python would report each of them on stderr when it is collected."""
+    """Tracks the coroutines of one execution, to close those that graphql-core never starts.
+
+    These are siblings of a failed field, and coroutines of a task that was cancelled before its first step. Python would report each of
+    them on stderr as never awaited.
+    """
 
     def __init__(self) -> None:
         self._coroutines: list[CoroutineType[Any, Any, Any]] = []
@@ -313,7 +316,7 @@ class CoroutineTracker:
         return is_awaitable(value)
 
     def close(self) -> None:
-        """Closes what was never started. To be called when the execution has ended."""
+        """Closes coroutines that were never started. Call it after the execution."""
         coroutines, self._coroutines = self._coroutines, []
         for each in coroutines:
             if inspect.getcoroutinestate(each) == inspect.CORO_CREATED:
@@ -324,12 +327,12 @@ _AWAITABLE_TYPES: dict[type, bool] = {CoroutineType: True}
 
 
 def is_awaitable(value: Any) -> TypeGuard[Awaitable[Any]]:
-    """graphql-core's `is_awaitable`, remembered by type: it is asked for every value of an answer."""
+    """graphql-core's `is_awaitable`, cached by type, because it is called for every value of a result."""
     return is_awaitable_type(type(value))
 
 
 def is_awaitable_type(kind: type) -> bool:
-    """`is_awaitable` of the values of a type."""
+    """Whether values of a type are awaitable."""
     found = _AWAITABLE_TYPES.get(kind)
     if found is None:
         found = _AWAITABLE_TYPES[kind] = hasattr(kind, "__await__")

@@ -1,8 +1,8 @@
-"""Time slices: long work on the event loop pauses when it has used up a slice of CPU time, so that everybody else gets a turn.
+"""Time slices: long work on the event loop pauses when it has used up a slice of CPU time, so that other tasks can run.
 
-A slice begins with the first piece of work that looks at the clock in a turn of the loop, and all operations of the process share it: many
-long ones together hold the loop no longer than one. Paused pieces are resumed operation by operation, round robin, and within an operation
-in the order in which they paused first.
+A slice begins with the first piece of work that checks the clock in an iteration of the loop, and all operations of the process share it:
+many long operations together block the loop no longer than one. Paused pieces are resumed round robin by operation, and within an
+operation in the order in which they first paused.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SLICE_SECONDS = 0.02
-"""Of CPU time of the loop's thread in one turn; health checks are promised an answer in a tenth of a second."""
+"""CPU time of the loop's thread per iteration; health checks must be answered within a tenth of a second."""
 MAX_RESUMED_PER_TICK = 32
-"""Pieces of one operation that are resumed in one turn; most are short, and those that find the slice used up wait again."""
+"""Pieces of one operation that are resumed in one iteration; most are short, and those that find the slice used up pause again."""
 
 
 class _SliceClock:
-    """The slice of the present turn, and the operations that wait for the next one."""
+    """The time slice of the current loop iteration, and the operations that wait for the next one."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -33,7 +33,7 @@ class _SliceClock:
     def is_used_up(self) -> bool:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            # What waited in another loop has ended with it.
+            # Pieces that waited in the previous loop ended with it.
             self._loop, self._is_slice_running, self._is_resuming = loop, False, False
             self._waiting.clear()
         if self._is_slice_running:
@@ -63,11 +63,11 @@ class _SliceClock:
 
 _CLOCK = _SliceClock()
 is_used_up = _CLOCK.is_used_up
-"""Whether the work of this turn has used up its slice."""
+"""Whether the slice of the current loop iteration is used up."""
 
 
 class SliceScheduler:
-    """The paused pieces of one operation. A piece that pauses several times keeps its place in the order by its ticket."""
+    """The paused pieces of one operation. A piece that pauses several times keeps its position in the order by its ticket."""
 
     __slots__ = ("_last_ticket", "_waiting")
 
@@ -76,7 +76,7 @@ class SliceScheduler:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def pause(self, ticket: int | None = None) -> int | None:
-        """Waits for a slice where that of this turn is used up; else it waits for nothing. Returns the ticket for the next pause."""
+        """Waits for a new slice if the current one is used up. Returns the ticket for the next pause."""
         while _CLOCK.is_used_up():
             if ticket is None:
                 ticket = self._next_ticket()
@@ -84,7 +84,7 @@ class SliceScheduler:
         return ticket
 
     async def wait_for_paused(self) -> None:
-        """Waits until all pieces that are paused now have gone on: what they ask for can then be fetched together."""
+        """Waits until all pieces that are paused now have been resumed, so that their requests can be fetched in one batch."""
         ticket = self._next_ticket()
         while self._waiting and self._waiting[0][0] < ticket:
             await self._wait(ticket)
@@ -94,7 +94,7 @@ class SliceScheduler:
         return bool(self._waiting)
 
     def resume(self) -> bool:
-        """Resumes the first few. Returns whether more of them wait."""
+        """Resumes at most MAX_RESUMED_PER_TICK pieces. Returns whether more are paused."""
         for _ in range(min(MAX_RESUMED_PER_TICK, len(self._waiting))):
             future = heappop(self._waiting)[1]
             if not future.done():
@@ -114,6 +114,6 @@ class SliceScheduler:
 
 
 async def run_in_slices(work: Awaitable[T], scheduler: SliceScheduler) -> T:
-    """Awaits a piece of work that begins in a time slice: one of many that would all begin in the same turn of the loop."""
+    """Awaits work after a pause; used for many pieces of work that would otherwise all start in the same loop iteration."""
     await scheduler.pause()
     return await work

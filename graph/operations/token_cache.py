@@ -1,9 +1,8 @@
-"""Who calls by which token, remembered for a moment: nearly every operation asks the database the same as the one before.
+"""Caches token lookups for two seconds, because most operations use the same tokens as the operations before.
 
-A change of a user or a token is seen by the next operation: what is remembered is dropped when one is kept in this process, and in others
-as soon as they hear of it, on PostgreSQL by a notice. On SQLite an operation asks whether anything in the file has changed
-(`storage/database/data_version.py`), and only then whether the rows behind the token are as they were. Nothing is remembered beyond
-`CACHE_SECONDS`.
+The next operation sees a change of a user or a token: the cache is cleared when such a change is committed in this process, or when other
+processes notify it (on PostgreSQL). On SQLite an operation checks whether the file has changed (`storage/database/data_version.py`), and
+compares the rows of the token only if it has. No entry is used for longer than `CACHE_SECONDS`.
 """
 
 import hmac
@@ -26,7 +25,7 @@ _MIN_AGE = timedelta(0)
 
 @dataclass(slots=True)
 class _CachedViewer:
-    """`data_version` and `rows` are what SQLite said when the rows behind the token were last compared."""
+    """A cached user. `data_version` and `rows` are SQLite's when the rows of the token were last compared."""
 
     read_at: datetime
     digest: str
@@ -36,12 +35,12 @@ class _CachedViewer:
 
 
 def token_size(digest: str, cached: _CachedViewer) -> int:
-    """Estimates the bytes of a token with its user."""
+    """Estimates the memory of an entry in bytes."""
     return 2_600 + sum(len(value) for value in cached.user.__dict__.values() if isinstance(value, str))
 
 
 class TokenCache:
-    """One of each process."""
+    """Active users by token digests; one cache per process."""
 
     def __init__(self, max_entries: int = TOKEN_CACHE.max_entries) -> None:
         self._version = -1
@@ -51,7 +50,7 @@ class TokenCache:
         return len(self._entries)
 
     def find_cached(self, database: Database, token_digest: str, moment: datetime) -> tables.User | None:
-        """The active user of the token with this digest, where that is remembered."""
+        """Returns the active user of the token with this digest, if it is cached."""
         if self._version != database.account_tables.version:
             self._version = database.account_tables.version
             self._entries.clear()
@@ -65,7 +64,7 @@ class TokenCache:
         return cached.user
 
     async def find(self, database: Database, token_digest: str, moment: datetime) -> tables.User | None:
-        """The active user of the token with this digest."""
+        """Returns the active user of the token with this digest, from the cache or the database."""
         user = self.find_cached(database, token_digest, moment)
         if user is not None:
             return user
@@ -74,12 +73,12 @@ class TokenCache:
         data_version = file.current() if file is not None else None
         async with database.read_session() as session:
             user = await find_viewer(session, token_digest)
-        # What was read while a change was on its way may be from before it.
+        # Rows that were read during an uncommitted change may be outdated.
         if user is not None and version == accounts.version == self._version and accounts.is_stable:
             cached = _CachedViewer(moment, token_digest, user)
             if file is not None:
                 cached.rows = _read_rows(database, file, token_digest)
-                # Rows of another version may not be those that the user was read from.
+                # At another version the rows may differ from those that the user was read from.
                 cached.data_version = file.current()
                 if data_version is None or cached.rows is None or cached.data_version != data_version:
                     return user
@@ -88,14 +87,14 @@ class TokenCache:
 
 
 def _is_unchanged(database: Database, file: DataVersion, cached: _CachedViewer) -> bool:
-    """Whether the rows behind the token are as they were. They are read only if anything in the file has changed."""
+    """Whether the rows of the token are unchanged. They are read only if the file has changed."""
     version = file.current()
     if version == cached.data_version:
         return version is not None
     rows = _read_rows(database, file, cached.digest)
     if rows is None or rows != cached.rows:
         return False
-    # The rows may be newer than the version, and are then read once more the next time.
+    # The rows may be newer than the version; they are then read again the next time.
     cached.data_version = version
     return True
 
@@ -106,7 +105,7 @@ def _read_rows(database: Database, file: DataVersion, token_digest: str) -> list
 
 
 async def find_viewer(session: DatabaseSession, token_digest: str) -> tables.User | None:
-    """The active user of the token with this digest, as the database has it now."""
+    """Reads the active user of the token with this digest from the database."""
     row = next(iter(await session.read(users.USER_BY_TOKEN, {"digest": token_digest})), None)
     if row is None or not hmac.compare_digest(row[1], token_digest) or row[0].state is not tables.UserState.ACTIVE:
         return None

@@ -1,4 +1,4 @@
-"""One operation, one transaction: the only place that commits."""
+"""Transactions of operations. An operation is one transaction; only this module commits."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def session_for(database: Database, *, writing: bool, budget: TextBudget | None = None) -> AbstractAsyncContextManager[DatabaseSession]:
-    """The session of one operation. Changes that `commit_and_notify` does not commit are rolled back when it ends.
+    """Returns the session of one operation. Changes that are not committed are rolled back when it ends.
 
     `budget` limits how much text it reads.
     """
@@ -22,20 +22,19 @@ def session_for(database: Database, *, writing: bool, budget: TextBudget | None 
 
 
 async def commit_and_notify(context: Context) -> None:
-    """Commits what the operation changed, then runs what waited for it. Raises IntegrityError."""
+    """Commits the operation's changes, then runs its `after_commit` callbacks. Raises IntegrityError."""
     await commit(context)
     await run_after_commit(context)
 
 
 async def commit(context: Context) -> None:
-    """The first half of `commit_and_notify`: the commit, where the last of what was changed is written. Raises IntegrityError,
-    StaleDataError."""
+    """Flushes and commits the operation's changes. Raises IntegrityError, StaleDataError."""
     await context.session.commit()
     context.undo.clear()
 
 
 async def run_after_commit(context: Context) -> None:
-    """The second half: what waited for the commit."""
+    """Runs the `after_commit` callbacks."""
     for effect in context.after_commit:
         awaitable = effect()
         if awaitable is not None:
@@ -43,10 +42,10 @@ async def run_after_commit(context: Context) -> None:
 
 
 class TransactionSteps:
-    """The transactions of an operation that has several, since it moves refs between them: `await step(work)` is one, and it is kept.
+    """The transactions of an operation that moves refs between them: `await step(work)` runs and commits one transaction.
 
-    `work` is given a context of its own, with the viewer of the operation. Only merges and pushes have steps; each says in its module
-    why its order survives a crash.
+    `work` receives a context of its own, with the viewer of the operation. Only merges and pushes have several transactions; their modules
+    explain why the order of the steps survives a crash.
     """
 
     def __init__(self, context: Context) -> None:
@@ -63,34 +62,34 @@ class TransactionSteps:
 
 
 async def steps(context: Context) -> TransactionSteps:
-    """Ends what the operation has begun, which has changed nothing yet, so that no step waits for it."""
+    """Closes the operation's session, which has changed nothing yet, so that no step has to wait for it."""
     await context.session.close()
     return TransactionSteps(context)
 
 
 async def switch_to_reader(context: Context) -> None:
-    """Goes on in a session that only reads: what a caller selects of an answer makes no writer wait. Who made the context ends it."""
+    """Replaces the session by a read session, so that reading the payload does not block writers. The context's creator closes it."""
     await close_session(context)
     context.session = context.services.database.read_session(context.budget)
     if context.viewer_or_none is not None:
-        # Most answers show who asked as the author; a viewer who changed himself is known as changed.
+        # Most payloads show the viewer as the author; the row in the context includes the viewer's own changes.
         context.rows_by_id(tables.User).prime_if_absent(context.viewer.id, context.viewer)
 
 
 async def close_session(context: Context) -> None:
-    """Ends the session that the operation is in; what it did not keep is rolled back."""
+    """Closes the operation's session; uncommitted changes are rolled back."""
     await context.session.__aexit__(None, None, None)
 
 
 async def undo_effects(undo: list[Callable[[], Awaitable[None]]]) -> None:
-    """Undoes the effects outside the database of an operation that was not kept, the last one first."""
+    """Undoes the effects outside the database of an operation that was not committed, the last one first."""
     while undo:
         await undo.pop()()
 
 
 @asynccontextmanager
 async def write_transaction(database: Database) -> AsyncIterator[DatabaseSession]:
-    """A writing session for what no operation asked for, such as the outcome of a delivery; committed at the end of the block."""
+    """Yields a write session outside of operations, such as for the result of a delivery; it is committed at the end of the block."""
     async with database.write_session() as session:
         yield session
         await session.commit()

@@ -1,14 +1,15 @@
-"""Trusted documents: operations that are known at start, asked for by their ids rather than sent (the appendix on persisted documents of
-the GraphQL over HTTP specification).
+"""Trusted documents: operations that are known at startup, which clients request by id (the appendix on persisted documents of the GraphQL
+over HTTP specification).
 
-A document has one operation and the fragments it uses. Its id is `sha256:` and the SHA-256 of its text as UTF-8, in lower-case hex. They
-come from a folder of `.graphql` files or from a manifest, JSON of `{"sha256:…": "query …"}`. A file with one operation is a document just
-as it stands, which is what tools hash that write such files; of a file with several, each operation is a document with the fragments that
-it uses, as they stand in the file, with a blank line before each. Such a file may be asked for as a whole too, by its text or the id of
-that, with the name of the operation.
+A document has one operation and the fragments it uses. Its id is `sha256:` and the SHA-256 of its text as UTF-8, in lower-case hex.
+Documents are read from a folder of `.graphql` files or from a manifest, which is JSON: `{"sha256:…": "query …"}`. A file with one operation
+is a document without changes, because that is what tools hash. In a file with several operations, each operation is a document with the
+fragments that it uses, unchanged, with a blank line before each. Clients may also request such a file as a whole, by its text or the id of
+its text, together with the name of the operation.
 
-They are parsed, validated and measured once. How deep they are, how many tokens, aliases, directives and root fields they have is their
-author's affair; page sizes and rows, which may hang on variables, are limited as everybody's, and so is the rate. Rights are as ever.
+Documents are parsed, validated and measured once. Their depth and their numbers of tokens, aliases, directives and root fields are not
+limited. Page sizes and rows, which may depend on variables, are limited as in all operations, and so is the rate. Permissions are checked
+as always.
 """
 
 import re
@@ -44,16 +45,14 @@ from graph.operations.rate_limits import points
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
 DASHBOARDS = Path(__file__).parent / "dashboards"
-"""The dashboard questions, which come with the service."""
+"""The dashboard queries that are part of the product."""
 ID_PREFIX = "sha256:"
 ID_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedDocument:
-    """A trusted document. `source` is the file that it came from, and `source_text` the text of that; without a `name` it is known by its
-    id alone.
-    """
+    """A trusted document. `source` is its file, `source_text` the file's contents. Without a `name` it is found only by its id."""
 
     id: str
     name: str | None
@@ -69,28 +68,28 @@ class TrustedDocument:
 
     @property
     def rows(self) -> int:
-        """Its static cost in rows, with no variables given."""
+        """Static cost in rows, without variables."""
         return self.operation.measured.rows({})
 
     @property
     def points(self) -> int:
-        """What it costs of a viewer's rate, with no variables given."""
+        """Cost in points of the rate limit, without variables."""
         return points(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedDocuments:
-    """What a folder or a manifest holds: documents, and a line for each thing that is none, with its file and the reason."""
+    """The documents of a folder or a manifest, and a line for each invalid one, with its file and the reason."""
 
     documents: tuple[TrustedDocument, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class TrustedDocuments:
-    """Documents by id, by exact text and by the name of their operation; of two with one name the first counts. `operations_by_text` has
-    the operations of each text, by name, and for None where there is one alone.
+    """Documents by id, by exact text and by the name of their operation; the first of several with the same name is found.
 
-    `unnamed` are further ones that are not found by their names.
+    `operations_by_text` has the operations of each text by name; None is the key of a single operation. Documents in `unnamed` are not
+    found by name.
     """
 
     def __init__(self, documents: Iterable[TrustedDocument] = (), unnamed: Iterable[TrustedDocument] = ()) -> None:
@@ -112,14 +111,14 @@ class TrustedDocuments:
         return bool(self.operations_by_text)
 
     def text_of(self, key: str) -> str | None:
-        """The text of this id."""
+        """Returns the text with this id; None if there is none."""
         return self._texts_by_id.get(key)
 
     def named(self, name: str) -> TrustedDocument | None:
         return self._by_name.get(name)
 
     def queries(self) -> list[TrustedDocument]:
-        """Those that can be asked for by name, in the order of their names."""
+        """Returns the queries that can be requested by name, ordered by name."""
         return [document for name, document in sorted(self._by_name.items()) if document.kind == "query"]
 
 
@@ -127,23 +126,23 @@ NO_DOCUMENTS = TrustedDocuments()
 
 
 def compute_document_id(text: str) -> str:
-    """The id of a document, as `sha256:…`."""
+    """Returns the id of a document: `sha256:…`."""
     return ID_PREFIX + sha256(text.encode()).hexdigest()
 
 
 def read_documents(path: Path) -> LoadedDocuments:
-    """The documents of a folder, its own folders included, or of a manifest. Raises OSError."""
+    """Reads the documents of a folder, including subfolders, or of a manifest. Raises OSError."""
     return _reject_duplicate_names(_read_folder(path) if path.is_dir() else _read_manifest(path))
 
 
 @cache
 def read_built_in(folder: Path) -> LoadedDocuments:
-    """The documents of a folder that comes with the service, read once in a process."""
+    """Reads the documents of a folder that is part of the product, once per process."""
     return _read_folder(folder)
 
 
 def make_manifest(documents: Iterable[TrustedDocument]) -> dict[str, str]:
-    """What a manifest file holds for these documents."""
+    """Returns the contents of a manifest for these documents."""
     return {document.id: document.text for document in documents}
 
 
@@ -166,17 +165,17 @@ def _read_manifest(path: Path) -> LoadedDocuments:
     try:
         content: Any = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
-        return LoadedDocuments(problems=(f"{path}: this is no JSON: {error}",))
+        return LoadedDocuments(problems=(f"{path}: invalid JSON: {error}",))
     if not isinstance(content, dict):
-        return LoadedDocuments(problems=(f'{path}: a manifest is an object, as {{"sha256:…": "query …"}}',))
+        return LoadedDocuments(problems=(f'{path}: a manifest must be an object such as {{"sha256:…": "query …"}}',))
     documents: list[TrustedDocument] = []
     problems: list[str] = []
     for key, text in content.items():
         label = f"{path}: {key[:80]}"
         if not isinstance(text, str):
-            problems.append(f"{label}: the document is not a text")
+            problems.append(f"{label}: the document is not a string")
         elif key != compute_document_id(text):
-            problems.append(f"{label}: the id of this text is {compute_document_id(text)}")
+            problems.append(f"{label}: the id does not match the document, whose id is {compute_document_id(text)}")
         else:
             _add_document(documents, problems, text, path, text, label)
     return LoadedDocuments(tuple(documents), tuple(problems))
@@ -194,19 +193,19 @@ def _reject_duplicate_names(loaded: LoadedDocuments) -> LoadedDocuments:
     problems = list(loaded.problems)
     for document in loaded.documents:
         if document.name is not None and (first := by_name.setdefault(document.name, document)).id != document.id:
-            problems.append(f"{document.source}: {document.name} is the name of another operation too, in {first.source}")
+            problems.append(f"{document.source}: {first.source} has another operation with the name {document.name}")
     return LoadedDocuments(loaded.documents, tuple(problems))
 
 
 def parse_document(text: str, source: Path, source_text: str | None = None) -> TrustedDocument:
-    """Parses, validates and measures a document. Raises InvalidOperation with every reason."""
+    """Parses, validates and measures a document. Raises InvalidOperation with all reasons."""
     try:
         document = parse(text)
     except GraphQLError as error:
         raise InvalidOperation(_describe_error(error)) from None
     operations = _operation_nodes(document)
     if len(operations) != 1:
-        raise InvalidOperation(f"a document has one operation, and this has {len(operations)}")
+        raise InvalidOperation(f"a document must have exactly one operation, and this one has {len(operations)}")
     measured = limits.measure(document, SCHEMA, trusted=True)
     errors = measured.errors_without_variables() or validate(SCHEMA, document, specified_rules, hide_suggestions=True)
     if errors:
@@ -218,7 +217,7 @@ def parse_document(text: str, source: Path, source_text: str | None = None) -> T
 
 
 def _split_operations(text: str) -> list[tuple[str | None, str]]:
-    """The documents of a file, by the names of their operations. Raises GraphQLError, InvalidOperation."""
+    """Splits a file into its documents, with the names of their operations. Raises GraphQLError, InvalidOperation."""
     document = parse(text)
     operations = _operation_nodes(document)
     if len(operations) == 1:
@@ -227,12 +226,12 @@ def _split_operations(text: str) -> list[tuple[str | None, str]]:
     parts: list[tuple[str | None, str]] = []
     for operation in operations:
         if operation.name is None:
-            raise InvalidOperation("each of several operations needs a name")
+            raise InvalidOperation("if there are several operations, each must have a name")
         used_fragments = fragments_used_by(operation, fragments)
         nodes = (operation, *(node for name, node in fragments.items() if name in used_fragments))
         parts.append((operation.name.value, "\n\n".join(_source_of(text, node) for node in nodes)))
     if not parts:
-        raise InvalidOperation("there is no operation in it")
+        raise InvalidOperation("the file has no operation")
     return parts
 
 
@@ -241,7 +240,7 @@ def _operation_nodes(document: DocumentNode) -> list[OperationDefinitionNode]:
 
 
 def _source_of(text: str, node: Node) -> str:
-    assert node.loc is not None, "the parser keeps places"  # noqa: S101
+    assert node.loc is not None, "the document was parsed with locations"  # noqa: S101
     return text[node.loc.start : node.loc.end]
 
 
@@ -249,4 +248,4 @@ def _describe_error(error: Exception) -> str:
     if isinstance(error, GraphQLError):
         locations = error.locations or ()
         return f"{error.message} (line {locations[0].line})" if locations else error.message
-    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+    return "the file is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)

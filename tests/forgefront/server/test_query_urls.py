@@ -285,7 +285,7 @@ class TestVariables:
             ("Color", [("v", "red")], "v: must be one of RED, GREEN."),
             ("Range", [("v", "[]")], "v: must be a JSON object, or be set field by field as name.field."),
             ("Range", [("v", "{")], "v: it is not JSON in UTF-8."),
-            ("Range", [("v", "[" * 100 + "]" * 100)], "v: it is nested deeper than 64 levels. Send it flatter."),
+            ("Range", [("v", "[" * 100 + "]" * 100)], "v: it is nested deeper than 64 levels. Reduce the nesting."),
             ("Range", [("v.nothing", "1")], "v.nothing: a Range has no field nothing; it has since, until, count, within, names."),
             ("Range", [("v.since.x", "1")], "v.since.x: a String has no fields."),
             ("Range", [("v", "{}"), ("v.since", "1"), ("v.since", "2")], "v.since: it is set twice."),

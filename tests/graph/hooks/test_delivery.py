@@ -271,7 +271,7 @@ class TestSchedule:
         assert [delivery.state for delivery in await forge.deliveries()] == [DeliveryState.FAILED] * 3
         row = await forge.make.fetch(tables.Hook, hook.id)
         assert row is not None
-        assert (row.disabled_at, row.disabled_reason) == (START, "The receiver wants no more: it answered 410.")
+        assert (row.disabled_at, row.disabled_reason) == (START, "The receiver responded with 410 Gone.")
         await forge.publish_events()
         assert len(await forge.deliveries()) == 3
 
@@ -288,7 +288,7 @@ class TestSchedule:
 
         row = await forge.make.fetch(tables.Hook, hook.id)
         assert row is not None
-        assert (row.disabled_at, row.disabled_reason) == (clock.now, "Nothing was taken for 5 days.")
+        assert (row.disabled_at, row.disabled_reason) == (clock.now, "All deliveries failed for 5 days.")
         assert {delivery.state for delivery in await forge.deliveries()} == {DeliveryState.FAILED}
 
     async def test_a_success_resets_the_failures(self, forge: DeliveryScenario, clock: ManualClock) -> None:

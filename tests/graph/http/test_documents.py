@@ -59,13 +59,13 @@ class TestDocumentFolder:
         [
             ("query A { nothing }", "Cannot query field 'nothing' on type 'Query'. (line 1)"),
             ("query A {", "Syntax Error: Expected Name, found <EOF>. (line 1)"),
-            ("fragment f on User { id }", "there is no operation in it"),
+            ("fragment f on User { id }", "the file has no operation"),
             ("query A { viewer { ...f } } query B { viewer { id } }", "there is no fragment f"),
-            ("query A { viewer { id } } { viewer { id } }", "each of several operations needs a name"),
-            ("query A { viewer { ...f } } fragment f on User { ...f }", "Fragments may not go in a circle: f → f."),
-            ('query A { project(path: "\\u0000") { id } }', "A text has characters that cannot be stored."),
-            ("query A { projects(first: 101) { totalCount } }", "A page of Query.projects has at most 100 items"),
-            ("query A { projects(first: 100) { nodes { issues(first: 100) { nodes { id } } } } }", "may read 10,100 rows"),
+            ("query A { viewer { id } } { viewer { id } }", "each must have a name"),
+            ("query A { viewer { ...f } } fragment f on User { ...f }", "Fragments must not form a cycle: f → f."),
+            ('query A { project(path: "\\u0000") { id } }', "A string contains characters that cannot be stored."),
+            ("query A { projects(first: 101) { totalCount } }", "The page size 101 of Query.projects exceeds the limit of 100"),
+            ("query A { projects(first: 100) { nodes { issues(first: 100) { nodes { id } } } } }", "cost of 10,100 rows"),
         ],
     )
     def test_errors_name_the_file_and_the_reason(self, tmp_path: Path, text: str, reason: str) -> None:
@@ -78,7 +78,7 @@ class TestDocumentFolder:
     def test_a_name_is_that_of_one_operation(self, tmp_path: Path) -> None:
         found = trusted_documents.read_documents(write(tmp_path, a=VIEWER_QUERY, b=VIEWER_QUERY, c="query Who { viewer { id } }"))
         (problem,) = found.problems
-        assert problem == f"{tmp_path / 'c.graphql'}: Who is the name of another operation too, in {tmp_path / 'a.graphql'}"
+        assert problem == f"{tmp_path / 'c.graphql'}: {tmp_path / 'a.graphql'} has another operation with the name Who"
 
 
 class TestManifest:
@@ -92,11 +92,11 @@ class TestManifest:
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            ("{", "this is no JSON"),
-            ("[]", "a manifest is an object"),
-            (json.dumps({compute_document_id("other"): VIEWER_QUERY}), f"the id of this text is {compute_document_id(VIEWER_QUERY)}"),
-            (json.dumps({"md5:abc": VIEWER_QUERY}), f"the id of this text is {compute_document_id(VIEWER_QUERY)}"),
-            (json.dumps({compute_document_id(VIEWER_QUERY): 1}), "the document is not a text"),
+            ("{", "invalid JSON"),
+            ("[]", "a manifest must be an object"),
+            (json.dumps({compute_document_id("other"): VIEWER_QUERY}), f"whose id is {compute_document_id(VIEWER_QUERY)}"),
+            (json.dumps({"md5:abc": VIEWER_QUERY}), f"whose id is {compute_document_id(VIEWER_QUERY)}"),
+            (json.dumps({compute_document_id(VIEWER_QUERY): 1}), "the document is not a string"),
             (json.dumps({compute_document_id("{ x }"): "{ x }"}), "Cannot query field 'x' on type 'Query'."),
         ],
     )
@@ -205,7 +205,7 @@ class TestAutomaticPersistedQueries:
     async def test_an_extension_that_is_not_an_object_is_rejected(self, client: httpx.AsyncClient) -> None:
         response = await client.post("", json={"extensions": {"persistedQuery": "x"}})
 
-        assert (response.status_code, error_message(response)) == (400, "`extensions.persistedQuery` is not an object.")
+        assert (response.status_code, error_message(response)) == (400, "`extensions.persistedQuery` must be an object.")
 
     async def test_no_text_and_no_hash_is_a_missing_query(self, client: httpx.AsyncClient) -> None:
         assert error_message(await client.post("", json={"extensions": {"persistedQuery": None}})).startswith("`query` is missing")
@@ -275,11 +275,11 @@ class TestDocumentIds:
     @pytest.mark.parametrize(
         ("sent", "text"),
         [
-            ({"documentId": compute_document_id("x")}, "There is no document sha256:"),
-            ({"documentId": "sha256:ABC"}, "64 digits of lower-case hex"),
-            ({"documentId": 1}, "`documentId` is not a text."),
+            ({"documentId": compute_document_id("x")}, "Unknown document sha256:"),
+            ({"documentId": "sha256:ABC"}, "64 lower-case hex digits"),
+            ({"documentId": 1}, "`documentId` must be a string."),
             ({"documentId": compute_document_id(VIEWER_QUERY), "query": VIEWER_QUERY}, "Send `query` or `documentId`, not both."),
-            ({"documentId": compute_document_id(VIEWER_QUERY), "operationName": "Other"}, "There is no operation of this name."),
+            ({"documentId": compute_document_id(VIEWER_QUERY), "operationName": "Other"}, "The document has no operation with this name."),
         ],
     )
     async def test_rejects_unknown_ids(self, graph: Graph, client: httpx.AsyncClient, sent: dict[str, Any], text: str) -> None:
@@ -295,7 +295,7 @@ class TestTrustedDocumentsOnly:
         client.headers["PRIVATE-TOKEN"] = token_of(await make.user())
         graph_with_documents(graph, VIEWER_QUERY, only=True)
         for text in (UNTRUSTED, "{ __schema { types { name } } }", "{"):
-            assert "Only trusted documents are served here" in error_message(await client.post("", json={"query": text}))
+            assert "Only trusted documents are accepted" in error_message(await client.post("", json={"query": text}))
         for sent in ({"documentId": compute_document_id(VIEWER_QUERY)}, {"query": VIEWER_QUERY}):
             assert "errors" not in (await client.post("", json=sent)).json()
         graph_with_documents(graph, VIEWER_QUERY)

@@ -129,7 +129,7 @@ class TestPost:
 
     async def test_batches_are_rejected_with_advice(self, client: httpx.AsyncClient) -> None:
         response = await client.post("", json=[{"query": "{a}"}] * 10)
-        assert problem(response, 400) == "Batches are not served: send one operation in a request."
+        assert problem(response, 400) == "Batches are not supported: send one operation per request."
 
     async def test_json_is_at_most_64_deep(self, client: httpx.AsyncClient, fake: StubGraph) -> None:
         def nested(depth: int) -> bytes:

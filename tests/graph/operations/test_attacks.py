@@ -34,35 +34,40 @@ ATTACKS: dict[str, tuple[bytes, int, str, str]] = {
         text(INSIDE % ("forkedFrom { " * 11 + "name" + " }" * 11)),
         400,
         "LIMIT_EXCEEDED",
-        "13 fields deep, and 12 are allowed. Start further in: ask for the inner thing by its own path or id.",
+        "13 fields deep, which exceeds the limit of 12. Request the inner object by its own path or ID.",
     ),
     "aliases in a fragment": (
         text("{ viewer { ...A ...A } } fragment A on User { " + " ".join(f"a{n}: id" for n in range(16)) + " }"),
         400,
         "LIMIT_EXCEEDED",
-        "32 aliases with its fragments written out, and 30 are allowed. Use a list or `nodes(ids:)`",
+        "32 aliases with expanded fragments, which exceeds the limit of 30. Use a list or `nodes(ids:)`",
     ),
-    "tokens": (text("{" + "viewer " * 2_001 + "}"), 400, "LIMIT_EXCEEDED", "2,000 tokens. Ask for fewer fields, or send two requests."),
+    "tokens": (
+        text("{" + "viewer " * 2_001 + "}"),
+        400,
+        "LIMIT_EXCEEDED",
+        "limit of 2,000 tokens. Request fewer fields, or send two requests.",
+    ),
     "directives": (
         text("{ viewer { " + "id @skip(if: false) " * 21 + "} }"),
         400,
         "LIMIT_EXCEEDED",
-        "21 directives with its fragments written out, and 20 are allowed. Put one @include or @skip on a fragment",
+        "21 directives with expanded fragments, which exceeds the limit of 20. Put one @include or @skip on a fragment",
     ),
     "fields": (text("{" + "viewer { id } " * 11 + "}"), 400, "LIMIT_EXCEEDED", "11 root fields"),
     "rows": (
         text("{ projects(first: 100) { nodes { issues(first: 100) { nodes { id } } } } }"),
         400,
         "LIMIT_EXCEEDED",
-        "10,100 rows, and 10,000 are allowed. Dearest: Query.projects (10,100 rows by 100), Project.issues (10,000 rows by 100). "
-        "It fits with first: 99 for Query.projects.",
+        "10,100 rows exceeds the limit of 10,000. Most expensive: Query.projects (10,100 rows by 100), Project.issues (10,000 rows by 100). "
+        "Use first: 99 for Query.projects to stay within the limit.",
     ),
-    "page": (text("{ projects(first: 101) { totalCount } }"), 400, "LIMIT_EXCEEDED", "Ask for first: 100, and go on with after."),
+    "page": (text("{ projects(first: 101) { totalCount } }"), 400, "LIMIT_EXCEEDED", "Request first: 100, and continue with after."),
     "circle of fragments": (
         text("{ viewer { ...A } } fragment A on User { ...B } fragment B on User { ...A }"),
         400,
         "LIMIT_EXCEEDED",
-        "A → B → A. Leave one of these spreads out.",
+        "A → B → A. Remove one of these spreads.",
     ),
     "fragments that double": (
         text(INSIDE % "...F0" + DOUBLING_DOCUMENT + "fragment F60 on Project { name }"),
@@ -91,7 +96,7 @@ ATTACKS: dict[str, tuple[bytes, int, str, str]] = {
     ),
     "batch": (b"[" + text("{ viewer { id } }") + b"]", 400, "BAD_REQUEST", "send one operation in a request"),
     "body": (b" " * (limits.MAX_BODY_BYTES + 1), 413, "LIMIT_EXCEEDED", "over 1,048,576 bytes. Send less at once"),
-    "deep JSON": (b'{"variables":' + b"[" * 100 + b"]" * 100 + b"}", 400, "LIMIT_EXCEEDED", "deeper than 64 levels. Send it flatter."),
+    "deep JSON": (b'{"variables":' + b"[" * 100 + b"]" * 100 + b"}", 400, "LIMIT_EXCEEDED", "deeper than 64 levels. Reduce the nesting."),
     "guessing": (text("{ viewer { usernam } }"), 400, "BAD_REQUEST", "Cannot query field 'usernam' on type 'User'."),
 }
 
@@ -121,7 +126,7 @@ class TestAttacks:
         query = f'{{ project(path: "{project.id}") {{ commits {{ nodes {{ message }} }} }} }}'
         outcome = await graph.run_document(query, None, None, token_of(owner), request_id="r", seconds=0.0)
         assert [problem.code for problem in outcome.errors] == ["LIMIT_EXCEEDED"]
-        assert outcome.errors[0].message.endswith("Ask for smaller pages, fewer lists inside lists, or a shorter span of time.")
+        assert outcome.errors[0].message.endswith("Request smaller pages, fewer nested lists, or a shorter time range.")
 
 
 class TestAnonymousCallers:

@@ -90,7 +90,9 @@ class TestParse:
     def test_a_hundred_thousand_characters_pass_and_one_more_does_not(self) -> None:
         text = '{project(path:"%s"){id}}'
         assert limits.parse(text % ("a" * (100_000 - len(text) + 2)))
-        assert "100,001 characters, and 100,000 are allowed" in rejection_messages(text % ("a" * (100_001 - len(text) + 2))).message
+        assert (
+            "100,001 characters, which exceeds the limit of 100,000" in rejection_messages(text % ("a" * (100_001 - len(text) + 2))).message
+        )
 
 
 class TestShape:
@@ -100,7 +102,7 @@ class TestShape:
 
         assert messages(chain(12)) == []
         (message,) = messages(chain(13))
-        assert message.startswith("The operation is 13 fields deep, and 12 are allowed.")
+        assert message.startswith("The operation is 13 fields deep, which exceeds the limit of 12.")
 
     def test_depth_through_fragments(self) -> None:
         text = "{viewer{...A}} fragment A on User{" + "friend{" * 6 + "...B" + "}" * 6 + "}"
@@ -130,14 +132,14 @@ class TestShape:
     def test_one_change_an_operation(self) -> None:
         assert messages("mutation{__typename closeIssue(id:1){id}}") == []
         two = "mutation{closeIssue(id:1){id} reopenIssue(id:1){id}}"
-        assert messages(two) == ["An operation makes one change: send a request for each mutation field."]
+        assert messages(two) == ["An operation can have only one mutation field. Send a request for each mutation."]
         assert messages("mutation{...A ...A} fragment A on Mutation{closeIssue(id:1){id}}")
 
     def test_a_hundred_fragments(self) -> None:
         text = "{viewer{...F0}}"
         fragments = [f"fragment F{n} on User{{id}}" for n in range(101)]
         assert messages(text + "".join(fragments[:100])) == []
-        assert "101 fragments, and 100 are allowed" in messages(text + "".join(fragments))[0]
+        assert "101 fragments, which exceeds the limit of 100" in messages(text + "".join(fragments))[0]
 
     @pytest.mark.parametrize(
         "text", ["{viewer{%s}}", "{viewer{...on User{%s}}}", "{viewer{...F}} fragment F on User{%s}", "{viewer{id}} fragment F on User{%s}"]
@@ -145,7 +147,7 @@ class TestShape:
     def test_a_field_is_written_fifty_times(self, text: str) -> None:
         assert messages(text % ("id " * 50 + "name " * 50)) == []
         assert messages(text % ("id " * 51)) == [
-            "A field stands 51 times in one selection, and 50 are allowed: they are merged, so write it once."
+            "A field occurs 51 times in one selection set, which exceeds the limit of 50. Select it once."
         ]
 
     def test_only_the_named_operation_counts(self) -> None:
@@ -166,7 +168,7 @@ class TestShape:
     )
     def test_fragment_cycles_are_rejected(self, fragments: str, cycle: str) -> None:
         (error,) = limits.check(limits.parse("{viewer{...A}}" + fragments), SCHEMA)
-        assert error.message == f"Fragments may not go in a circle: {cycle}. Leave one of these spreads out."
+        assert error.message == f"Fragments must not form a cycle: {cycle}. Remove one of these spreads."
         assert error.locations == [(1, 15)]
 
     def test_invalid_fields_are_left_to_validation(self) -> None:
@@ -184,7 +186,7 @@ class TestIntrospection:
     def test_types_of_types_of_types(self) -> None:
         assert messages('{__type(name:"User"){fields{type{fields{name}}}}}') == []
         (message,) = messages("{__schema{types{fields{type{fields{name}}}}}}")
-        assert "3 lists inside one another" in message
+        assert "nests 3 lists" in message
 
     def test_circular_depth(self) -> None:
         assert "17 fields deep" in messages('{__type(name:"User"){' + "ofType{" * 15 + "name" + "}" * 17)[0]
@@ -266,27 +268,27 @@ class TestRows:
         text = "query($n:Int){projects(first:$n){nodes{id}}}"
         assert messages(text, {"n": 100}) == []
         (error,) = limits.check(limits.parse(text), SCHEMA, None, {"n": 101})
-        assert "Query.projects has at most 100 items, and 101 are asked for" in error.message
+        assert "The page size 101 of Query.projects exceeds the limit of 100" in error.message
         assert error.locations == [(1, 15)]
         assert messages("{projects(first:" + "9" * 5_000 + "){nodes{id}}}")
 
     def test_the_message_names_the_most_expensive_field_and_a_size_within_the_limit(self) -> None:
         text = "{projects(first:100){nodes{issues(first:%d){nodes{id}}}}}"
         (message,) = messages(text % 100)
-        assert "10,100 rows, and 10,000 are allowed" in message
+        assert "10,100 rows exceeds the limit of 10,000" in message
         assert "Query.projects (10,100 rows by 100), Project.issues (10,000 rows by 100)" in message
-        assert "It fits with first: 99 for Query.projects" in message
+        assert "Use first: 99 for Query.projects" in message
         assert messages(text % 99) == []
 
     def test_the_advice_is_right_where_every_page_must_shrink(self) -> None:
         text = "query($n:Int){projects(first:$n){nodes{issues(first:$n){nodes{notes(first:$n){nodes{id}}}}}}}"
         (message,) = messages(text, {"n": 100})
-        assert message.endswith("It fits with pages of 20 everywhere.")
+        assert message.endswith("Use a page size of 20 everywhere to stay within the limit.")
         assert messages(text, {"n": 20}) == []
 
     def test_lists_that_cannot_shrink_are_not_advised_on(self) -> None:
         (message,) = messages("query($ids:[ID!]!){nodes(ids:$ids){id}}", {"ids": ["a"] * 10_001})
-        assert message.endswith("Ask for fewer lists inside lists, or send several requests.")
+        assert message.endswith("Request fewer nested lists, or send several requests.")
 
     def test_measured_once_for_any_variables(self) -> None:
         measured = limits.measure(limits.parse("query($n:Int){projects(first:$n){nodes{id}}}"), SCHEMA)
@@ -301,7 +303,7 @@ class TestRows:
 
     def test_a_long_cycle_is_abbreviated(self) -> None:
         text = "{viewer{...F0}}" + "".join(f"fragment F{n} on User{{...F{(n + 1) % 50}}}" for n in range(50))
-        assert messages(text) == ["Fragments may not go in a circle: F0 → F1 → F2 → F3 → F4 → F5 → … → F0. Leave one of these spreads out."]
+        assert messages(text) == ["Fragments must not form a cycle: F0 → F1 → F2 → F3 → F4 → F5 → … → F0. Remove one of these spreads."]
 
 
 def expensive_documents() -> dict[str, str]:

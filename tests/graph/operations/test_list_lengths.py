@@ -44,7 +44,7 @@ class TestLongLists:
                 assert [(error.code, error.message) for error in outcome.errors] == [
                     (
                         Code.LIMIT_EXCEEDED,
-                        f"The list {name} has 1,001 values, and 1,000 are allowed. Send fewer values, or several requests.",
+                        f"The list {name} has 1,001 values, which exceeds the limit of 1,000. Send fewer values, or several requests.",
                     )
                 ]
         assert await make.count(tables.Issue) == 0
@@ -61,7 +61,7 @@ class TestLongLists:
         ):
             outcome = await ask(text, owner)
             assert [error.code for error in outcome.errors] == [Code.LIMIT_EXCEEDED]
-            assert outcome.errors[0].message.startswith(f"The list {name} has 1,001 values, and 1,000 are allowed.")
+            assert outcome.errors[0].message.startswith(f"The list {name} has 1,001 values, which exceeds the limit of 1,000.")
 
     async def test_at_the_limit_are_answered(self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project) -> None:
         await make.issue(project)

@@ -73,12 +73,15 @@ class TestRateWindow:
 
         assert error.retry_after == 3000
         assert error.message == (
-            "This costs 9 points and 2 of the 5 of this hour are left: wait 3,000 seconds, or ask for less now: a point is 100 rows."
-            " With 200 rows it fits."
+            "The operation costs 9 points, and 2 of 5 points per hour are left. Retry after 3,000 seconds, or reduce the cost:"
+            " a point is 100 rows. With 200 rows it fits."
         )
-        assert "wait 3,000 seconds" in limit_message(account, 201).message
+        assert "Retry after 3,000 seconds" in limit_message(account, 201).message
         account.charge(1, charge_rows(200), NOW)
-        assert limit_message(account, 0).message == "This costs 1 point and 0 of the 5 of this hour are left: wait 3,000 seconds."
+        assert (
+            limit_message(account, 0).message
+            == "The operation costs 1 point, and 0 of 5 points per hour are left. Retry after 3,000 seconds."
+        )
 
     def test_one_viewer_is_not_another(self) -> None:
         account = RateLimiter(1, clock=FixedClock())
@@ -143,9 +146,9 @@ class TestHttpHeaders:
         assert rate_limit_headers(response)["remaining"] == "2"
         (error,) = response.json()["errors"]
         assert error["extensions"]["code"] == "LIMIT_EXCEEDED"
-        assert "wait 3,600 seconds, or ask for less now" in error["message"]
+        assert "Retry after 3,600 seconds, or reduce the cost" in error["message"]
         assert "Query.projects (200 rows by 100)" in error["message"]
-        assert error["message"].endswith("It fits with first: 99 for Query.projects.")
+        assert error["message"].endswith("Use first: 99 for Query.projects to stay within the limit.")
 
     async def test_an_error_after_the_start_is_paid_for_too(self, client: httpx.AsyncClient, make: DataFactory) -> None:
         headers = {"PRIVATE-TOKEN": token_of(await make.user())}
