@@ -1,4 +1,4 @@
-"""The tables: a file a noun, with its enumerations and the statements asked of it."""
+"""The tables: one module per noun, with its table, enums and statements."""
 
 from storage.database.engine import metadata
 from storage.tables.artifacts import Artifact, TracePart

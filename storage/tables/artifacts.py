@@ -1,4 +1,4 @@
-"""Artifacts and traces of builds: which objects of the object store hold them."""
+"""Artifacts and traces of builds, and the keys of their objects in the object store."""
 
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ _LATER = text("start > 0")
 
 
 class Artifact(Row, table=True):
-    """The file that a build left. `key` names the object, which is whole before the row is written; `size` is in bytes."""
+    """The uploaded file of a build. The object `key` is complete before the row is written; `size` is in bytes."""
 
     __tablename__ = "artifacts"
     __table_args__: Any = {"sqlite_autoincrement": True}
@@ -29,7 +29,7 @@ class Artifact(Row, table=True):
 
 
 class TracePart(Row, table=True):
-    """A stretch of a build's trace: `size` bytes from the byte `start` on. The parts of a finished build are joined into one."""
+    """A part of a build's trace: `size` bytes from the offset `start`. The parts of a finished build are joined into one."""
 
     __tablename__ = "trace_parts"
     __table_args__: Any = (
@@ -45,17 +45,17 @@ class TracePart(Row, table=True):
 
 
 def of_builds(build_ids: list[int]) -> Select[Artifact]:
-    """What these builds have left."""
+    """The artifacts of these builds."""
     return select(Artifact).where(col(Artifact.build_id).in_(build_ids))
 
 
 def of_build(project_id: int, build_id: int) -> Select[Artifact]:
-    """What a build of the project has left, also one that a retry superseded."""
+    """The artifact of a build of the project, which may be superseded by a retry."""
     return select(Artifact).where(col(Artifact.build_id) == build_id, col(Artifact.project_id) == project_id)
 
 
 def trace_tails(build_ids: list[int], size: int) -> Select[TracePart]:
-    """The parts that hold the last `size` bytes of each trace, in order."""
+    """The parts that contain the last `size` bytes of each trace, in order."""
     part = TracePart
     ends = col(part.start) + col(part.size) > col(Build.trace_size) - size
     statement: Select[TracePart] = (
@@ -65,33 +65,33 @@ def trace_tails(build_ids: list[int], size: int) -> Select[TracePart]:
 
 
 def parts_of_trace(build_id: int) -> Select[TracePart]:
-    """All parts, in order."""
+    """All parts of a trace, in order."""
     return select(TracePart).where(col(TracePart.build_id) == build_id).order_by(col(TracePart.start))
 
 
 def traces_to_join(before: datetime, limit: int) -> Select[int]:
-    """Builds that ended before this moment and whose traces have several parts."""
+    """Ids of builds that finished before this time and whose traces have several parts."""
     several = select(col(TracePart.build_id)).where(col(TracePart.start) > 0).distinct().subquery()
     ended = col(Build.status).in_(FINISHED), col(Build.finished_at) < before
     return select(col(Build.id)).join(several, several.c.build_id == col(Build.id)).where(*ended).limit(limit)
 
 
 def delete_later_parts(build_id: int) -> Delete:
-    """Leaves only the first part of a trace, which is to hold all of it."""
+    """Deletes all parts of a trace except the first, which is replaced by the whole trace."""
     return delete(TracePart).where(col(TracePart.build_id) == build_id, col(TracePart.start) > 0)
 
 
 def existing_keys(keys: list[str]) -> Any:
-    """Which of these objects a row names."""
+    """Those of these keys to which a row refers."""
     return union_all(*(select(col(table.key)).where(col(table.key).in_(keys)) for table in (Artifact, TracePart)))
 
 
 def keys_of_builds(build_ids: list[int]) -> Any:
-    """The objects of these builds."""
+    """The keys of the objects of these builds."""
     return union_all(*(select(col(table.key)).where(col(table.build_id).in_(build_ids)) for table in (Artifact, TracePart)))
 
 
 def keys_of_projects(project_ids: list[int], limit: int) -> Any:
-    """The objects of all builds of these projects, or so many of them."""
+    """The keys of the objects of these projects, at most `limit`."""
     parts = select(col(TracePart.key)).join(Build, col(Build.id) == col(TracePart.build_id)).where(col(Build.project_id).in_(project_ids))
     return union_all(select(col(Artifact.key)).where(col(Artifact.project_id).in_(project_ids)), parts).limit(limit)

@@ -1,4 +1,4 @@
-"""What every table shares: the integer id, and how a column is spelled."""
+"""The base classes of all tables, and helpers for columns and common statements."""
 
 from datetime import datetime
 from functools import cache
@@ -15,22 +15,22 @@ R = TypeVar("R", bound="Row")
 
 
 class Row(SQLModel):
-    """A table with an integer id that rises and is never used again."""
+    """A table with an increasing integer id that is never reused."""
 
     __table_args__: Any = {"sqlite_autoincrement": True}
 
     id: int = Field(default=None, primary_key=True)
 
     def __init__(self, **columns: Any) -> None:
-        """Columns that are not given have their defaults. Raises TypeError for a column that there is not.
+        """Sets the columns, or their defaults. Raises TypeError for an unknown column.
 
-        SQLModel sets each column through the mapping and through pydantic, neither of which has anything to say of a new row; that
-        costs ten times as much.
+        SQLModel's constructor sets each column through SQLAlchemy's instrumentation and through pydantic, which costs ten times as much and
+        has no effect on a new row.
         """
         kind = type(self)
         names, values, factories = _columns(kind)
         if not columns.keys() <= names:
-            raise TypeError(f"{kind.__name__} has no {', '.join(sorted(columns.keys() - names))}")
+            raise TypeError(f"{kind.__name__} has no columns {', '.join(sorted(columns.keys() - names))}")
         object.__setattr__(self, "__pydantic_fields_set__", set(columns))
         for name, factory in factories:
             if name not in columns:
@@ -41,7 +41,7 @@ class Row(SQLModel):
 
     @classmethod
     def new(cls, **columns: Any) -> Self:
-        """As the class itself, without what the mapping does besides, which costs more than the row. Raises TypeError."""
+        """Creates a row like the constructor, without SQLAlchemy's init events, which cost more than the row. Raises TypeError."""
         row: Self = _row_constructor(cls)()
         Row.__init__(row, **columns)
         return row
@@ -54,7 +54,7 @@ def _row_constructor(table: type[Row]) -> Any:
 
 @cache
 def _columns(table: type[Row]) -> tuple[frozenset[str], dict[str, Any], list[tuple[str, Any]]]:
-    """The names of a table's columns, and their defaults: values, and what makes one."""
+    """Returns the names of a table's columns, their default values, and their default factories."""
     values: dict[str, Any] = {}
     factories: list[tuple[str, Any]] = []
     for name, field in table.model_fields.items():
@@ -71,7 +71,7 @@ class TimestampedRow(Row):
 
 
 def foreign_key(target: str, *, on_delete: str = "CASCADE", optional: bool = False, index: bool = False) -> Any:
-    """A foreign key, as `refers("users.id")`."""
+    """A foreign key column, as `foreign_key("users.id")`."""
     settings: dict[str, Any] = {"default": None} if optional else {}
     return Field(**settings, sa_type=Integer, sa_column_args=[ForeignKey(target, ondelete=on_delete)], nullable=optional, index=index)
 
@@ -82,17 +82,17 @@ def long_text(*, optional: bool = False) -> Any:
 
 
 def lock(table: type[Row], id: int | None) -> Select[int]:
-    """The statement that holds a row until the transaction ends; on SQLite the writing transaction holds everything already."""
+    """The statement that locks a row until the transaction ends; on SQLite the write transaction already locks the database."""
     return select(col(table.id)).where(col(table.id) == id).with_for_update()
 
 
 def any_row(table: type[Row], *conditions: ColumnElement[bool]) -> Any:
-    """Whether there is a row that meets the conditions, as a condition."""
+    """The EXISTS condition for rows that meet the conditions."""
     return exists().where(*conditions).select_from(table)
 
 
 def all_rows(table: type[R], *conditions: ColumnElement[bool]) -> Select[R]:
-    """The rows that meet the conditions, the oldest first."""
+    """The rows that meet the conditions, ordered by id."""
     return select(table).where(*conditions).order_by(col(table.id))
 
 
@@ -102,7 +102,7 @@ def _rows_of_ids(table: type[Row]) -> Select[Any]:
 
 
 def rows_of_ids(table: type[R], ids: list[int]) -> tuple[Select[R], dict[str, Any]]:
-    """The statement for the rows with these ids, and the values of its parameters; made once a table, since nothing is asked more often."""
+    """The statement for the rows with these ids, and its parameters. It is constant per table, because it is the most frequent one."""
     return _rows_of_ids(table), {"ids": ids}
 
 
@@ -112,5 +112,5 @@ def _row_in_project(table: Any, key: str) -> Select[Any]:
 
 
 def row_in_project(table: type[R], project_id: int, key: str, value: int) -> tuple[Select[R], dict[str, Any]]:
-    """The statement for the row of a project that is named by its `id` or its `iid`, and the values of its parameters."""
+    """The statement for a row of a project by its `id` or `iid` (`key`), and its parameters."""
     return _row_in_project(table, key), {"project_id": project_id, "value": value}

@@ -1,4 +1,4 @@
-"""Where branches were over time: a row each time that one came to another commit, written together with its head."""
+"""The history of branch heads: a row for each move of a branch, written together with its head."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -12,7 +12,7 @@ from storage.tables.base import Row, foreign_key
 
 
 class BranchMove(Row, table=True):
-    """From `moved_at` on the branch `name` was at the commit `oid`, or nowhere (null: it was deleted), until its next row."""
+    """From `moved_at` until its next row the head of the branch `name` was the commit `oid`; null if it was deleted."""
 
     __tablename__ = "branch_moves"
     __table_args__: Any = (
@@ -27,13 +27,15 @@ class BranchMove(Row, table=True):
 
 
 def insert_moves() -> Insert:
-    """The statement that writes rows, run with the rows."""
+    """The INSERT of rows, executed with the rows."""
     return insert(BranchMove)
 
 
 def of_branches(branches: Collection[tuple[int, str]], since: datetime | None, until: datetime, limit: int) -> Select[Any]:
-    """(project, name, commit or None, when) of the moves of these branches, as (project, name), before `until`: from `since` on, and the
-    last before it. The first so many of each branch in their order."""
+    """(project, name, commit or None, time) of the moves of these branches, given as (project, name).
+
+    These are the moves from `since` to before `until` and the last move before `since`, ordered by branch and time, at most `limit`.
+    """
     row: Any = BranchMove
     among = tuple_(row.project_id, row.name).in_(list(branches))
     found: Select[Any] = select(row.project_id, row.name, row.oid, row.moved_at).where(among, row.moved_at < until)

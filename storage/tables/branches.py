@@ -1,4 +1,4 @@
-"""Branch heads, as the index knows them: written when a branch moves. The repository stays the truth."""
+"""The index of branch heads, written when a branch moves. The repository is the source of truth."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -14,9 +14,9 @@ from storage.tables.base import Row, foreign_key
 
 
 class Branch(Row, table=True):
-    """`name` is without `refs/heads/`, exact; `oid` is its newest commit, which `commits` has with all that it holds.
+    """A branch. `name` is exact, without `refs/heads/`; `oid` is its head commit, which `commits` contains with all its ancestors.
 
-    `told_health` and `told_oid` are what those heard last who follow it: what it came to, and its newest commit then.
+    `told_health` and `told_oid` are the health and the head commit that subscribers were last notified of.
     """
 
     __tablename__ = "branches"
@@ -40,7 +40,7 @@ def heads(project_id: int) -> Select[str, str]:
 
 
 def heads_named(project_id: int, names: Collection[str]) -> Select[str, str]:
-    """(name, oid) of those branches of the project that have one of these names."""
+    """(name, oid) of the branches of the project with these names."""
     return heads(project_id).where(col(Branch.name).in_(names))
 
 
@@ -51,12 +51,12 @@ def heads_of(branches: Collection[tuple[int, str]]) -> Select[int, str, str]:
 
 
 def existing_ids(ids: Collection[int]) -> Select[int, int]:
-    """(id, project) of those of these branches that are there."""
+    """(id, project) of those of these branches that exist."""
     return select(col(Branch.id), col(Branch.project_id)).where(col(Branch.id).in_(ids))
 
 
 def for_update(ids: Collection[int]) -> Select[Branch]:
-    """These branches as they are now, but for those that somebody else holds, held until the transaction ends."""
+    """These branches, locked until the transaction ends; branches that another transaction has locked are skipped."""
     statement: Select[Branch] = select(Branch).where(col(Branch.id).in_(ids)).order_by(col(Branch.id))
     return statement.with_for_update(skip_locked=True, key_share=True)
 
@@ -71,12 +71,12 @@ def _named_heads_and_counts() -> Select[Any]:
 
 
 NAMED_HEADS_AND_COUNTS = _named_heads_and_counts()
-"""(project, name, oid) of the branches of these `names`, and for each project of `project_ids` that has branches (project, None, their
-number). Made once, as every field of a branch asks it."""
+"""(project, name, oid) of the branches with these `names`, and (project, None, number of branches) for each project of `project_ids` that
+has branches. A constant, because every field of a branch needs it."""
 
 
 def upsert_heads(dialect: str, rows: list[dict[str, Any]]) -> Any:
-    """The statement that writes heads: new branches, and new places of those that are there."""
+    """The statement that inserts new branches and updates the heads of existing ones."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     statement = insert(Branch).values(rows)
     moved = {"oid": statement.excluded.oid, "updated_at": statement.excluded.updated_at}

@@ -1,7 +1,7 @@
-"""Spans of the calendar of a place, as keys that statements group by.
+"""Calendar time buckets of a time zone, as keys that statements group by.
 
-A key is a number that rises with time. A span begins at the first instant at which the clocks of the place show its beginning or
-more; it goes up to before the next one.
+A key is a number that increases with time. A bucket begins at the first time at which the local clock shows its beginning or later; it
+ends before the next bucket.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY = EPOCH.toordinal()
 MIN_TIMESTAMP, MAX_TIMESTAMP = (datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC))
-"""Between these every clock shows a year of four digits."""
+"""Between these the local time of every time zone has a year of four digits."""
 MIN_EPOCH_SECONDS = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
 
 
 class TimeBucket(StrEnum):
-    """An hour is one of the clock; a day begins at midnight, a week on Monday, a month on its first day."""
+    """The unit of buckets: a clock hour, a day from midnight, a week from Monday, or a calendar month."""
 
     HOUR = "hour"
     DAY = "day"
@@ -34,7 +34,7 @@ class TimeBucket(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetPeriod:
-    """From `begins` (seconds since 1970) on the clocks of a place are `offset` seconds before those of UTC."""
+    """From `begins` (seconds since 1970) on, the local time is `offset` seconds ahead of UTC."""
 
     begins: int
     offset: int
@@ -42,13 +42,13 @@ class OffsetPeriod:
 
 @dataclass(frozen=True)
 class Buckets:
-    """`periods` are those of the place, in their order. The first counts for what is earlier too."""
+    """The buckets of a time zone. `periods` are its offset periods in order; the first also applies to earlier times."""
 
     unit: TimeBucket
     periods: Sequence[OffsetPeriod]
 
     def key(self, moment: Any) -> Any:
-        """The key of the span in which a column of instants lies."""
+        """The key of the bucket of a timestamp column, as an SQL expression."""
         if self.unit is TimeBucket.MONTH:
             moment = case(
                 (moment < MIN_TIMESTAMP, dialects.timestamp_literal(MIN_TIMESTAMP)),
@@ -63,7 +63,7 @@ class Buckets:
         return (day - 1) // 7 if self.unit is TimeBucket.WEEK else day
 
     def key_of(self, moment: datetime) -> int:
-        """The key of the span in which an instant lies."""
+        """Returns the key of the bucket of a timestamp."""
         seconds = (min(max(moment, MIN_TIMESTAMP), MAX_TIMESTAMP) - EPOCH) // timedelta(seconds=1)
         offset = [period.offset for period in self._hour_periods if period.begins <= seconds or period is self._hour_periods[0]][-1]
         if self.unit is TimeBucket.HOUR:
@@ -73,12 +73,12 @@ class Buckets:
         return {TimeBucket.DAY: day, TimeBucket.WEEK: (day - 1) // 7, TimeBucket.MONTH: shown.year * 12 + shown.month - 1}[self.unit]
 
     def keys(self, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
-        """The keys of the first and of the last bucket that this span of time, which ends before `until`, overlaps."""
+        """Returns the keys of the first and the last bucket that overlap the time range from `since` to before `until`."""
         first = self.key_of(since) if since is not None else None
         return first, self.key_of(max(until, MIN_TIMESTAMP) - timedelta(microseconds=1)) if until is not None else None
 
     def start(self, key: int) -> datetime:
-        """The instant at which the span of a key begins."""
+        """Returns the time at which the bucket of a key begins."""
         return EPOCH + timedelta(seconds=max(self._start(key), MIN_EPOCH_SECONDS))
 
     def _start(self, key: int) -> int:
@@ -96,11 +96,11 @@ class Buckets:
             found = shown - period.offset if number == 0 else max(shown - period.offset, period.begins)
             if period is self.periods[-1] or found < self.periods[number + 1].begins:
                 return found
-        raise AssertionError("there is a period at least")
+        raise AssertionError("there is at least one period")
 
     @cached_property
     def _hour_periods(self) -> Sequence[OffsetPeriod]:
-        """The periods as far as they matter: an hour of the clock begins with one of UTC wherever clocks differ by whole hours."""
+        """The periods without irrelevant ones: for hours only the offset modulo an hour matters."""
         if self.unit is not TimeBucket.HOUR:
             return self.periods
         merged: list[OffsetPeriod] = []

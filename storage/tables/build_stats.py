@@ -1,4 +1,4 @@
-"""Builds counted and measured in groups: one statement, whatever their number."""
+"""Statistics of builds in groups, by one statement."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from storage.tables.users import User
 
 
 class BuildDimension(StrEnum):
-    """What builds are grouped by."""
+    """A dimension by which builds are grouped."""
 
     PROJECT = "project"
     NAME = "name"
@@ -31,7 +31,7 @@ class BuildDimension(StrEnum):
 
 
 class BuildMeasure(StrEnum):
-    """What is measured of builds, in millionths: of seconds, and of a per cent for the coverage."""
+    """A measure of builds, in millionths of a second, or of a per cent for the coverage."""
 
     DURATION = "duration"
     QUEUED = "queued"
@@ -43,21 +43,21 @@ GROUP_KEYS: dict[BuildDimension, Any] = {
     BuildDimension.NAME: dialects.by_code_point(col(Build.name)),
     BuildDimension.STAGE: dialects.by_code_point(col(Build.stage)),
     BuildDimension.REF: dialects.by_code_point(col(Build.ref)),
-    # Not the column itself: for the sake of its order SQLite would read every build there is by the index of users.
+    # Not the column itself: to get its order, SQLite would read all builds by the index on `user_id`.
     BuildDimension.AUTHOR: col(Build.user_id) + 0,
     BuildDimension.STATUS: dialects.by_code_point(col(Build.status)),
 }
-"""What tells the groups apart; of projects and users what they are called is looked up once the groups are made."""
+"""The grouping expressions. The names of projects and users are joined after grouping."""
 
 COUNTED_STATUSES = (CheckStatus.PENDING, CheckStatus.RUNNING, CheckStatus.FAILED, CheckStatus.SUCCESS, CheckStatus.CANCELED)
 
 
 @dataclass(frozen=True)
 class BuildGrouping:
-    """How builds are grouped. `moment` is the column by which they are put into `buckets`.
+    """How builds are grouped. `moment` is the timestamp column for `buckets`.
 
-    `includes_superseded`: attempts that a retry superseded are among the builds, and are counted as what was retried; else the attempts
-    before the newest are.
+    `includes_superseded`: superseded attempts are included, and are the ones counted as retried; otherwise the attempts before the current
+    one are counted as retried.
     """
 
     dimensions: Sequence[BuildDimension]
@@ -69,11 +69,11 @@ class BuildGrouping:
 
 
 def groups(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, owner: Any = None) -> Select[Any]:
-    """(owner, key of the bucket, what each dimension is, in the order of the grouping; all builds, those of each of COUNTED_STATUSES, how
-    many were retried; `quantiles.columns` of each measure) of the first groups, by bucket and then by the dimensions, what is null first.
+    """Selects the groups of builds that meet the conditions, ordered by bucket and dimensions with nulls first, at most `grouping.limit`.
 
-    `owner` is a column of `Build` or `Project`: with it there are so many groups of each owner. What still runs or waits is measured
-    as it is `now`.
+    The columns are: owner, key of the bucket, the dimensions in the order of the grouping, number of builds, number with each of
+    COUNTED_STATUSES, number of retried ones, and `quantiles.quantile_columns` of each measure. `owner` is a column of `Build` or `Project`;
+    with it the limit applies to each owner. Unfinished builds are measured up to `now`.
     """
     rows = _rows(conditions, grouping, now, owner)
     keys = [*(("owner",) if owner is not None else ()), *(("bucket",) if grouping.buckets is not None else ()), *grouping.dimensions]
@@ -107,7 +107,7 @@ def _rows(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, o
     statement: Select[Any] = select(*columns).where(*conditions)
     if owner is not None:
         statement = statement.add_columns(owner.label("owner")).join(Project, col(Project.id) == col(row.project_id))
-    # An offset is where both databases stop merging statements: else what is measured would be worked out anew at each use.
+    # OFFSET prevents both databases from flattening the subquery, which would evaluate the measures again at each use.
     return (statement.offset(0) if grouping.measures else statement).subquery()
 
 
@@ -139,5 +139,5 @@ def _first_groups(grouped: Subquery, grouping: BuildGrouping, columns: Sequence[
 
 
 def _clamp_negative(number: Any) -> Any:
-    """A clock that was set back makes no negative time."""
+    """Replaces negative durations, which result from a clock that was set back, by zero."""
     return case((number < 0, cast(literal(0), BigInteger)), else_=number)

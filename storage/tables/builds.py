@@ -1,4 +1,4 @@
-"""Builds: what is run for a commit, by a runner of this service or by a system outside."""
+"""Builds: jobs for a commit, run by a runner of this service or by an external system."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ from storage.tables.projects import Project
 
 
 class RunWhen(StrEnum):
-    """What must have become of the earlier stages for a build to begin."""
+    """The condition on the earlier stages for a build to begin."""
 
     ON_SUCCESS = "on_success"
     ON_FAILURE = "on_failure"
@@ -31,13 +31,13 @@ def _partial_index(condition: str) -> dict[str, Any]:
 
 
 class Build(Row, table=True):
-    """A retry keeps the id: the row becomes the next attempt, and the finished run goes on as a row of its own whose `current_id` is
-    this one. What v3 lists and what counts as newest has no `current_id`.
+    """An attempt of a build. A retry keeps the id: the row becomes the next attempt, and the finished attempt is copied to a new row whose
+    `current_id` is this one. v3 lists only rows without `current_id`, which are the current attempts.
 
-    `queue` are the tags that a runner needs, sorted and joined by commas, for builds that runners may take; null for those of outside
-    systems. While a runner has the build, `token_digest` is the SHA-256 of what it calls with, and `lease_until` when it is given up.
-    `sealed_token` is that token encrypted, so that it can be masked in the trace, and `sealed_trace_end` the end of the trace that may be
-    the beginning of a secret (`graph/rules/builds/trace_masking.py`): `trace_size` counts it, the stored parts do not have it yet.
+    `queue` are the tags that a runner needs, sorted and joined by commas, for builds that runners may claim; null for those of external
+    systems. While a runner runs the build, `token_digest` is the SHA-256 of the build's token, and at `lease_until` its lease expires.
+    `sealed_token` is the encrypted token, which is needed to mask it in the trace. `sealed_trace_end` is the end of the trace that may be
+    the beginning of a secret (`graph/rules/builds/trace_masking.py`): `trace_size` includes it, the stored parts do not.
     `trace_size` is in bytes. `coverage` is in per cent.
     """
 
@@ -48,7 +48,7 @@ class Build(Row, table=True):
         Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
         Index("ix_builds_project_id_created_at", "project_id", "created_at", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_finished_at", "project_id", "finished_at"),
-        # With the rows that are current in it, SQLite takes it for them all before any other.
+        # Partial, because otherwise SQLite would prefer this index for all queries of current builds.
         Index("ix_builds_current_id", "current_id", "attempt", **_partial_index("current_id IS NOT NULL")),
         Index("ix_builds_queue_id", "queue", "id", **_partial_index(_WAITING)),
         Index("ix_builds_project_id_queue_id", "project_id", "queue", "id", **_partial_index(_WAITING)),
@@ -97,7 +97,7 @@ def is_current() -> Any:
 
 
 def has_ref(names: Sequence[str | None]) -> Any:
-    """The condition that a build is for one of these branches or tags; None stands for the default branch of the build's project."""
+    """The condition that a build is for one of these branches or tags; None means the default branch of the build's project."""
     named: Any = col(Build.ref).in_([name for name in names if name is not None])
     if None not in names:
         return named
@@ -107,14 +107,13 @@ def has_ref(names: Sequence[str | None]) -> Any:
 
 
 def for_update(build_id: int) -> Select[Build]:
-    """The build as it is now; others who hold it wait for this transaction's end, and what hangs on it may be written meanwhile."""
+    """The current build, locked until the transaction ends; rows that refer to it can still be inserted."""
     statement: Select[Build] = select(Build).where(col(Build.id) == build_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
 def attempts(ids: list[int], conditions: Sequence[Any], order: Sequence[Any], skipped: int, limit: int) -> Select[Build]:
-    """Of each build, which is named by its current row, at most so many attempts that meet the conditions, in this order; the first
-    `skipped` are left out."""
+    """For each build, given by the id of its current row, at most `limit` attempts that meet the conditions, after skipping `skipped`."""
     row = Build
     build_id = func.coalesce(col(row.current_id), col(row.id))
     position = func.row_number().over(partition_by=build_id, order_by=order).label("place")
@@ -124,7 +123,7 @@ def attempts(ids: list[int], conditions: Sequence[Any], order: Sequence[Any], sk
 
 
 def count_attempts(ids: list[int]) -> Select[int, int]:
-    """(build, how many attempts there are of it)."""
+    """(build, number of its attempts)."""
     build_id = func.coalesce(col(Build.current_id), col(Build.id))
     return select(build_id, func.count()).where(_is_attempt_of(ids)).group_by(build_id)
 

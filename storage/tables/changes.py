@@ -1,4 +1,4 @@
-"""Changes: one log of what those hear of who follow builds, merge requests and branches."""
+"""The change log of builds, merge requests and branches, from which subscriptions are served."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -14,7 +14,7 @@ from storage.tables.projects import Project
 
 
 class ChangeKind(StrEnum):
-    """What has changed."""
+    """The kind of object that has changed."""
 
     BUILD = "build"
     MERGE_REQUEST = "merge_request"
@@ -22,11 +22,11 @@ class ChangeKind(StrEnum):
 
 
 class Change(Row, table=True):
-    """A change, in the order in which they were made: the id is its sequence number.
+    """A change; the id is its sequence number.
 
-    `was` and `became` are words of the kind: a build's status, a merge request's state, the health of a branch. `was` is null for what
-    is new; both are the same where something else has changed. `ref` is the branch or tag that a build is for, the target branch of a
-    merge request, or the branch itself.
+    `was` and `became` are the old and the new state: a build's status, a merge request's state, the health of a branch. `was` is null for a
+    new object; both are equal if something else has changed. `ref` is the branch or tag of a build, the target branch of a merge request,
+    or the branch itself.
     """
 
     __tablename__ = "changes"
@@ -51,14 +51,14 @@ OPEN_WRITERS = text(
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     " AND mode = 'RowExclusiveLock' AND granted"
 )
-"""The transactions that have written, or are about to write, changes and have not ended; PostgreSQL only.
+"""The unfinished transactions that have written changes, or are about to; PostgreSQL only.
 
-An INSERT takes this lock before it takes an id, keeps it to the end of its transaction, and lets go of it after its rows can be seen.
+An INSERT acquires this lock before it takes an id, holds it to the end of its transaction, and releases it after its rows are visible.
 """
 
 
 def newest_id() -> Select[int]:
-    """The largest sequence number that can be seen; null where there is none."""
+    """The largest visible sequence number; null if there is none."""
     return select(func.max(col(Change.id)))
 
 
@@ -70,8 +70,10 @@ def after(
     kind: ChangeKind | None = None,
     project_ids: Collection[int] | None = None,
 ) -> Select[Any]:
-    """(sequence number, kind, project, build or merge request, branch or tag, what it was, what it became, when, the project's
-    default branch) of changes, in their order; the id of what changed is null for a branch."""
+    """(sequence number, kind, project, build or merge request, ref, old state, new state, time, the project's default branch) of changes.
+
+    They are in order, after `number` and up to `until`. The id of the object is null for a branch.
+    """
     row: Any = Change
     subject = func.coalesce(row.build_id, row.merge_request_id)
     default = select(col(Project.default_branch)).where(col(Project.id) == row.project_id).scalar_subquery()
@@ -87,6 +89,6 @@ def after(
 
 
 def of_build(build_id: int, limit: int) -> Select[str | None, str]:
-    """(what it was, what it became) of the last changes of a build, the newest first."""
+    """(old status, new status) of the last changes of a build, the newest first."""
     row: Any = Change
     return select(row.was, row.became).where(row.build_id == build_id).order_by(row.id.desc()).limit(limit)

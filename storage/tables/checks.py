@@ -1,4 +1,4 @@
-"""Checks: what builds and commit statuses, of both tables, say of commits."""
+"""Checks of commits: builds and commit statuses together."""
 
 from functools import cache
 from typing import Any
@@ -12,27 +12,28 @@ from storage.tables.commit_statuses import CommitStatus
 from storage.tables.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_parameters, matches_keys
 
 ParameterizedStatement = tuple[Select[Any], dict[str, Any]]
-"""A statement, and the values of its parameters: statements are made once, since making one costs more than running it."""
+"""A constant statement and its parameters; constant, because constructing one costs more than running it."""
 
 RUN_COLUMNS = ("project_id", "sha", "name", "ref", "status", "allow_failure", "created_at", "started_at", "finished_at")
 
 
 def newest_checks(commits: CommitKeys) -> ParameterizedStatement:
-    """(build, None) or (None, commit status) for the newest of each name and ref of each commit, in no order."""
+    """(build, None) or (None, commit status) for the newest of each name and ref of each commit, unordered."""
     values = key_parameters(commits)
     return _newest("project_id" in values), values
 
 
 def newest_and_summaries(commits: CommitKeys) -> ParameterizedStatement:
-    """The same, with the SUMMARY_COLUMNS of those of these commits that the index has: (SUMMARY_COLUMNS, build, commit status), of which
-    one is there."""
+    """As `newest_checks`, with summaries of the indexed commits: (SUMMARY_COLUMNS, build, commit status), of which one is not null."""
     values = key_parameters(commits)
     return _newest_and_summaries("project_id" in values), values
 
 
 def runs(commits: CommitKeys, limit: int) -> ParameterizedStatement:
-    """(RUN_COLUMNS, the id under which a build's attempts are one check, attempt, 0 of a build and 1 of a commit status) for every attempt
-    of every build and for every commit status of these commits; at most so many, of whichever."""
+    """(RUN_COLUMNS, check id, attempt, kind) for all attempts of builds and all commit statuses of these commits, at most `limit`.
+
+    The check id is the same for all attempts of a build; the kind is 0 for a build and 1 for a commit status.
+    """
     values = key_parameters(commits)
     return _runs("project_id" in values), {**values, "limit": limit}
 
@@ -54,7 +55,7 @@ def _newest_and_summaries(is_single_project: bool) -> Select[Any]:
 
 
 def _newest_ids(is_single_project: bool) -> list[Any]:
-    """(0 of a build and 1 of a commit status, its id)."""
+    """The SELECTs of (kind, id) of the newest checks; the kind is 0 for a build and 1 for a commit status."""
     tables: list[tuple[Any, Any]] = [(Build, [col(Build.current_id).is_(None)]), (CommitStatus, [])]
     return [
         select(literal(kind).label("kind"), func.max(col(table.id)).label("id"))

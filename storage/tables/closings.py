@@ -1,4 +1,4 @@
-"""Which issues merging a merge request would close: what its commits and its description name, written when those change."""
+"""Issues that merging a merge request would close: those that its commits and its description mention, written when these change."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,8 +14,10 @@ from storage.tables.projects import Project
 
 
 class Closing(SQLModel, table=True):
-    """`iid` of `project_id` is the number that is named, whether there is such an issue yet or not. `described`: the description
-    names it, else a commit does."""
+    """A mention of the issue `iid` of the project `project_id`, which need not exist yet.
+
+    `described`: whether the description mentions it, not a commit.
+    """
 
     __tablename__ = "closings"
     __table_args__: Any = (Index("ix_closings_project_id_iid", "project_id", "iid"),)
@@ -27,7 +29,7 @@ class Closing(SQLModel, table=True):
 
 
 def of_merge_request(merge_request_id: int) -> Select[bool, int, int]:
-    """(described, project id, number) of what is kept."""
+    """(described, project id, number) of the stored mentions."""
     statement = select(col(Closing.described), col(Closing.project_id), col(Closing.iid))
     return statement.where(col(Closing.merge_request_id) == merge_request_id)
 
@@ -37,7 +39,7 @@ def delete_closings(merge_request_id: int, described: list[bool]) -> Delete:
 
 
 def insert_closings(dialect: str, merge_request_id: int, mentions: Collection[tuple[bool, int, int]]) -> Any:
-    """The statement that keeps these (described, project id, number)."""
+    """The statement that inserts these mentions (described, project id, number)."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     keys = ("described", "project_id", "iid")
     rows = [{"merge_request_id": merge_request_id, **dict(zip(keys, values, strict=True))} for values in sorted(mentions)]
@@ -45,10 +47,10 @@ def insert_closings(dialect: str, merge_request_id: int, mentions: Collection[tu
 
 
 def issues_of(merge_request_ids: Collection[int], *visibility: Any) -> Select[int, Issue]:
-    """(merge request id, issue) for what merging would close, and for what was named by those that are merged: by the issue's id.
+    """(merge request id, issue), ordered by issue, for open issues that merging would close and for issues that merged ones mention.
 
-    Nothing for those whose target is not the default branch. An issue that is named twice comes twice. `visibility` are conditions on the
-    project of the issue.
+    Merge requests into other branches than the default branch have none. An issue that is mentioned twice occurs twice. `visibility` are
+    conditions on the project of the issue.
     """
     target = aliased(Project)
     statement = (
@@ -67,8 +69,10 @@ def issues_of(merge_request_ids: Collection[int], *visibility: Any) -> Select[in
 
 
 def merge_requests_of(issue_ids: Collection[int], limit: int, *visibility: Any) -> Select[int, MergeRequest]:
-    """(issue id, merge request) for the open ones that would close an open issue, and the merged ones that name it; for each issue the
-    newest `limit`. As `issues_of`, and `visibility` are conditions on the project of the merge request."""
+    """(issue id, merge request) for open ones that would close an open issue, and merged ones that mention the issue.
+
+    For each issue the newest `limit`. As `issues_of`; `visibility` are conditions on the project of the merge request.
+    """
     named = (
         select(col(Issue.id).label("issue_id"), col(MergeRequest.id).label("id"))
         .distinct()

@@ -1,4 +1,4 @@
-"""Comments on a commit of a project, on a line of its diff or under the whole."""
+"""Comments on a commit of a project, or on a line of its diff."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +18,7 @@ class LineType(StrEnum):
 
 
 class CommitComment(Row, table=True):
-    """`line` is the line's number in the new file; the three of the place are null together."""
+    """A comment. `line` is the line's number in the new file; `path`, `line` and `line_type` are all null for a comment on the commit."""
 
     __tablename__ = "commit_comments"
     __table_args__: Any = (Index("ix_commit_comments_project_id_sha", "project_id", "sha", "id"), {"sqlite_autoincrement": True})

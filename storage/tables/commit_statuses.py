@@ -1,4 +1,4 @@
-"""Commit statuses: what builds and outside services say of a commit."""
+"""Commit statuses, which external services set for commits."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -13,7 +13,7 @@ from storage.tables.commits import CommitsByProject, of_commits
 
 
 class CheckStatus(StrEnum):
-    """The states of a commit status, and of a build."""
+    """The status of a commit status or a build."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -23,9 +23,9 @@ class CheckStatus(StrEnum):
 
 
 class CommitStatus(Row, table=True):
-    """The row with the greatest id is the newest of its (project, sha, name, ref), and only that one may be unfinished.
+    """A commit status. The row with the largest id of a (project, sha, name, ref) is the newest; only the newest may be unfinished.
 
-    `ref` is a branch or tag, or not known. `started_at` and `finished_at` are those of the present status.
+    `ref` is a branch or tag; null if it is unknown. `started_at` and `finished_at` are those of the current status.
     """
 
     __tablename__ = "commit_statuses"
@@ -50,7 +50,7 @@ class CommitStatus(Row, table=True):
 
 
 FINISHED = (CheckStatus.SUCCESS, CheckStatus.FAILED, CheckStatus.CANCELED)
-"""Whoever says something after one of these speaks of another run."""
+"""Final statuses; a status that is set after one of these belongs to a new run."""
 
 
 def newest_ids(commits: CommitsByProject) -> Select[int]:

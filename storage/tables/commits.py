@@ -1,6 +1,6 @@
-"""The index of commits: what lists and dashboards join of git's own records, and rows that hang on commits.
+"""The index of commits, which lists and dashboards join with other tables.
 
-The repository stays the truth; a row here repeats what a commit says for good. Other rows name a commit by its project and its full id.
+The repository is the source of truth; a row repeats immutable data of a commit. Other rows refer to a commit by project and full id.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,13 +32,13 @@ from storage.database.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key, long_text
 
 CommitsByProject = Mapping[int, Collection[str]]
-"""Full ids of commits, by the id of their project. The same commit in a fork is another one."""
+"""Full ids of commits by project id. The same commit in a fork is another object."""
 CommitKeys = Collection[tuple[int, str]]
-"""The same as (project, full id)."""
+"""Commits as (project id, full id)."""
 
 
 class Commit(Row, table=True):
-    """A commit of a project. The offsets are those of the commit's own times, in minutes east of UTC; `title` is bounded."""
+    """A commit of a project. The offsets are those of the commit's times, in minutes east of UTC; the length of `title` is limited."""
 
     __tablename__ = "commits"
     __table_args__: Any = (
@@ -63,7 +63,7 @@ class Commit(Row, table=True):
 
 
 def of_commits(table: Any, commits: CommitsByProject) -> ColumnElement[bool]:
-    """The condition that a row's `project_id` and `sha` name one of these commits."""
+    """The condition that a row's `project_id` and `sha` refer to one of these commits."""
     return or_(*(and_(col(table.project_id) == project_id, col(table.sha).in_(shas)) for project_id, shas in commits.items()))
 
 
@@ -80,11 +80,11 @@ SUMMARY_COLUMNS: tuple[Any, ...] = (
     Commit.committed_at,
     Commit.committed_offset,
 )
-"""The columns that tell of a commit what a list shows."""
+"""The columns that lists show."""
 
 
 def key_parameters(commits: CommitKeys) -> dict[str, Any]:
-    """The values of the parameters of `matches_keys`: there is a `project_id` where all are of one project."""
+    """Returns the parameters of `matches_keys`; they contain `project_id` if all commits are in one project."""
     project_ids, oids = {project_id for project_id, _ in commits}, list({oid for _, oid in commits})
     if len(project_ids) == 1:
         return {"project_id": project_ids.pop(), "oids": oids}
@@ -92,17 +92,17 @@ def key_parameters(commits: CommitKeys) -> dict[str, Any]:
 
 
 def matches_keys(project_id: Any, oid: Any, is_single_project: bool) -> ColumnElement[bool]:
-    """The condition that these columns name one of the commits whose `key_parameters` are the statement's parameters."""
+    """The condition that these columns refer to one of the commits whose `key_parameters` are the statement's parameters."""
     has_oid = col(oid).in_(bindparam("oids", expanding=True))
     if is_single_project:
         return and_(col(project_id) == bindparam("project_id", type_=Integer), has_oid)
-    # What the pairs imply is said of each column too, so that SQLite takes it as the range of an index.
+    # The redundant conditions on each column let SQLite use an index.
     implied = col(project_id).in_(bindparam("project_ids", expanding=True))
     return and_(implied, has_oid, tuple_(col(project_id), col(oid)).in_(bindparam("commits", expanding=True)))
 
 
 def summaries(commits: CommitKeys) -> tuple[Select[Any], dict[str, Any]]:
-    """SUMMARY_COLUMNS of those of these commits that the index has: the statement, which is made once, and the values of its parameters."""
+    """The constant statement for SUMMARY_COLUMNS of the indexed ones of these commits, and its parameters."""
     values = key_parameters(commits)
     return _summaries("project_id" in values), values
 
@@ -115,12 +115,12 @@ def _summaries(is_single_project: bool) -> Select[Any]:
 
 
 def existing_oids(project_id: int, oids: Collection[str]) -> Select[str]:
-    """Those of these ids that the index of the project has."""
+    """Those of these ids that are in the index of the project."""
     return select(col(Commit.oid)).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
 
 
 def rows_after(project_id: int, id: int, limit: int) -> Select[int, str]:
-    """(row, commit) of the first so many rows of the project behind this one, by row."""
+    """(row id, commit) of the project's rows after this id, ordered by id, at most `limit`."""
     statement = select(col(Commit.id), col(Commit.oid)).where(col(Commit.project_id) == project_id, col(Commit.id) > id)
     return statement.order_by(col(Commit.id)).limit(limit)
 
@@ -130,7 +130,7 @@ def delete_commits(project_id: int, oids: Collection[str]) -> Delete:
 
 
 def insert_missing(dialect: str) -> Any:
-    """The statement that writes rows of the index, run with the rows; one that is there already stays."""
+    """The INSERT of rows of the index, executed with the rows; existing rows are not changed."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    # Of the table, not of the class: the ORM writes row by row where it must leave some out.
+    # Into the table, not the class: the ORM would insert row by row because of ON CONFLICT.
     return insert(metadata.tables[Commit.__tablename__]).on_conflict_do_nothing(index_elements=["project_id", "oid"])

@@ -1,4 +1,4 @@
-"""Counters of a project: where the numbers of issues, merge requests and milestones come from."""
+"""Counters of a project, from which issues, merge requests and milestones get their numbers."""
 
 from enum import StrEnum
 from typing import Any
@@ -17,7 +17,7 @@ class CounterKind(StrEnum):
 
 
 class Counter(SQLModel, table=True):
-    """The last number given. The row is locked until its transaction ends, so a number of a rolled-back creation is given again."""
+    """The last assigned number. The row is locked until its transaction ends, so the number of a rolled-back creation is reused."""
 
     __tablename__ = "counters"
 
@@ -27,7 +27,7 @@ class Counter(SQLModel, table=True):
 
 
 def advance(dialect: str, project_id: int, kind: CounterKind, by: int = 1) -> Any:
-    """The statement that raises a counter and returns its new value."""
+    """The statement that increments a counter and returns its new value."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return (
         insert(Counter)
@@ -38,7 +38,7 @@ def advance(dialect: str, project_id: int, kind: CounterKind, by: int = 1) -> An
 
 
 def raise_to(dialect: str, project_id: int, kind: CounterKind, value: int) -> Any:
-    """The statement that raises a counter to a number that was given otherwise; it never falls."""
+    """The statement that raises a counter to a number that was assigned otherwise; it never decreases it."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     raised = case((col(Counter.value) < value, value), else_=col(Counter.value))
     return (

@@ -1,6 +1,6 @@
-"""Deliveries: an event on its way to a hook.
+"""Deliveries of events to hooks.
 
-A row is claimed by one process at a time, for a while: a claim that ran out, because its process was killed, counts as none.
+A row is claimed by one process at a time; a claim expires, so that deliveries of a killed process are claimed again.
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,11 @@ class DeliveryState(StrEnum):
 
 
 class Delivery(Row, table=True):
-    """`webhook_id` is the same at every attempt, so that a receiver knows one it has had. `next_attempt_at` is null once nothing is to
-    come. `claimed_by` names the process that is at it, until `claimed_until`. `response_code` and `error` are of the last attempt."""
+    """A delivery. `webhook_id` is the same at each attempt, so that a receiver can detect duplicates.
+
+    `next_attempt_at` is null if there is no further attempt. `claimed_by` is the process that has claimed it until `claimed_until`.
+    `response_code` and `error` are those of the last attempt.
+    """
 
     __tablename__ = "deliveries"
     __table_args__: Any = (
@@ -54,7 +57,7 @@ def _is_unclaimed(moment: datetime) -> ColumnElement[bool]:
 
 
 def next_by_hook(moment: datetime) -> Any:
-    """(hook, the moment of the next attempt that nobody is at; null without one): an index is asked once for each hook."""
+    """(hook, time of its next unclaimed attempt or null): one index lookup per hook."""
     following = (
         select(func.min(col(Delivery.next_attempt_at)))
         .where(col(Delivery.hook_id) == col(Hook.id), col(Delivery.state) == DeliveryState.PENDING, _is_unclaimed(moment))
@@ -65,7 +68,7 @@ def next_by_hook(moment: datetime) -> Any:
 
 
 def count_pending() -> Any:
-    """(how many deliveries wait, since when the oldest does). An index is asked for each hook, so that those of the past are not read."""
+    """(number of pending deliveries, creation time of the oldest). It uses an index per hook, so finished deliveries are not read."""
     delivery = aliased(Delivery)
     return (
         select(func.count(), func.min(col(delivery.created_at)))
@@ -75,7 +78,7 @@ def count_pending() -> Any:
 
 
 def due(limits: Mapping[int, int], moment: datetime) -> Any:
-    """The ids of the first deliveries that are due, at most so many for each hook as `limits` says."""
+    """The ids of the first due deliveries of each hook, at most `limits[hook_id]`."""
     parts = []
     for hook_id, limit in limits.items():
         first = (
@@ -95,7 +98,7 @@ def due(limits: Mapping[int, int], moment: datetime) -> Any:
 
 
 def claim(ids: list[int], by: str, until: datetime, moment: datetime) -> Any:
-    """Claims those of the deliveries that are still due and that no other process is taking; returns their ids."""
+    """The statement that claims the deliveries that are still due and that no other process is claiming; it returns their ids."""
     free = (
         select(col(Delivery.id))
         .where(
@@ -111,7 +114,7 @@ def claim(ids: list[int], by: str, until: datetime, moment: datetime) -> Any:
 
 
 def release_claims(by: str) -> Update:
-    """Ends all claims of a process."""
+    """The statement that releases all claims of a process."""
     return update(Delivery).where(col(Delivery.claimed_by) == by).values(claimed_by=None, claimed_until=None)
 
 
@@ -119,8 +122,10 @@ OUTCOME_COLUMNS = ("state", "attempts", "next_attempt_at", "response_code", "err
 
 
 def record_outcomes(by: str) -> Any:
-    """Writes outcomes and ends their claims: to be run with `{"key": id, **OUTCOME_COLUMNS}` for each. A lost claim's outcome is
-    dropped."""
+    """The statement that records results and releases their claims, executed with `{"key": id, "new_…": …}` for each delivery.
+
+    `new_…` are the OUTCOME_COLUMNS. The result of an expired claim that another process has taken is dropped.
+    """
     table: Any = Delivery.__table__  # type: ignore[attr-defined]
     values = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in OUTCOME_COLUMNS}
     return (
@@ -129,7 +134,7 @@ def record_outcomes(by: str) -> Any:
 
 
 def fail_pending(hook_ids: list[int], reason: str) -> Update:
-    """Fails what still waits for these hooks."""
+    """The statement that fails the pending deliveries of these hooks."""
     is_pending = (col(Delivery.hook_id).in_(hook_ids), col(Delivery.state) == DeliveryState.PENDING)
     values = {"state": DeliveryState.FAILED, "next_attempt_at": None, "claimed_by": None, "claimed_until": None, "error": reason}
     return update(Delivery).where(*is_pending).values(**values).execution_options(synchronize_session=False)

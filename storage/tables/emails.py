@@ -1,4 +1,4 @@
-"""E-mail addresses, lower case, unique over all users."""
+"""E-mail addresses in lower case, unique across all users."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from storage.tables.base import TimestampedRow, foreign_key
 
 
 class Email(TimestampedRow, table=True):
-    """Every address of every user. The primary one (`User.email`) stands here too, so that one constraint keeps them all unique."""
+    """An address of a user. The primary one (`User.email`) is included, so that one constraint makes all addresses unique."""
 
     __tablename__ = "emails"
 
@@ -24,7 +24,7 @@ def of_user(user_id: int) -> Select[Email]:
 
 
 def of_address(email: str) -> Select[Email]:
-    """The row of an address in lower case, whoever has it."""
+    """The row of an address, given in lower case, of any user."""
     return select(Email).where(col(Email.email) == email)
 
 
@@ -33,6 +33,6 @@ def primary(user_id: int) -> Select[Email]:
 
 
 def remove(email_id: int, user_id: int) -> Any:
-    """The statement that removes a secondary address of the user, and gives its id if there was one."""
+    """The statement that deletes a secondary address of the user and returns its id."""
     where = (col(Email.id) == email_id, col(Email.user_id) == user_id, col(Email.is_primary).is_(False))
     return delete(Email).where(*where).returning(col(Email.id))

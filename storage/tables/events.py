@@ -1,4 +1,4 @@
-"""Events: what happened, once, for all the hooks that are told of it."""
+"""Events, each stored once for all hooks that receive it."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from storage.tables.hooks import Hook, is_subscribed
 
 
 class Event(Row, table=True):
-    """`payload` is the body that is sent. Written in the transaction of the change, and only when a hook wants it."""
+    """An event; `payload` is the body of its webhooks. It is written in the transaction of the change, if a hook is subscribed."""
 
     __tablename__ = "events"
 
@@ -23,14 +23,14 @@ class Event(Row, table=True):
 
 
 def insert_events() -> Any:
-    """The statement that writes events, run with the rows, and returns their ids."""
+    """The INSERT of events, executed with the rows, that returns their ids."""
     return insert(Event).returning(col(Event.id))
 
 
 def insert_deliveries(event_ids: list[int], id_prefix: str, switch: str | None, moment: datetime) -> Any:
-    """The statement that writes a delivery of each event for every hook that wants it. Their webhook ids are `MARK-EVENT-HOOK`.
+    """The statement that inserts a delivery of each event for every subscribed hook, with the webhook id `PREFIX-EVENT-HOOK`.
 
-    The hooks are held meanwhile, so that none is deleted under the new rows.
+    The hooks get a shared lock, so that none is deleted before the commit.
     """
     columns = ("event_id", "hook_id", "webhook_id", "event_name", "state", "attempts", "next_attempt_at", "created_at")
     rows = (
@@ -51,7 +51,7 @@ def insert_deliveries(event_ids: list[int], id_prefix: str, switch: str | None, 
 
 
 def of_deliveries(ids: list[int]) -> Any:
-    """(delivery, its hook, its event)"""
+    """(delivery, its hook, its event) of these deliveries."""
     joined = (
         select(Delivery, Hook, Event).join(Hook, col(Hook.id) == col(Delivery.hook_id)).join(Event, col(Event.id) == col(Delivery.event_id))
     )
@@ -59,7 +59,7 @@ def of_deliveries(ids: list[int]) -> Any:
 
 
 def delete_old_events(before: datetime, limit: int) -> Any:
-    """Deletes events from before a moment, with their deliveries, unless one is still to be made."""
+    """The statement that deletes events before this time without pending deliveries, with their deliveries, at most `limit`."""
     pending = any_row(Delivery, col(Delivery.event_id) == col(Event.id), col(Delivery.state) == DeliveryState.PENDING)
     old = select(col(Event.id)).where(col(Event.created_at) < before, ~pending).order_by(col(Event.created_at)).limit(limit)
     return delete(Event).where(col(Event.id).in_(old)).execution_options(synchronize_session=False)

@@ -1,4 +1,4 @@
-"""Walks along the first parents of commits, in the index: what a branch was, one commit before the other, without what was merged in."""
+"""Walks along the first-parent chains of commits in the index: the history of a branch without merged commits."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,10 +16,10 @@ from storage.tables.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_para
 
 
 def _walk(starts: CommitKeys, length: int) -> CTE:
-    """Rows `start` (a number of each walk), `place` from 0 on, `project_id`, `oid`, `first_parent`, `committed_at`."""
+    """The rows of walks: `start` (identifies the walk), `place` from 0, `project_id`, `oid`, `first_parent`, `committed_at`."""
     row, parent = Commit, aliased(Commit)
     columns = ("project_id", "oid", "first_parent", "committed_at")
-    # What the pairs imply, said of each column too, so that SQLite takes it as the range of an index.
+    # The redundant conditions on each column let SQLite use an index.
     implied = (col(row.project_id).in_({project_id for project_id, _ in starts}), col(row.oid).in_({oid for _, oid in starts}))
     walk = (
         select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns))
@@ -34,14 +34,13 @@ def _walk(starts: CommitKeys, length: int) -> CTE:
 def rollup_walks(
     starts: CommitKeys, limit: int, names: Sequence[str] | None, *, with_end_times: bool, builds: bool = True
 ) -> tuple[Select[Any], dict[str, Any]]:
-    """(walk, project, commit, the word of its `RollupState`, when its last check ended, its title and what follows in SUMMARY_COLUMNS) for
-    each commit of the walks, which end with the newest good commit, or after `limit` commits. With `names` no other check counts, and
-    without `builds` only commit statuses do.
+    """(walk, project, commit, value of its `RollupState`, end of its last check, the SUMMARY_COLUMNS from the title on) for each commit.
 
-    `with_end_times`: they go on until there was a bad one too, and each that is good or bad has the moment; else there are none. What comes
-    after the newest good one has no facts.
+    A walk ends with the newest good commit, or after `limit` commits. With `names` only these checks count; without `builds` only commit
+    statuses count. `with_end_times`: a walk continues until it has also found a bad commit, and good and bad commits have the end of their
+    last check; otherwise it is null. Commits after the newest good one have no summary.
 
-    The statement, and the values of its parameters: it is made once, since making it costs more than a short walk.
+    Returns the statement and its parameters; it is constant, because constructing it costs more than a short walk.
     """
     values = key_parameters(starts)
     statement = _rollup_walks("project_id" in values, with_end_times, names is not None, builds)
@@ -53,7 +52,7 @@ def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool
     names: Any = bindparam("names", expanding=True) if has_names else None
     row, parent = Commit, aliased(Commit)
     columns = ("id", "project_id", "oid", "first_parent")
-    # Whether there was a good and a bad one before. The state is asked once for each commit, so a commit's own is the next one's to add.
+    # Whether a good and a bad commit came before. The state is computed once per commit, so the next commit adds it to its flags.
     flags = (literal(0).label("good"), literal(0).label("bad"))
     state = states.rollup_state(col(row.project_id), col(row.oid), row, names=names, builds=builds).label("state")
     walk = (
@@ -85,8 +84,10 @@ def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool
 
 
 def committed_between(starts: CommitKeys, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:
-    """(walk, place, project, commit, when committed) of those of at most `length` commits of each walk that were committed in this span,
-    and of the first and the last that were looked at."""
+    """(walk, place, project, commit, commit date) of the commits of each walk in this time range, of at most `length` commits.
+
+    The first commit and the commit at the maximum length are always included.
+    """
     walk = _walk(starts, length)
     conditions = []
     if since is not None:

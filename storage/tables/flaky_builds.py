@@ -16,13 +16,13 @@ from storage.tables.projects import Project
 from storage.tables.quantiles import MILLION
 
 JOB_KEY = ("project_id", "name", "stage")
-"""What tells one job from another."""
+"""The columns that identify a job."""
 WASTED_COLUMNS = ("wasted_millions", "wasted_rest")
-"""Microseconds in two parts, since the sum of very long times goes beyond what either database counts."""
+"""Microseconds in two parts, because the sum of very long times exceeds the integers of both databases."""
 
 
 class JobCursor(NamedTuple):
-    """Where a job stands in the list."""
+    """The position of a job in the list."""
 
     flips: int
     name: str
@@ -31,8 +31,7 @@ class JobCursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """A part of the list: at most `limit` jobs between two places after the first `skipped`, from the start or, `backward`, from the
-    end."""
+    """A page of the list: at most `limit` jobs between two positions, after skipping `skipped`, from the end if `backward`."""
 
     limit: int
     skipped: int = 0
@@ -42,11 +41,11 @@ class JobPage:
 
 
 def jobs(project_ids: Collection[int], since: datetime, page: JobPage, *visibility: Any) -> Select[Any]:
-    """(project, name, stage, flips, runs, commit of the last flip, sum of millions and rest of the microseconds that were wasted, number
-    of merge requests that were blocked, number of such jobs in the project) of a part of the jobs of each project, the most flips first.
+    """(project, name, stage, flips, runs, commit of the last flip, wasted time as millions and rest of microseconds, number of blocked
+    merge requests, number of flaky jobs in the project) of a page of each project's jobs, those with the most flips first.
 
-    A run is an attempt that failed or succeeded, for whatever branch, and ended at `since` or later; a flip is one that ended otherwise
-    than the run of the same commit before it. `visibility` are conditions on the target projects of merge requests.
+    A run is an attempt on any branch that failed or succeeded and finished at `since` or later; a flip is a run with another result than
+    the previous run of the same commit. `visibility` are conditions on the target projects of merge requests.
     """
     commits = _job_commits(project_ids, since)
     job = [commits.c[key] for key in JOB_KEY]
@@ -101,7 +100,7 @@ def _sum_if(condition: Any, number: Any) -> Any:
 
 
 def _job_commits(project_ids: Collection[int], since: datetime) -> CTE:
-    """What came of each job on each commit."""
+    """The results of each job on each commit."""
     row = Build
     keys = {
         "project_id": col(row.project_id),
@@ -109,7 +108,7 @@ def _job_commits(project_ids: Collection[int], since: datetime) -> CTE:
         "stage": dialects.by_code_point(col(row.stage)),
         "sha": dialects.by_code_point(col(row.sha)),
     }
-    # A retry keeps the id for its next attempt, so that attempts tell their order where times do not.
+    # A retry keeps the id, so at equal times the order is that of the attempts.
     order = (col(row.finished_at), col(row.attempt), col(row.id))
     before = func.lag(col(row.status)).over(partition_by=tuple(keys.values()), order_by=order)
     took = dialects.microseconds_between(col(row.started_at), col(row.finished_at))
@@ -146,9 +145,9 @@ def _job_commits(project_ids: Collection[int], since: datetime) -> CTE:
 
 
 def _blocked_merge_requests(commits: CTE, *visibility: Any) -> Select[Any]:
-    """(project, name, stage, number of merge requests that hold a commit on which the job flipped and a failure of it was not allowed).
+    """(project, name, stage, number of merge requests with a commit on which the job flipped and a failure was not allowed).
 
-    Only merge requests into the project or from it: those of other projects do not wait for its builds.
+    It counts only merge requests into or from the project, because others do not depend on its builds.
     """
     link, row = MergeRequestCommit, MergeRequest
     job = [commits.c[key] for key in JOB_KEY]

@@ -1,4 +1,4 @@
-"""Branches that are to be looked at: something has happened by which their health may be another one."""
+"""Due health checks: branches whose health may have changed."""
 
 from typing import Any
 
@@ -10,7 +10,10 @@ from storage.tables.branches import Branch
 
 
 class HealthCheckDue(Row, table=True):
-    """A look at the branch `name` and at those whose head is `sha`, in the transaction of what makes it necessary; gone once it is done."""
+    """A due check of the branch `name` and of the branches with the head `sha`.
+
+    It is inserted in the transaction of the change that makes it necessary, and deleted when it is done.
+    """
 
     __tablename__ = "branch_looks"
 
@@ -20,7 +23,7 @@ class HealthCheckDue(Row, table=True):
 
 
 def insert_due() -> Insert:
-    """The statement that writes rows, run with the rows. It waits for nobody."""
+    """The INSERT of rows, executed with the rows. It waits for no lock."""
     return insert(HealthCheckDue)
 
 
@@ -30,9 +33,9 @@ def oldest_ids(limit: int) -> Select[int]:
 
 
 def due_branches(due_ids: list[int]) -> CompoundSelect[Any]:
-    """(branch, look) of each branch that one of these concerns, each pair once."""
+    """(branch id, row id) of each branch that one of these rows concerns, without duplicates."""
     due = HealthCheckDue
-    # Apart, so that each has its index.
+    # Two SELECTs, so that each uses its index.
     by_name, by_head = (
         select(col(Branch.id), col(due.id))
         .join(due, and_(col(Branch.project_id) == col(due.project_id), meant))
@@ -43,6 +46,6 @@ def due_branches(due_ids: list[int]) -> CompoundSelect[Any]:
 
 
 def delete_due(due_ids: list[int]) -> Delete:
-    """The statement that removes those of these rows that nobody else is removing."""
+    """The statement that deletes these rows, except those that another transaction is deleting."""
     free = select(col(HealthCheckDue.id)).where(col(HealthCheckDue.id).in_(due_ids)).with_for_update(skip_locked=True)
     return delete(HealthCheckDue).where(col(HealthCheckDue.id).in_(free))

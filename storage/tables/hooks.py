@@ -1,4 +1,4 @@
-"""System hooks: addresses that are told what happens on the instance."""
+"""System hooks: URLs that receive the events of the instance."""
 
 from datetime import datetime
 from functools import cache
@@ -12,12 +12,15 @@ from storage.database.statement_cache import mark_constant
 from storage.tables.base import TimestampedRow, any_row, long_text
 
 MAX_URL_LENGTH = 2000
-"""Characters."""
+"""Maximum length of a URL in characters."""
 
 
 class Hook(TimestampedRow, table=True):
-    """`url` never holds a user name or password: those are in `sealed_credentials` ("user:password", encrypted), and `sealed_secret` is the
-    encrypted key of signatures. `failing_since` is the first failure after the last success; a disabled hook gets no new events."""
+    """A hook. `url` contains no credentials: `sealed_credentials` is the encrypted "user:password".
+
+    `sealed_secret` is the encrypted key of signatures. `failing_since` is the first failure after the last success. A disabled hook
+    receives no new events.
+    """
 
     __tablename__ = "hooks"
 
@@ -37,14 +40,14 @@ class Hook(TimestampedRow, table=True):
 
 
 def is_subscribed(switch: str | None) -> ColumnElement[bool]:
-    """The condition that a hook gets an event: enabled, and with the event's switch on where it has one."""
+    """The condition that a hook receives an event: it is enabled, and the event's switch, if it has one, is on."""
     enabled: ColumnElement[bool] = col(Hook.disabled_at).is_(None)
     return enabled if switch is None else enabled & getattr(Hook, switch).is_(True)
 
 
 @cache
 def any_subscribed(switch: str | None) -> Select[bool]:
-    """Whether some hook gets an event of this switch; made once a switch, since every change asks."""
+    """Selects whether any hook receives events of this switch; constant per switch, because every change runs it."""
     return mark_constant(select(any_row(Hook, is_subscribed(switch))))
 
 
@@ -53,18 +56,18 @@ def by_id(hook_id: int) -> Select[Hook]:
 
 
 def record_success(hook_ids: list[int], moment: datetime) -> Update:
-    """Notes a success, which also enables a disabled hook again."""
+    """The statement that records a success, which also enables a disabled hook."""
     cleared = {"failing_since": None, "disabled_at": None, "disabled_reason": None}
     return update(Hook).where(col(Hook.id).in_(hook_ids)).values(last_success_at=moment, **cleared)
 
 
 def record_failure(hook_ids: list[int], moment: datetime) -> Update:
-    """Notes a failure after a success (or after none at all)."""
+    """The statement that records the first failure after a success, or the first failure of all."""
     return update(Hook).where(col(Hook.id).in_(hook_ids), col(Hook.failing_since).is_(None)).values(failing_since=moment)
 
 
 def disable(hook_ids: list[int], moment: datetime, reason: str, *, failing_before: datetime | None = None) -> Any:
-    """Disables hooks that are not; with `failing_before`, only those without a success since then. Returns the ids of those disabled."""
+    """The statement that disables enabled hooks, with `failing_before` only those without a success since then; it returns their ids."""
     conditions: list[ColumnElement[bool]] = [col(Hook.id).in_(hook_ids), col(Hook.disabled_at).is_(None)]
     if failing_before is not None:
         conditions.append(col(Hook.failing_since) <= failing_before)
@@ -72,5 +75,5 @@ def disable(hook_ids: list[int], moment: datetime, reason: str, *, failing_befor
 
 
 def remove(hook_id: int) -> Any:
-    """Deletes a hook with its delivery log; returns its id, and nothing when another did so first."""
+    """The statement that deletes a hook with its deliveries, and returns its id unless it was already deleted."""
     return delete(Hook).where(col(Hook.id) == hook_id).returning(col(Hook.id)).execution_options(synchronize_session=False)

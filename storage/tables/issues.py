@@ -20,7 +20,7 @@ class IssueState(StrEnum):
 
 
 class Issue(TimestampedRow, table=True):
-    """`iid` counts 1, 2, 3 … in the project, without gaps."""
+    """An issue. `iid` is its number in the project: 1, 2, 3 … without gaps."""
 
     __tablename__ = "issues"
     __table_args__: Any = (
@@ -43,19 +43,19 @@ class Issue(TimestampedRow, table=True):
 
 
 def for_update(issue_id: int) -> Select[Issue]:
-    """The issue as it is now; others who hold it wait for this transaction's end, and notes may be written under it meanwhile."""
+    """The current issue, locked until the transaction ends; notes on it can still be inserted."""
     statement: Select[Issue] = select(Issue).where(col(Issue.id) == issue_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
 def open_for_update(ids: list[int]) -> Select[Issue]:
-    """Those of these issues that are open, as `for_update`, in the order in which everybody holds several."""
+    """The open ones of these issues, as `for_update`, in the order in which all transactions lock several."""
     statement: Select[Issue] = select(Issue).where(col(Issue.id).in_(ids), col(Issue.state) == IssueState.OPENED).order_by(col(Issue.id))
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
 def with_any_label(titles: list[str]) -> ColumnElement[bool]:
-    """The condition that an issue carries at least one label of these titles."""
+    """The condition that an issue has at least one label with these titles."""
     return exists().where(
         col(IssueLabel.issue_id) == col(Issue.id), col(IssueLabel.label_id) == col(Label.id), col(Label.title).in_(titles)
     )
@@ -76,7 +76,7 @@ def open_counts(project_ids: list[int]) -> Select[int, int]:
 
 
 def counts_by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:
-    """(label id, state, number of issues) for what there is."""
+    """(label id, state, number of issues); without zeros."""
     return (
         select(col(IssueLabel.label_id), col(Issue.state), func.count())
         .join(Issue, col(Issue.id) == col(IssueLabel.issue_id))
@@ -86,7 +86,7 @@ def counts_by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, i
 
 
 def counts_by_milestone_and_state(milestone_ids: list[int]) -> Select[int | None, IssueState, int]:
-    """(milestone id, state, number of issues) for what there is."""
+    """(milestone id, state, number of issues); without zeros."""
     return (
         select(col(Issue.milestone_id), col(Issue.state), func.count())
         .where(col(Issue.milestone_id).in_(milestone_ids))

@@ -1,4 +1,4 @@
-"""Labels of a project, and which issues and merge requests carry them."""
+"""Labels of a project, and their assignment to issues and merge requests."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from storage.tables.base import TimestampedRow, foreign_key, long_text
 
 
 class Label(TimestampedRow, table=True):
-    """`title` is unique in its project, with case; `color` is `#` and six hex digits."""
+    """A label. `title` is unique in its project, case-sensitively; `color` is `#` and six hex digits."""
 
     __tablename__ = "labels"
     __table_args__: Any = (UniqueConstraint("project_id", "title"), {"sqlite_autoincrement": True})
@@ -52,18 +52,18 @@ def named(project_id: int, titles: list[str]) -> Select[Label]:
 
 
 def for_update(label_id: int) -> Select[Label]:
-    """The label as it is now, held until the transaction ends, so that nobody deletes or renames it meanwhile."""
+    """The current label, locked until the transaction ends, so that it is not deleted or renamed meanwhile."""
     return select(Label).where(col(Label.id) == label_id).with_for_update().execution_options(populate_existing=True)
 
 
 def for_key_share(project_id: int, titles: list[str]) -> Select[Label]:
-    """The labels as they are now, by id, which nobody deletes or renames until the transaction ends; others may hold them so as well."""
+    """The current labels, ordered by id, with a shared lock: they cannot be deleted or renamed until the transaction ends."""
     statement = named(project_id, titles).order_by(col(Label.id))
     return statement.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
 
 
 def insert_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
-    """The statement that creates the labels that their projects do not have yet."""
+    """The statement that inserts the labels that do not exist in their projects."""
     into: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     dated = [{"created_at": (moment := now()), "updated_at": moment, "template": False, **row} for row in rows]
     return into(Label).values(dated).on_conflict_do_nothing(index_elements=["project_id", "title"])
@@ -80,17 +80,17 @@ def titles_of_merge_requests(merge_request_ids: list[int]) -> Select[int, str]:
 
 
 def detach_all(key: Any, subject_id: int) -> Any:
-    """The statement that takes all labels from what `key` names, as `IssueLabel.issue_id`; it gives the ids of those that it had."""
+    """The statement that removes all labels of an object and returns their ids; `key` is its column, such as `IssueLabel.issue_id`."""
     link = key.class_
     return delete(link).where(col(key) == subject_id).returning(col(link.label_id))
 
 
 def attach(key: Any, subject_id: int, label_ids: list[int]) -> Insert:
-    """The statement that gives these labels, of which there are some, to a thing that has none."""
+    """The statement that assigns these labels (at least one) to an object without labels."""
     return insert(key.class_).values([{key.key: subject_id, "label_id": label_id} for label_id in label_ids])
 
 
 def _joined_labels(subject: Any, key: Any, ids: list[int]) -> Select[int, Any]:
-    """(id of what carries it, `subject` of a label), by title; `key` names what carries labels, as `IssueLabel.issue_id`."""
+    """(object id, `subject` of a label), ordered by title; `key` is the object's column, such as `IssueLabel.issue_id`."""
     joined: Select[int, Any] = select(col(key), subject).join(Label, col(Label.id) == col(key.class_.label_id))
     return joined.where(col(key).in_(ids)).order_by(col(Label.title), col(Label.id))

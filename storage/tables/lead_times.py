@@ -1,4 +1,4 @@
-"""What lead times are told by: when the first commit of a merge request was written, and when it was first answered."""
+"""The times from which lead times are computed: the first commit of a merge request, and the first note by another user."""
 
 from typing import Any
 
@@ -18,5 +18,5 @@ def _first_times() -> Select[Any]:
 
 
 FIRST_TIMES = _first_times()
-"""(merge request id, 0, when its first commit was written) and (merge request id, 1, when somebody else first wrote a note) for those of
-`ids` of which there is one. Made once."""
+"""(merge request id, 0, author date of its first commit) and (merge request id, 1, time of the first note by another user) for `ids`; rows
+without a time are missing. A constant."""

@@ -1,4 +1,4 @@
-"""Who is a member of which group and project, and what follows from it for one user."""
+"""Members of groups and projects, and the access levels and visibility that follow from them."""
 
 from enum import IntEnum
 from functools import cache
@@ -80,12 +80,12 @@ def _levels_in_projects() -> Select[int, int]:
 
 LEVELS_IN_PROJECTS = mark_constant(_levels_in_projects())
 """(project id, level) for the projects of `project_ids` where the user `user_id` has a level: the highest of project, group and own
-personal namespace. Made once, since nearly every operation asks it and making it costs more than running it."""
+personal namespace. A constant, because most operations need it and constructing it costs more than running it."""
 
 
 def _level_queries(user_id: Any) -> list[Any]:
-    """The levels of a user in the `Project` of a statement, as its member, as one of its group, and as the owner of the personal namespace
-    that it lies in; null where the user is none."""
+    """The levels of a user in the `Project` of a statement: as its member, as a member of its group, and as the owner of its personal
+    namespace; null if the user is none of these."""
     personal: Any = aliased(Namespace)
     levels: list[Select[Any]] = [
         select(col(ProjectMember.access_level)).where(
@@ -112,8 +112,10 @@ def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None) -> S
 
 
 def project_lookup(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
-    """`PROJECT_BY_ID` or `PROJECT_BY_PATH` in parts, for a statement that selects more beside: the tables, the levels, the conditions.
-    Their parameters have the same names: `user_id`, and `id` or `namespace` and `path`."""
+    """The parts of `PROJECT_BY_ID` or `PROJECT_BY_PATH`, for larger statements: the tables, the levels, the conditions.
+
+    Their parameters have the same names: `user_id`, and `id` or `namespace` and `path`.
+    """
     tables: Any = Project.__table__.join(Namespace.__table__, col(Namespace.id) == col(Project.namespace_id))  # type: ignore[attr-defined]
     conditions = [col(Project.id) == named_parameter("id", Integer)]
     if by_path:
@@ -127,18 +129,17 @@ def project_lookup(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
 HAS_ID = (col(Project.id) == bindparam("id"),)
 HAS_PATH = (col(Namespace.path_key) == bindparam("namespace"), col(Project.path_key) == bindparam("path"))
 PROJECT_BY_ID = _project_lookup(*HAS_ID)
-"""(project, levels) of the project `id`: those that the user `user_id` has as its member, as one of its group, and as the owner of the
-personal namespace that it lies in, null where it is none. The highest one counts. Made once, since nearly every operation enters one."""
+"""(project, three levels) of the project `id`: the levels of the user `user_id` as its member, as a member of its group, and as the owner
+of its personal namespace, each null if it does not apply. The highest one counts. A constant, because most operations look up a project."""
 PROJECT_BY_PATH = _project_lookup(*HAS_PATH)
-"""The same of the project of this path and that of its namespace, both in lower case."""
+"""As `PROJECT_BY_ID`, for the project with this path and namespace path, both in lower case."""
 PROJECTS_IN_GROUPS = _project_lookup(col(Project.namespace_id).in_(bindparam("group_ids", expanding=True)), ~col(Project.archived))
-"""The same of the projects of these groups that are not archived."""
+"""As `PROJECT_BY_ID`, for the projects of these groups that are not archived."""
 
 
 @cache
 def project_with_child(table: Any, key: str, *, by_path: bool) -> Select[Any]:
-    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with the row of the project that is named by its `id` or its `iid`, `value`; null where
-    there is none."""
+    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with a row of the project by its `id` or `iid` (`key`); null if it does not exist."""
     return _project_lookup(*(HAS_PATH if by_path else HAS_ID), child=(table, key))
 
 
@@ -170,7 +171,7 @@ def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:
 
 
 def owned_groups_for_update(user_id: int) -> Select[Namespace]:
-    """The groups of which the user is an owner, kept for this transaction, so that no other owner leaves meanwhile."""
+    """The groups of which the user is an owner, locked until the transaction ends, so that no other owner leaves meanwhile."""
     owns = exists().where(
         col(GroupMember.group_id) == col(Namespace.id),
         col(GroupMember.user_id) == user_id,
@@ -180,7 +181,7 @@ def owned_groups_for_update(user_id: int) -> Select[Namespace]:
 
 
 def groups_with_other_owner(user_id: int, group_ids: list[int]) -> Select[int]:
-    """Which of these groups keep an owner when the user leaves."""
+    """The ids of these groups that have another owner than the user."""
     return select(col(GroupMember.group_id)).where(
         col(GroupMember.group_id).in_(group_ids),
         col(GroupMember.user_id) != user_id,
@@ -193,12 +194,12 @@ def of_group(group_id: int, user_id: int) -> Select[GroupMember]:
 
 
 def group_member_for_update(group_id: int, user_id: int) -> Select[GroupMember]:
-    """The membership; others who hold it wait for this transaction's end."""
+    """The membership in a group, locked until the transaction ends."""
     return of_group(group_id, user_id).with_for_update()
 
 
 def project_member_for_update(project_id: int, user_id: int) -> Select[ProjectMember]:
-    """As `group_member_for_update`, of a project."""
+    """The membership in a project, locked until the transaction ends."""
     return select(ProjectMember).where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id).with_for_update()
 
 
@@ -211,7 +212,7 @@ def is_in_project(project_id: int, user_id: int) -> ColumnElement[bool]:
 
 
 def has_other_owner(group_id: int, user_id: int) -> ColumnElement[bool]:
-    """The condition that somebody else than the user owns the group."""
+    """The condition that the group has another owner than the user."""
     return exists().where(
         col(GroupMember.group_id) == group_id,
         col(GroupMember.user_id) != user_id,
@@ -225,7 +226,7 @@ def is_own_group(user_id: int) -> ColumnElement[bool]:
 
 
 def owned_projects(user_id: int) -> ColumnElement[bool]:
-    """The condition on `Project` that it lies in the user's personal namespace."""
+    """The condition on `Project` that it is in the user's personal namespace."""
     return exists().where(
         col(Namespace.id) == col(Project.namespace_id), col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER
     )
@@ -243,7 +244,7 @@ def member_projects(user_id: int) -> ColumnElement[bool]:
 
 
 def visible_projects(user_id: int) -> ColumnElement[bool]:
-    """The condition on `Project` that a signed-in user who is no administrator may see it."""
+    """The condition on `Project` that a signed-in user who is not an administrator may see it."""
     return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id))
 
 
@@ -280,16 +281,16 @@ def _group_lookup(condition: Any) -> Select[Namespace, int]:
 
 
 GROUP_BY_ID = _group_lookup(col(Namespace.id) == bindparam("id"))
-"""(namespace, 1 if the user `user_id`, who is signed in, may see it as a group, else 0) of the namespace `id`."""
+"""(namespace, 1 if the signed-in user `user_id` may see it as a group, otherwise 0) of the namespace `id`."""
 GROUP_BY_PATH = _group_lookup(col(Namespace.path_key) == bindparam("path"))
-"""The same of the namespace of this path, in lower case."""
+"""As `GROUP_BY_ID`, for the namespace with this path, in lower case."""
 
 
 def visible_group_ids(user_id: int, group_ids: list[int]) -> Select[int]:
-    """Which of these groups a signed-in user may see."""
+    """The ids of these groups that a signed-in user may see."""
     return select(col(Namespace.id)).where(col(Namespace.id).in_(group_ids), visible_groups(user_id))
 
 
 def in_projects(key: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The condition that a foreign key names a project which meets the conditions on `Project`."""
+    """The condition that a foreign key refers to a project that meets the conditions on `Project`."""
     return exists().where(col(Project.id) == col(key), *conditions)

@@ -1,4 +1,4 @@
-"""Merge requests by their branches: what is asked when a branch moves, and the commits that they bring."""
+"""Merge requests by their branches: the statements for moved branches, and the commits of merge requests."""
 
 from collections.abc import Collection
 
@@ -8,13 +8,13 @@ from sqlmodel import col
 from storage.tables.merge_requests import OPEN, UNCHECKED, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 
 MAX_NAMES = 1000
-"""Beyond so many names of branches in one statement, all branches of the project are meant."""
+"""With more branch names, a statement covers all branches of the project."""
 MAX_INTO = 5000
-"""Merge requests into one branch that are looked at when it moves."""
+"""Maximum of merge requests into one branch that are updated when it moves."""
 
 
 def _open_of_branches(project_id: int, names: Collection[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """The conditions for open ones from, and into, these branches of a project; of very many branches, for all of the project."""
+    """The conditions for open ones from, and into, these branches of a project; for very many branches, for all of its branches."""
     is_open = col(MergeRequest.state).in_(OPEN)
     source, target = col(MergeRequest.source_project_id) == project_id, col(MergeRequest.project_id) == project_id
     if len(names) > MAX_NAMES:
@@ -23,8 +23,10 @@ def _open_of_branches(project_id: int, names: Collection[str]) -> tuple[ColumnEl
 
 
 def open_for_update(project_id: int, names: Collection[str]) -> Select[int, int, str, MergeRequestState, bool]:
-    """(id, target project, target branch, state, whether `mark_unchecked` makes more than a check of it new) of the open ones from or into
-    these branches, held in the order of their ids."""
+    """(id, target project, target branch, state, whether `mark_unchecked` changes more than UNCHECKED) of open ones of these branches.
+
+    They are locked in the order of their ids.
+    """
     row = MergeRequest
     source, target = _open_of_branches(project_id, names)
     cancels_waiting = source & col(row.merge_when_build_succeeds) if len(names) <= MAX_NAMES else false()
@@ -34,7 +36,7 @@ def open_for_update(project_id: int, names: Collection[str]) -> Select[int, int,
 
 
 def mark_unchecked(project_id: int, names: Collection[str]) -> tuple[Update, Update]:
-    """The statements that make the open ones from and into these branches unchecked; a merge from one of them waits no longer."""
+    """The statements that mark the open ones from and into these branches as unchecked, and cancel waiting merges from them."""
     source, target = _open_of_branches(project_id, names)
     unchecked = update(MergeRequest).values(merge_status=MergeStatus.UNCHECKED)
     not_waiting = unchecked.values(merge_when_build_succeeds=False, merge_params=null(), merge_user_id=None)
@@ -55,13 +57,13 @@ def open_into(project_id: int, name: str) -> Select[MergeRequest]:
 
 
 def unchecked(after_id: int, limit: int) -> Select[MergeRequest]:
-    """Open ones that nobody has looked at since a branch of theirs moved, by id."""
+    """Unchecked open ones after this id, ordered by id."""
     statement: Select[MergeRequest] = select(MergeRequest).where(UNCHECKED, col(MergeRequest.id) > after_id)
     return statement.order_by(col(MergeRequest.id)).limit(limit)
 
 
 def oids_of(merge_request_id: int) -> Select[str]:
-    """The commits that it brings."""
+    """The commits of a merge request."""
     return select(col(MergeRequestCommit.oid)).where(col(MergeRequestCommit.merge_request_id) == merge_request_id)
 
 
@@ -70,5 +72,5 @@ def delete_commits(merge_request_id: int) -> Delete:
 
 
 def insert_commits() -> Insert:
-    """The statement that writes what one brings, run with the rows."""
+    """The INSERT of the commits of merge requests, executed with the rows."""
     return insert(MergeRequestCommit)

@@ -1,4 +1,4 @@
-"""Imports of the merge requests that a project's history tells of: how far each has come, so that another process can go on with it."""
+"""Imports of merge requests from a project's git history, with their progress, so that another process can continue them."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -22,10 +22,10 @@ UNFINISHED = (ImportState.QUEUED, ImportState.RUNNING)
 
 
 class MergeRequestImport(TimestampedRow, table=True):
-    """The newest import of a project. `processed` of the `total` merges that lead to `tip_oid` are done, the oldest first.
+    """The latest import of a project. `processed` of the `total` merges up to `tip_oid` are done, the oldest first.
 
-    Of those, `imported` were written, `known` were there already, and `skipped` are merges of no single proposal. `tip_oid` and `total`
-    are null before the start. An unfinished one may be taken over by another process after `lease_until`.
+    Of these, `imported` were inserted, `known` existed already, and `skipped` are not merges of a single proposal. `tip_oid` and `total`
+    are null before the start. After `lease_until` another process may take over an unfinished import.
     """
 
     __tablename__ = "merge_request_imports"
@@ -50,13 +50,13 @@ def of_projects(project_ids: list[int]) -> Select[MergeRequestImport]:
 
 
 def for_update(project_id: int) -> Select[MergeRequestImport]:
-    """The import of a project, held until the transaction ends."""
+    """The import of a project, locked until the transaction ends."""
     statement = select(MergeRequestImport).where(col(MergeRequestImport.project_id) == project_id)
     return statement.with_for_update().execution_options(populate_existing=True)
 
 
 def next_unleased_for_update(moment: datetime) -> Select[MergeRequestImport]:
-    """The oldest unfinished import that no process works on, held; one that another is taking is left to it."""
+    """The oldest unfinished import without a valid lease, locked; imports that another transaction has locked are skipped."""
     row = MergeRequestImport
     is_free = or_(col(row.lease_until).is_(None), col(row.lease_until) < moment)
     statement = select(row).where(col(row.state).in_(UNFINISHED), is_free).order_by(col(row.updated_at), col(row.id)).limit(1)
@@ -64,7 +64,7 @@ def next_unleased_for_update(moment: datetime) -> Select[MergeRequestImport]:
 
 
 def leased_for_update(import_id: int, lease_until: datetime) -> Select[MergeRequestImport]:
-    """The import, held, as long as the process that took this lease has it; no row where another has taken it over."""
+    """The import, locked, if it still has this lease; no row if another process has taken it over."""
     row = MergeRequestImport
     statement = select(row).where(col(row.id) == import_id, col(row.lease_until) == lease_until)
     return statement.with_for_update().execution_options(populate_existing=True)

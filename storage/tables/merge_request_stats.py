@@ -1,4 +1,4 @@
-"""Merge requests counted by what became of them when: one statement, whatever their number."""
+"""Counts of opened, merged and closed merge requests by time, by one statement."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -53,7 +53,7 @@ def _is_in_span(bucket: Any, first: int | None, last: int | None) -> Any:
 
 
 def _events(matching: CTE, buckets: Buckets | None, *, with_lead_time: bool, check_conditions: Collection[Any] | None) -> Any:
-    """What happened to them: which, in which bucket, and of a merge how long it took and what the checks came to."""
+    """The events of merge requests: kind and bucket, and for merges the lead time and the state of the checks."""
 
     def event(kind: int, moment: Any, took: Any, state: Any) -> Select[Any]:
         bucket = buckets.key(moment) if buckets is not None else literal(0, Integer)

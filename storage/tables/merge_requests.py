@@ -1,4 +1,4 @@
-"""Merge requests: proposals to bring one branch into another."""
+"""Merge requests: proposals to merge one branch into another."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -47,7 +47,7 @@ OPEN = (MergeRequestState.OPENED, MergeRequestState.REOPENED)
 
 
 class MergeStatus(StrEnum):
-    """Whether the two branches, as they are, could be merged; unchecked until somebody has tried."""
+    """Whether the current branches can be merged; unchecked until a trial merge was made."""
 
     UNCHECKED = "unchecked"
     CAN_BE_MERGED = "can_be_merged"
@@ -55,17 +55,17 @@ class MergeStatus(StrEnum):
 
 
 UNCHECKED = text("merge_status = 'unchecked' AND state IN ('opened', 'reopened')")
-"""The condition that an open one is unchecked: spelled out, since SQLite takes a partial index only for the very same words."""
+"""The condition that an open one is unchecked; literal SQL, because SQLite uses a partial index only for the same expression."""
 
 
 class MergeRequest(TimestampedRow, table=True):
-    """`iid` counts 1, 2, 3 … in the project, without gaps. `project_id` is the target's; `source_project_id` stays when
-    that project is deleted, and no other project gets this id.
+    """A merge request. `iid` is its number in the project: 1, 2, 3 … without gaps. `project_id` is the target project.
 
-    `head_oid` is the source branch's commit when it was last looked at, `base_oid` the commit where it left the target branch, and
-    `commit_count`, `files`, `additions` and `deletions` are what lies between them: null until both branches were seen, and as they
-    were last while a branch is missing. Without a common commit there is no base. Once merged or closed they stay as they were.
-    `merge_params` are those of a merge that waits for builds, asked for by `merge_user_id`; once merged, `merge_user_id` is who merged.
+    `source_project_id` stays when that project is deleted; ids are not reused. `head_oid` is the head of the source branch when it was last
+    read, `base_oid` the merge base with the target branch (null for unrelated histories). `commit_count`, `files`, `additions` and
+    `deletions` total the changes between them. All are null until both branches were read, and keep their last values while a branch is
+    missing and after the merge request was merged or closed. `merge_params` are the parameters of a merge that waits for builds, which
+    `merge_user_id` requested; after the merge `merge_user_id` is the user who merged.
     """
 
     __tablename__ = "merge_requests"
@@ -127,7 +127,7 @@ class MergeRequest(TimestampedRow, table=True):
 
 
 class MergeRequestCommit(SQLModel, table=True):
-    """A commit that a merge request brings; `position` 0 is the newest, in the order of `git log`."""
+    """A commit of a merge request; `position` 0 is the newest, in the order of `git log`."""
 
     __tablename__ = "merge_request_commits"
 
@@ -137,9 +137,9 @@ class MergeRequestCommit(SQLModel, table=True):
 
 
 class MergeIntent(Row, table=True):
-    """A merge on its way: written before the target branch moves, removed with the row that says merged.
+    """A merge in progress: inserted before the target branch moves, deleted in the transaction that sets the state to merged.
 
-    `params` is what the merge was asked with. Whoever finds one that is left over looks whether the branch holds `new_oid`.
+    `params` are the parameters of the merge. A leftover intent is repaired by checking whether the branch contains `new_oid`.
     """
 
     __tablename__ = "merge_intents"
@@ -154,18 +154,18 @@ class MergeIntent(Row, table=True):
 
 
 def for_update(merge_request_id: int) -> Select[MergeRequest]:
-    """The merge request as it is now; others who hold it wait for this transaction's end, and notes may be written meanwhile."""
+    """The current merge request, locked until the transaction ends; notes on it can still be inserted."""
     statement: Select[MergeRequest] = select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
 def by_id(merge_request_id: int) -> Select[MergeRequest]:
-    """The merge request of this id, as it is now."""
+    """The merge request with this id."""
     return select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
 
 
 def intents(merge_request_id: int | None = None) -> Select[MergeIntent, int]:
-    """(intent, project id) of the merges on their way, of one merge request or of all, the oldest first."""
+    """(intent, project id) of the merges in progress, of one merge request or of all, the oldest first."""
     statement = select(MergeIntent, col(MergeRequest.project_id))
     joined = statement.join(MergeRequest, col(MergeRequest.id) == col(MergeIntent.merge_request_id))
     if merge_request_id is not None:
@@ -174,7 +174,7 @@ def intents(merge_request_id: int | None = None) -> Select[MergeIntent, int]:
 
 
 def merging_user(intent_id: int) -> Select[User]:
-    """Who merges by this intent; where that user is gone, the author of the merge request."""
+    """The user who merges by this intent; if that user was deleted, the author of the merge request."""
     merger_id = func.coalesce(col(MergeIntent.user_id), col(MergeRequest.author_id))
     joined = select(User).join(MergeRequest, true()).join(MergeIntent, col(MergeIntent.merge_request_id) == col(MergeRequest.id))
     return joined.where(col(MergeIntent.id) == intent_id, col(User.id) == merger_id)
@@ -185,31 +185,31 @@ def delete_intent(intent_id: int) -> Delete:
 
 
 def waiting_for_builds(after_id: int, limit: int) -> Select[MergeRequest]:
-    """Open ones that are to be merged once their builds succeed, by id."""
+    """Open ones that will be merged when their builds succeed, ordered by id."""
     open_ones = col(MergeRequest.state).in_(OPEN) & col(MergeRequest.merge_when_build_succeeds)
     statement: Select[MergeRequest] = select(MergeRequest).where(open_ones, col(MergeRequest.id) > after_id)
     return statement.order_by(col(MergeRequest.id)).limit(limit)
 
 
 def known_merge_commits(project_id: int, oids: list[str]) -> Select[str | None]:
-    """Those of these commits that have merged something into the project."""
+    """Those of these commits that are merge commits of the project's merge requests."""
     statement = select(col(MergeRequest.merge_commit_oid)).where(col(MergeRequest.project_id) == project_id)
     return statement.where(col(MergeRequest.state) == MergeRequestState.MERGED, col(MergeRequest.merge_commit_oid).in_(oids))
 
 
 def existing_iids(project_id: int, iids: list[int]) -> Select[int]:
-    """Those of these numbers that are given in the project."""
+    """Those of these numbers that exist in the project."""
     return select(col(MergeRequest.iid)).where(col(MergeRequest.project_id) == project_id, col(MergeRequest.iid).in_(iids))
 
 
 def ids_by_iid(project_id: int, iids: list[int]) -> Select[Any]:
-    """(number, id) of those of these numbers that are given in the project."""
+    """(number, id) of those of these numbers that exist in the project."""
     columns: tuple[Any, ...] = (col(MergeRequest.iid), col(MergeRequest.id))
     return select(*columns).where(col(MergeRequest.project_id) == project_id, col(MergeRequest.iid).in_(iids))
 
 
 def with_any_label(titles: list[str]) -> ColumnElement[bool]:
-    """The condition that a merge request carries at least one label of these titles."""
+    """The condition that a merge request has at least one label with these titles."""
     link = MergeRequestLabel
     return exists().where(
         col(link.merge_request_id) == col(MergeRequest.id), col(link.label_id) == col(Label.id), col(Label.title).in_(titles)
@@ -222,20 +222,20 @@ def with_milestone(titles: list[str]) -> ColumnElement[bool]:
 
 
 def with_head_state(states: Collection[str], readable: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The condition that the checks of the newest commit, where it was pushed to, come to one of these words of `RollupState`, and are
-    `readable` (`source_in`)."""
+    """The condition that the checks of the head commit in the source project have one of these `RollupState` values, and are `readable`
+    (`source_in`)."""
     row = MergeRequest
     return and_(readable, rollups.rollup_state(col(row.source_project_id), col(row.head_oid), row).in_(states))
 
 
 def source_in(*conditions: Any, rows: Any = MergeRequest) -> ColumnElement[bool]:
-    """The condition that a merge request of `rows` comes from its own project, or from one that meets the conditions on `Project`."""
+    """The condition that the source project of a merge request in `rows` is its own, or meets the conditions on `Project`."""
     own: ColumnElement[bool] = rows.source_project_id == rows.project_id
     return or_(own, exists().where(col(Project.id) == rows.source_project_id, *conditions).correlate_except(Project))
 
 
 def first_authored(merge_request_ids: Any) -> Select[int, datetime]:
-    """(merge request id, when the first of its commits was written) for those whose commits the index has."""
+    """(merge request id, author date of its first commit) for those whose commits are in the index."""
     link = MergeRequestCommit
     joined = select(col(link.merge_request_id), func.min(col(Commit.authored_at))).select_from(link)
     joined = joined.join(MergeRequest, col(MergeRequest.id) == col(link.merge_request_id))
@@ -244,7 +244,7 @@ def first_authored(merge_request_ids: Any) -> Select[int, datetime]:
 
 
 def open_between(source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> Select[MergeRequest]:
-    """The open merge request between these branches, of which there is one at most."""
+    """The open merge request between these branches; there is at most one."""
     row = MergeRequest
     source = and_(col(row.source_project_id) == source_project_id, col(row.source_branch) == source_branch)
     statement: Select[MergeRequest] = select(row).where(col(row.project_id) == project_id, col(row.target_branch) == target_branch)
@@ -252,7 +252,7 @@ def open_between(source_project_id: int, source_branch: str, project_id: int, ta
 
 
 def commits_of(merge_request_ids: list[int], skip: int, limit: int) -> Select[int, int, str]:
-    """(merge request id, position, commit id) of the commits from `skip` on, at most `limit` for each, newest first."""
+    """(merge request id, position, commit id) of the commits after skipping `skip`, at most `limit` for each, newest first."""
     row = MergeRequestCommit
     statement = select(col(row.merge_request_id), col(row.position), col(row.oid)).where(col(row.merge_request_id).in_(merge_request_ids))
     window = and_(col(row.position) >= skip, col(row.position) < skip + limit)
@@ -268,10 +268,10 @@ def position_of(merge_request_id: int, oid: str) -> Select[int]:
 def of_commits(
     oids: list[str], order: Sequence[Any], skipped: int, limit: int, *visibility: ColumnElement[bool]
 ) -> Select[str, MergeRequest]:
-    """(commit id, merge request) for the merge requests that brought each of these commits, in this order, at most `limit` each after
-    the first `skipped`.
+    """(commit id, merge request) for the merge requests that contain each of these commits, in this order.
 
-    A merge commit was brought by what it merged. `visibility` are conditions on the merge request and its target project.
+    At most `limit` for each commit, after skipping `skipped`. A merge commit belongs to the merge request that it merged. `visibility` are
+    conditions on the merge request and its target project.
     """
     links = _commit_links(oids)
     position = func.row_number().over(partition_by=links.c.oid, order_by=order).label("place")
@@ -281,7 +281,7 @@ def of_commits(
 
 
 def open_with_heads(heads: Collection[tuple[int, str, str]], *visibility: ColumnElement[bool]) -> Select[MergeRequest]:
-    """The open merge requests of each (source project, newest commit, source branch), the oldest first.
+    """The open merge requests of each (source project, head commit, source branch), the oldest first.
 
     `visibility` are conditions on the target project.
     """
@@ -297,14 +297,14 @@ def open_with_heads(heads: Collection[tuple[int, str, str]], *visibility: Column
 
 
 def count_of_commits(oids: list[str], *visibility: ColumnElement[bool]) -> Select[str, int]:
-    """(commit id, number of merge requests that brought it); `visibility` as in `of_commits`."""
+    """(commit id, number of merge requests that contain it); `visibility` as in `of_commits`."""
     links = _commit_links(oids)
     statement: Select[str, int] = _join_visible(select(links.c.oid, func.count()), links, *visibility)
     return statement.group_by(links.c.oid)
 
 
 def _commit_links(oids: list[str]) -> Subquery:
-    """(merge request id, commit id), each pair once: of those that a merge request holds, and of the commits that merged one."""
+    """(merge request id, commit id) without duplicates, for the commits of a merge request and for its merge commit."""
     link, row = MergeRequestCommit, MergeRequest
     listed: Any = select(col(link.merge_request_id).label("id"), col(link.oid).label("oid")).where(col(link.oid).in_(oids))
     merging = select(col(row.id), col(row.merge_commit_oid)).where(col(row.merge_commit_oid).in_(oids))

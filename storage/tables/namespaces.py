@@ -1,4 +1,4 @@
-"""Namespaces: the first segment of a project's full path, owned by a user or being a group."""
+"""Namespaces: the first segment of a project's full path; a user's personal namespace or a group."""
 
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ class NamespaceKind(StrEnum):
 
 
 class Namespace(TimestampedRow, table=True):
-    """`path_key` is the path in lower case, which makes it unique without case. A group's id is its namespace's id."""
+    """A namespace. `path_key` is the path in lower case, so paths are unique ignoring case. A group's id is its namespace's id."""
 
     __tablename__ = "namespaces"
 
@@ -36,18 +36,18 @@ def personal(user_id: int) -> Select[Namespace]:
 
 
 def for_update(namespace_id: int) -> Select[Namespace]:
-    """The namespace as it is now; others who hold it wait for this transaction's end, and so do newcomers before a deletion."""
+    """The current namespace, locked until the transaction ends; before a deletion this also blocks new rows that refer to it."""
     statement: Select[Namespace] = select(Namespace).where(col(Namespace.id) == namespace_id)
     return statement.with_for_update().execution_options(populate_existing=True)
 
 
 def group_named(name: str) -> ColumnElement[bool]:
-    """The condition that there is a group of this name, compared without case."""
+    """The condition that there is a group with this name, ignoring case."""
     return exists().where(col(Namespace.kind) == NamespaceKind.GROUP, func.lower(col(Namespace.name)) == name.lower())
 
 
 def matching(string: str) -> ColumnElement[bool]:
-    """The condition that a namespace has the text in its name or path."""
+    """The condition that the name or path of a namespace contains the string."""
     return or_(col(Namespace.name).icontains(string, autoescape=True), col(Namespace.path).icontains(string, autoescape=True))
 
 

@@ -1,4 +1,4 @@
-"""Notes: what people, and the service itself, write under a thing: an issue, a merge request or a snippet."""
+"""Notes of users and system notes on issues, merge requests and snippets."""
 
 from datetime import datetime
 from typing import Any
@@ -11,12 +11,12 @@ from storage.tables.base import TimestampedRow, foreign_key, long_text
 
 
 class Note(TimestampedRow, table=True):
-    """One of the foreign keys `issue_id`, `merge_request_id` and `snippet_id` is set: what the note stands under.
+    """A note. One of the foreign keys `issue_id`, `merge_request_id` and `snippet_id` is set: the noteable.
 
-    `system` notes are written by the service; `upvote` and `downvote` mark a note that is only a thumb.
-    `attachment` is the name of the uploaded file that the body links to. `source`, of `source_project_id`, is what the body of a system
-    note names: `issue:ID`, `merge_request:ID` or `commit:OID` mentioned this thing, each of which is told of once;
-    `merge_request:ID:…` or `commit:OID:…` closed it.
+    `system` notes are written by the service; `upvote` and `downvote` mark a note that is only a vote. `attachment` is the name of the
+    uploaded file that the body links to. `source`, in `source_project_id`, is the object that a system note refers to: `issue:ID`,
+    `merge_request:ID` or `commit:OID` mentioned the noteable, each of which is recorded once; `merge_request:ID:…` or `commit:OID:…`
+    closed it.
     """
 
     __tablename__ = "notes"
@@ -41,26 +41,26 @@ class Note(TimestampedRow, table=True):
 
 
 def insert_system_notes(dialect: str, rows: list[dict[str, Any]]) -> Any:
-    """The statement that writes system notes, but none of a mention that is told already."""
+    """The statement that inserts system notes, except those of mentions that are already recorded."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     values = [Note(system=True, **row).model_dump(exclude={"id"}) for row in rows]
     return insert(Note).values(values).on_conflict_do_nothing()
 
 
 def vote_counts(key: Any, ids: list[int]) -> Select[int, int, int]:
-    """(id, number of upvotes, number of downvotes) for those that have any, of what `key` names, as `Note.issue_id`."""
+    """(noteable id, upvotes, downvotes) for noteables with votes; `key` is their column, such as `Note.issue_id`."""
     counts = (func.count().filter(col(Note.upvote)), func.count().filter(col(Note.downvote)))
     statement = select(col(key), *counts).where(col(key).in_(ids), col(Note.upvote) | col(Note.downvote))
     return statement.group_by(col(key))
 
 
 def user_note_counts(key: Any, ids: list[int]) -> Select[int, int]:
-    """(id, number of notes that people wrote) for those that have any, of what `key` names."""
+    """(noteable id, number of user notes) for noteables that have any; `key` is their column."""
     return select(col(key), func.count()).where(col(key).in_(ids), ~col(Note.system)).group_by(col(key))
 
 
 def first_by_others(key: Any, table: Any, ids: Any) -> Select[int, datetime]:
-    """(id, when somebody else than the author first wrote a note) for those of a table that `key` names."""
+    """(noteable id, time of the first note by another user than its author); `key` is the column of the noteables in `table`."""
     joined = select(col(key), func.min(col(Note.created_at))).join(table, col(table.id) == col(key))
     others = col(Note.author_id) != col(table.author_id)
     return joined.where(col(key).in_(ids), ~col(Note.system), others).group_by(col(key))

@@ -1,4 +1,4 @@
-"""Pipelines: what one push of a commit to a branch or tag has to build."""
+"""Pipelines: the builds for a push of a commit to a branch or tag."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -14,9 +14,9 @@ from storage.tables.commit_statuses import CheckStatus
 
 
 class Pipeline(Row, table=True):
-    """One of each commit and ref. `jobs` is what the file of the commit says is to be run there, stage after stage; null where nothing is.
+    """A pipeline, at most one per commit and ref. `jobs` are the jobs of the commit's CI file, ordered by stage; null if there are none.
 
-    `error` says why the file cannot be read; `skipped`: the commit's message asked for no builds.
+    `error` is the reason why the file is invalid; `skipped`: the commit's message requests no builds.
     """
 
     __tablename__ = "pipelines"
@@ -39,7 +39,7 @@ class Pipeline(Row, table=True):
 
 
 def for_update(pipeline_id: int) -> Select[Pipeline]:
-    """The pipeline as it is now; others who hold it wait for this transaction's end, and its builds may change meanwhile."""
+    """The current pipeline, locked until the transaction ends; its builds can still change."""
     statement: Select[Pipeline] = select(Pipeline).where(col(Pipeline.id) == pipeline_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
@@ -50,11 +50,11 @@ def refs_of_commits(project_id: int, shas: Collection[str]) -> Select[str, str]:
 
 
 def builds_of(pipeline_ids: Collection[int]) -> Select[Build]:
-    """The builds of these pipelines, each in its newest attempt, in the order of stages."""
+    """The current attempts of the builds of these pipelines, ordered by stage."""
     return select(Build).where(col(Build.pipeline_id).in_(pipeline_ids), is_current()).order_by(col(Build.stage_index), col(Build.id))
 
 
 def build_states(pipeline_id: int) -> Select[str, int, CheckStatus, bool]:
-    """(name, stage_index, status, allow_failure) of the builds of a pipeline, each in its newest attempt."""
+    """(name, stage_index, status, allow_failure) of the current attempts of a pipeline's builds."""
     columns = (col(Build.name), col(Build.stage_index), col(Build.status), col(Build.allow_failure))
     return select(*columns).where(col(Build.pipeline_id) == pipeline_id, is_current())

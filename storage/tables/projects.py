@@ -1,4 +1,4 @@
-"""Projects: a repository and what is kept around it."""
+"""Projects: a repository and the objects around it."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
@@ -22,7 +22,7 @@ class Visibility(IntEnum):
 
 
 class Project(TimestampedRow, table=True):
-    """`path` is the last segment of the full path; `path_key` is the same in lower case, unique in the namespace."""
+    """A project. `path` is the last segment of the full path; `path_key` is the path in lower case, unique in the namespace."""
 
     __tablename__ = "projects"
     __table_args__: Any = (UniqueConstraint("namespace_id", "path_key"), {"sqlite_autoincrement": True})
@@ -53,7 +53,7 @@ def by_id(project_id: int) -> Select[Project]:
 
 
 def by_full_path(namespace: str, path: str) -> Select[Project]:
-    """The project `namespace/path`, found without case."""
+    """The project `namespace/path`, ignoring case."""
     return (
         select(Project)
         .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
@@ -62,27 +62,29 @@ def by_full_path(namespace: str, path: str) -> Select[Project]:
 
 
 def of_path_keys(keys: Iterable[tuple[str, str]]) -> Select[str, Project]:
-    """(path key of the namespace, project) for all of these pairs that there are; and for mixtures of two of them."""
+    """(path key of the namespace, project) for the existing ones of these pairs; also for combinations of two pairs."""
     first, second = zip(*keys, strict=True)
     statement = select(col(Namespace.path_key), Project).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
     return statement.where(col(Namespace.path_key).in_(first), col(Project.path_key).in_(second))
 
 
 def ids_by_iid_for_key_share(table: Any, numbers: Mapping[int, Iterable[int]]) -> Select[int, int, int]:
-    """(id, project id, number) of the rows with these numbers by project, in order. Nobody removes their projects until this transaction
-    ends."""
+    """(id, project id, number) of the rows with these numbers by project, ordered by id.
+
+    Their projects get a shared lock, so that they are not deleted until the transaction ends.
+    """
     condition = or_(*(and_(col(table.project_id) == key, col(table.iid).in_(list(iids))) for key, iids in numbers.items()))
     statement = select(col(table.id), col(table.project_id), col(table.iid)).join(Project, col(Project.id) == col(table.project_id))
     return statement.where(condition).order_by(col(table.id)).with_for_update(read=True, key_share=True, of=Project)
 
 
 def for_update(project_id: int) -> Select[Project]:
-    """The project as it is now; others who hold it wait for this transaction's end."""
+    """The current project, locked until the transaction ends."""
     return by_id(project_id).with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
 def ids_for_key_share(ids: list[int]) -> Select[int]:
-    """Those of these ids whose projects nobody removes until this transaction ends."""
+    """Those of these projects that exist, with a shared lock: they are not deleted until the transaction ends."""
     return select(col(Project.id)).where(col(Project.id).in_(ids)).order_by(col(Project.id)).with_for_update(read=True, key_share=True)
 
 
@@ -91,26 +93,26 @@ def ids_in_namespaces(namespace_ids: Collection[int]) -> Select[int]:
 
 
 def matching(string: str) -> ColumnElement[bool]:
-    """The condition that a project has the text in its name, path or description."""
+    """The condition that the name, path or description of a project contains the string."""
     return or_(*(col(column).icontains(string, autoescape=True) for column in (Project.name, Project.path, Project.description)))
 
 
 def ids_after(project_id: int, limit: int) -> Select[int]:
-    """The first so many projects behind this one, by id."""
+    """The ids of the projects after this one, ordered by id, at most `limit`."""
     return select(col(Project.id)).where(col(Project.id) > project_id).order_by(col(Project.id)).limit(limit)
 
 
 def existing_id(project_id: int) -> Select[int]:
-    """The id itself, if there is such a project."""
+    """The id itself, if the project exists."""
     return select(col(Project.id)).where(col(Project.id) == project_id)
 
 
 def has_path(namespace_id: int, path: str) -> ColumnElement[bool]:
-    """The condition that the namespace has a project of this path, compared without case."""
+    """The condition that the namespace has a project with this path, ignoring case."""
     return exists().where(col(Project.namespace_id) == namespace_id, col(Project.path_key) == path.lower())
 
 
 def fork_counts(ids: list[int]) -> Select[int, int]:
-    """(project, how many forks of it there are) for those of these projects that have any."""
+    """(project id, number of forks) for those of these projects that have any."""
     source: Any = col(Project.forked_from_id)
     return select(source, func.count()).where(source.in_(ids)).group_by(source)

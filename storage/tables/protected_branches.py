@@ -9,7 +9,7 @@ from storage.tables.base import TimestampedRow, foreign_key
 
 
 class ProtectedBranch(TimestampedRow, table=True):
-    """`name` is without `refs/heads/`, exact. `developers_can_push`: they may add commits, and nothing else."""
+    """A protected branch. `name` is exact, without `refs/heads/`. `developers_can_push`: they may add commits, but not rewrite or delete."""
 
     __tablename__ = "protected_branches"
     __table_args__: Any = (UniqueConstraint("project_id", "name"), {"sqlite_autoincrement": True})

@@ -1,6 +1,6 @@
-"""Quantiles by nearest rank: the smallest value that at least so many per cent of the values do not exceed.
+"""Quantiles by nearest rank: the smallest value such that at least this percentage of the values do not exceed it.
 
-A measure is a column of whole numbers, or null where there is nothing to measure.
+A measure is a column of integers; null means no value.
 """
 
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import BigInteger, Subquery, case, cast, func, select
 
 PERCENTILES = (50, 90, 95)
-"""In per cent; beside them the largest value is asked."""
+"""In per cent; the maximum is selected too."""
 MILLION = 1_000_000
 
 
 def rank_rows(rows: Subquery, keys: Sequence[str], measures: Sequence[str]) -> Subquery:
-    """The rows with the place of each measure's value among those of the group that the columns `keys` make, and how many there are."""
+    """Adds to each row the rank of each measure's value in its group, and the number of values; `keys` are the group's columns."""
     if not measures:
         return rows
     group = [rows.c[key] for key in keys]
@@ -27,10 +27,9 @@ def rank_rows(rows: Subquery, keys: Sequence[str], measures: Sequence[str]) -> S
 
 
 def quantile_columns(rows: Subquery, measure: str) -> list[Any]:
-    """Of each group of `rank_rows` rows: how many values, the sums of their millions and of what is left, the PERCENTILES, the largest
-    value.
+    """The columns of a group of `rank_rows`: number of values, sums of their millions and of their rests, PERCENTILES, maximum.
 
-    The sum is in two parts, since that of very long times goes beyond what either database counts.
+    The sum is in two parts, because the sum of very long times exceeds the integers of both databases.
     """
     value, position, count = (rows.c[name] for name in (measure, f"{measure}_place", f"{measure}_count"))
     sums = [cast(func.sum(part), BigInteger) for part in (value // MILLION, value % MILLION)]
@@ -39,4 +38,4 @@ def quantile_columns(rows: Subquery, measure: str) -> list[Any]:
 
 
 COLUMN_COUNT = len(PERCENTILES) + 4
-"""How many columns a measure has."""
+"""Number of columns of a measure."""

@@ -1,4 +1,4 @@
-"""Registration tokens: who knows one may register runners. Each follows from the instance's key: only its changes are counted here."""
+"""Registration tokens, with which runners are registered. They are derived from the instance's key and the number of their changes."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,12 +11,11 @@ from storage.database.engine import Timestamp, now
 from storage.tables.base import Row, foreign_key
 
 INSTANCE_SCOPE = 0
-"""The scope of the token with which runners for every project are registered."""
+"""The scope of the token with which shared runners are registered."""
 
 
 class RegistrationToken(Row, table=True):
-    """`scope` is the project's id, or INSTANCE_SCOPE where there is no project. `changes` counts; a token that was never changed has no
-    row."""
+    """The changes of a token. `scope` is the project's id, or INSTANCE_SCOPE. A token that was never changed has no row."""
 
     __tablename__ = "registration_tokens"
     __table_args__: Any = {"sqlite_autoincrement": True}
@@ -32,5 +31,5 @@ def of_scopes(scopes: Iterable[int]) -> Select[RegistrationToken]:
 
 
 def for_update(scope: int) -> Select[RegistrationToken]:
-    """The token of this scope as it is now; others who change it wait for this transaction's end."""
+    """The current row of this scope, locked until the transaction ends."""
     return of_scopes([scope]).with_for_update().execution_options(populate_existing=True)

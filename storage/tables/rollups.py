@@ -1,8 +1,8 @@
-"""What the checks of commits come to, by the rule of graph/rules/builds/rollups.py said in SQL: to filter by it, and to ask it of thousands
-of commits in one statement.
+"""The rollup of a commit's checks as an SQL expression, for filters and for thousands of commits in one statement.
 
-A check is told by the times of its rows: it waits from `created_at`, runs from `started_at` and has ended at `finished_at`; a retry
-keeps the attempt before as a row. So the same rows tell what the checks came to at an earlier moment.
+It has the same rules as graph/rules/builds/rollups.py. The status of a check at an earlier time follows from its rows: it is pending from
+`created_at`, running from `started_at` and finished from `finished_at`; a retry keeps the previous attempt as a row. So the rollup at an
+earlier time can be computed from the same rows.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,10 @@ STATUS_TYPE = enum_type(CheckStatus)
 def rollup_state(
     project_id: Any, oid: Any, outer: Any, *, moment: Any = None, names: Sequence[str] | None = None, builds: bool = True
 ) -> ScalarSelect[Any]:
-    """The word of `RollupState` for the commit that columns of the enclosing statement's `outer` name: now, or at a moment of it. With
-    `names` no other check counts; without `builds` only commit statuses do."""
+    """The `RollupState` value of the commit in columns of the enclosing statement's `outer`, now or at the time `moment`.
+
+    With `names` only these checks count; without `builds` only commit statuses count.
+    """
     newest = _newest(project_id, oid, (), outer, moment, names, builds)
     return select(_state(newest)).select_from(newest).correlate(outer).scalar_subquery()
 
@@ -30,13 +32,13 @@ def rollup_state(
 def last_finished_at(
     project_id: Any, oid: Any, outer: Any, *, names: Sequence[str] | None = None, builds: bool = True
 ) -> ScalarSelect[Any]:
-    """When the last of those checks ended that count; as `rollup_state`."""
+    """The time when the last check finished; arguments as in `rollup_state`."""
     newest = _newest(project_id, oid, (), outer, None, names, builds)
     return select(func.max(newest.c.finished_at)).select_from(newest).correlate(outer).scalar_subquery()
 
 
 def _newest(project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: Any, names: Sequence[str] | None, builds: bool) -> Subquery:
-    """The checks that count: of each name and ref the newest, and of these the newest of each name."""
+    """The relevant checks: the newest of each name and ref, and of these the newest of each name."""
     build_id = func.coalesce(col(Build.current_id), col(Build.id))
     build_checks = [_checks(Build, 0, build_id, col(Build.attempt), project_id, oid, keys, outer, moment, names)] if builds else []
     rows = union_all(

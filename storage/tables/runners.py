@@ -1,4 +1,4 @@
-"""Runners: programs that take builds and run them."""
+"""Runners: programs that claim and run builds."""
 
 from datetime import datetime
 from typing import Any
@@ -15,9 +15,9 @@ from storage.tables.projects import Project
 
 
 class Runner(TimestampedRow, table=True):
-    """`shared` ones serve every project, others those of `runner_projects`. A build's tags must all be among `tags`.
+    """A runner. `shared` ones serve all projects, others those in `runner_projects`. All tags of a build must be in `tags`.
 
-    `token_digest` is the SHA-256 of the token that the runner calls with; `contacted_at` is kept to the minute.
+    `token_digest` is the SHA-256 of the runner's token; `contacted_at` is updated at most once a minute.
     """
 
     __tablename__ = "runners"
@@ -46,7 +46,7 @@ class RunnerProject(SQLModel, table=True):
 
 
 MAX_QUEUES = 1_000
-"""How many queues one look goes through."""
+"""Maximum of queues that one statement returns."""
 
 
 def by_digest(digest: str) -> Select[Runner]:
@@ -54,17 +54,17 @@ def by_digest(digest: str) -> Select[Runner]:
 
 
 def is_served_by(runner_id: int) -> Any:
-    """The condition on projects that a runner, which is not shared, serves them."""
+    """The condition on projects that a runner that is not shared serves them."""
     return col(Project.id).in_(select(col(RunnerProject.project_id)).where(col(RunnerProject.runner_id) == runner_id))
 
 
 def is_assigned_to(project_id: int) -> Any:
-    """The condition on runners that they serve this project alone, or it among others."""
+    """The condition on runners that they are assigned to this project."""
     return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id) == project_id))
 
 
 def projects_of(runner_ids: list[int]) -> Select[int, int]:
-    """(runner, project it serves)."""
+    """(runner, assigned project)."""
     return (
         select(col(RunnerProject.runner_id), col(RunnerProject.project_id))
         .where(col(RunnerProject.runner_id).in_(runner_ids))
@@ -73,22 +73,22 @@ def projects_of(runner_ids: list[int]) -> Select[int, int]:
 
 
 def record_contact(runner_id: int, moment: datetime, info: dict[str, str | None]) -> Any:
-    """The statement that keeps when a runner called, and what it says of itself."""
+    """The statement that records a runner's contact and its information about itself."""
     return update(Runner).where(col(Runner.id) == runner_id).values(contacted_at=moment, **info)
 
 
 def _is_waiting(build: Any) -> list[Any]:
-    # Spelled as the indexes of waiting builds are, without parameters: SQLite takes a partial index only where it can prove that it fits.
+    # The same expression as in the partial indexes, without parameters, because otherwise SQLite would not use them.
     return [build.status == literal_column("'pending'"), build.queue.is_not(None)]
 
 
 def count_waiting() -> Select[int]:
-    """How many builds wait for a runner, by an index of nothing else."""
+    """The number of builds that wait for a runner, counted by a partial index."""
     return select(func.count()).select_from(Build).where(*_is_waiting(Build))
 
 
 def oldest_of_queues() -> Select[str, int]:
-    """(queue, the oldest build that waits in it). One jump by an index for each queue, however many builds wait."""
+    """(queue, oldest waiting build): one index lookup per queue, however many builds wait (a loose index scan)."""
     build: Any = aliased(Build)
     later: Any = aliased(Build)
     oldest: Any = aliased(Build)
@@ -100,7 +100,7 @@ def oldest_of_queues() -> Select[str, int]:
 
 
 def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
-    """(queue, project, the oldest build that waits there) of the projects of a runner, by jumps as in `oldest_of_queues`."""
+    """(queue, project, oldest waiting build) of the projects of a runner, by index lookups as in `oldest_of_queues`."""
     build: Any = aliased(Build)
     later: Any = aliased(Build)
     oldest: Any = aliased(Build)
@@ -121,7 +121,7 @@ def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
 
 
 def next_for_update(queue: str, project_id: int | None) -> Select[Build]:
-    """The oldest build that waits in a queue, or in a project's part of it, and that nobody else holds; it is held."""
+    """The oldest waiting build of a queue, optionally of one project, that no other transaction has locked; it is locked."""
     return _oldest(Build, Build, queue, project_id).with_for_update(skip_locked=True, key_share=True)
 
 
@@ -130,8 +130,8 @@ def oldest_id(queue: str) -> Select[int]:
 
 
 def _oldest(build: Any, selected: Any, queue: Any, project_id: Any = None) -> Select[Any]:
-    """Of the builds that wait in a queue the oldest."""
-    # One end after the other: for `queue = …` SQLite would walk all builds by their ids until it finds one.
+    """The oldest waiting build of a queue."""
+    # A range condition, because for `queue = …` SQLite would scan all builds by id.
     statement = select(selected).where(*_is_waiting(build), build.queue >= queue, build.queue <= queue)
     if project_id is None:
         return statement.order_by(build.queue, build.id).limit(1)
@@ -139,20 +139,20 @@ def _oldest(build: Any, selected: Any, queue: Any, project_id: Any = None) -> Se
 
 
 def with_expired_lease(moment: datetime, limit: int) -> Select[int]:
-    """The builds whose runner has not called for the time of its lease."""
+    """The builds whose lease has expired, because their runner was silent."""
     row: Any = Build
     running = row.status == literal_column("'running'")
     return select(row.id).where(running, row.lease_until.is_not(None), row.lease_until < moment).order_by(row.lease_until).limit(limit)
 
 
 def running_since_before(since: datetime) -> Select[Build]:
-    """The builds that runners have had since before this moment."""
+    """The builds that runners have been running since before this time."""
     row: Any = Build
     return select(Build).where(row.status == literal_column("'running'"), row.lease_until.is_not(None), row.started_at < since)
 
 
 def unfinished_of(project_id: int) -> Select[int, Any]:
-    """(build, its tags) of the builds of a project that runners may take or have; those of outside systems have no commands."""
+    """(build, its tags) of a project's pending and running builds for runners; builds of external systems have no commands."""
     row: Any = Build
     return select(row.id, row.tags).where(
         row.project_id == project_id,
@@ -168,7 +168,7 @@ def set_queue(queue: str, build_ids: list[int]) -> Any:
 
 
 def clear_queues(project_id: int) -> Any:
-    """The statement that takes a project's unfinished builds out of their queues."""
+    """The statement that removes a project's unfinished builds from their queues."""
     row: Any = Build
     waiting = [row.project_id == project_id, row.current_id.is_(None), row.status.in_((CheckStatus.PENDING, CheckStatus.RUNNING))]
     return update(Build).where(*waiting, row.queue.is_not(None)).values(queue=None)
@@ -179,12 +179,12 @@ def build_by_id(build_id: int) -> Select[Build]:
 
 
 def build_and_runner(build_id: int) -> Select[Build, Runner]:
-    """(build, the runner that it was given to)."""
+    """(build, its runner)."""
     return select(Build, Runner).join(Runner, col(Runner.id) == col(Build.runner_id)).where(col(Build.id) == build_id)
 
 
 def renew_lease(build_id: int, until: datetime) -> Any:
-    """The statement that lets a runner keep the build until then, if it is still at work."""
+    """The statement that extends the lease of a running build."""
     row: Any = Build
     return (
         update(Build).where(row.id == build_id, row.status == CheckStatus.RUNNING, row.lease_until.is_not(None)).values(lease_until=until)
@@ -192,21 +192,21 @@ def renew_lease(build_id: int, until: datetime) -> Any:
 
 
 def for_update(runner_id: int) -> Select[Runner]:
-    """The runner, kept for this transaction."""
+    """The runner, locked until the transaction ends."""
     return select(Runner).where(col(Runner.id) == runner_id).with_for_update(key_share=True)
 
 
 def delete_projects(runner_id: int) -> Any:
-    """The statement that takes a runner's projects away."""
+    """The statement that removes all projects of a runner."""
     return delete(RunnerProject).where(col(RunnerProject.runner_id) == runner_id)
 
 
 def delete_outputs(table: Any, build_id: int) -> Any:
-    """The statement that removes the artifact, or the stretches of the trace, that a build has left."""
+    """The statement that deletes the artifact or the trace parts (`table`) of a build."""
     return delete(table).where(col(table.build_id) == build_id)
 
 
 def running_on(runner_id: int) -> Select[int]:
-    """The builds that a runner has."""
+    """The builds that a runner is running."""
     row: Any = Build
     return select(row.id).where(row.runner_id == runner_id, row.status == CheckStatus.RUNNING, row.lease_until.is_not(None))

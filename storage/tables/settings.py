@@ -1,4 +1,4 @@
-"""The settings of the instance: one row, id 1, which is always there (`storage.migrations.upgrade` sees to it)."""
+"""The settings of the instance: one row with id 1, which `storage.migrations.upgrade` creates."""
 
 from enum import IntEnum
 from typing import Any
@@ -11,7 +11,7 @@ from storage.tables.base import TimestampedRow
 
 
 class BranchProtection(IntEnum):
-    """What becomes of a project's first branch: the values of the interface document."""
+    """The default protection of a project's first branch: the values of the interface document."""
 
     NONE = 0
     PARTIAL = 1
@@ -49,11 +49,11 @@ def current() -> Select[Settings]:
 
 
 def for_update() -> Select[Settings]:
-    """The settings as they are now; others who change them wait for this transaction's end."""
+    """The current settings, locked until the transaction ends."""
     return current().with_for_update().execution_options(populate_existing=True)
 
 
 def create_if_missing(dialect: str) -> Any:
-    """The statement that writes the row with its defaults unless it is there."""
+    """The statement that inserts the row with its defaults unless it exists."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return insert(Settings).values(Settings(id=SETTINGS_ID).model_dump()).on_conflict_do_nothing(index_elements=["id"])

@@ -1,4 +1,4 @@
-"""Snippets: pieces of text kept beside a project's repository."""
+"""Snippets: short files of a project outside its repository."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from storage.tables.projects import Visibility
 
 
 class Snippet(TimestampedRow, table=True):
-    """`visibility_level` narrows who sees it within those who see the project; `expires_at` is only told, nothing goes at that time."""
+    """A snippet. `visibility_level` further restricts the project's visibility; `expires_at` is only shown, and has no effect."""
 
     __tablename__ = "snippets"
     __table_args__: Any = (
@@ -31,7 +31,7 @@ class Snippet(TimestampedRow, table=True):
 
 
 def visible_to(user_id: int) -> ColumnElement[bool]:
-    """The condition that a user who sees the project sees the snippet: it is not private, or the user is a member there."""
+    """The condition that a user who can see the project can see the snippet: it is not private, or the user is a member of the project."""
     return or_(
         col(Snippet.visibility_level) >= int(Visibility.INTERNAL),
         members.in_projects(Snippet.project_id, members.member_projects(user_id)),

@@ -10,7 +10,7 @@ from storage.tables.users import User
 
 
 class SshKey(TimestampedRow, table=True):
-    """`fingerprint` is the MD5 of the key blob as 16 hex pairs, unique over the instance."""
+    """A public key. `fingerprint` is the MD5 of the key blob as 16 hex pairs, unique in the instance."""
 
     __tablename__ = "ssh_keys"
 
@@ -25,7 +25,7 @@ USER_BY_FINGERPRINT: Select[User, str] = (
     .join(SshKey, col(SshKey.user_id) == col(User.id))
     .where(col(SshKey.fingerprint) == bindparam("fingerprint"))
 )
-"""The user of the key with the fingerprint `fingerprint`, and the key."""
+"""(user, key) of the key with the fingerprint `fingerprint`."""
 
 
 def of_fingerprint(fingerprint: str) -> Select[SshKey]:
@@ -33,5 +33,5 @@ def of_fingerprint(fingerprint: str) -> Select[SshKey]:
 
 
 def remove(key_id: int, user_id: int) -> Any:
-    """The statement that removes a key of the user, and gives its id if there was one."""
+    """The statement that deletes a key of the user and returns its id."""
     return delete(SshKey).where(col(SshKey.id) == key_id, col(SshKey.user_id) == user_id).returning(col(SshKey.id))

@@ -1,4 +1,4 @@
-"""Uploads: the files that people attached to what they write. Their bytes are kept by `storage.objects.uploads`, found by the secret."""
+"""Uploads: files that users attach to their texts. `storage.objects.uploads` stores their contents under the secret."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from storage.tables.base import Row, foreign_key
 
 
 class Upload(Row, table=True):
-    """`secret` is 32 hex digits that nobody can guess, `name` the cleaned file name, `size` its length in bytes."""
+    """An upload. `secret` is 32 random hex digits, `name` the sanitized file name, `size` in bytes."""
 
     __tablename__ = "uploads"
 
@@ -28,5 +28,5 @@ def of_project(project_id: int, secrets: list[str]) -> Select[Upload]:
 
 
 def existing_secrets(secrets: list[str]) -> Select[str]:
-    """Which of these secrets there are rows of."""
+    """Those of these secrets that have a row."""
     return select(col(Upload.secret)).where(col(Upload.secret).in_(secrets))

@@ -1,4 +1,4 @@
-"""Users, and the tokens that speak for them."""
+"""Users and their tokens."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -22,7 +22,7 @@ class UserState(StrEnum):
 
 
 class User(TimestampedRow, table=True):
-    """`username` is also the path of the personal namespace; `email` also stands in `emails`, where all addresses are unique."""
+    """A user. `username` is also the path of the personal namespace; `email` is also in `emails`, where all addresses are unique."""
 
     __tablename__ = "users"
 
@@ -50,7 +50,7 @@ class User(TimestampedRow, table=True):
 
 
 class Token(Row, table=True):
-    """A credential: `digest` (SHA-256, hex) finds it, `sealed` is the value encrypted, because `GET /user` must show it."""
+    """A token. It is looked up by `digest` (SHA-256, hex); `sealed` is the encrypted token, because `GET /user` returns it."""
 
     __tablename__ = "tokens"
 
@@ -68,19 +68,19 @@ PRIVATE_TOKEN = "private"  # noqa: S105 - the name of a kind of token
 USER_BY_TOKEN: Select[User, str] = mark_constant(
     select(User, col(Token.digest)).join(Token, col(Token.user_id) == col(User.id)).where(col(Token.digest) == bindparam("digest"))
 )
-"""The user of the token with the digest `digest`; made once, since every operation asks it."""
+"""(user, digest) of the token with the digest `digest`; a constant, because every operation needs it."""
 
 
 def by_digests(digests: list[str]) -> Select[str, int, bool, bool]:
-    """(digest, user id, whether an administrator, whether allowed to create groups) of those of these digests that are of tokens by
-    which an active user may call now."""
+    """(digest, user id, whether an administrator, whether allowed to create groups) of those of these digests that are of active users'
+    tokens."""
     active = col(User.state) == UserState.ACTIVE
     statement = select(col(Token.digest), col(User.id), col(User.admin), col(User.can_create_group))
     return statement.join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
 
 
 def active_digests(digests: list[str]) -> Select[str]:
-    """Of these digests those of tokens by which an active user may call now."""
+    """Those of these digests that are of active users' tokens."""
     active = col(User.state) == UserState.ACTIVE
     return select(col(Token.digest)).join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
 
@@ -94,19 +94,19 @@ def by_username(username: str) -> Select[User]:
 
 
 def administrators() -> Select[User]:
-    """The active administrators, the first one first."""
+    """The active administrators, ordered by id."""
     return select(User).where(col(User.admin), col(User.state) == UserState.ACTIVE).order_by(col(User.id))
 
 
 def for_update(user_id: int) -> Select[User]:
-    """The user, kept for this transaction: what others want to hang on the row waits until it ends."""
+    """The user, locked until the transaction ends; new rows that refer to the user wait for it."""
     return select(User).where(col(User.id) == user_id).with_for_update()
 
 
 def by_login(login: str) -> Select[User]:
-    """Who signs in as this: text with an @ is the primary e-mail, any other a username, both without case.
+    """The users with this login: a string with an @ is the primary e-mail, any other a username, both ignoring case.
 
-    Usernames of old imports may differ in case alone; the one spelled exactly so comes first.
+    Usernames of old imports may differ only in case; an exact match comes first.
     """
     if "@" in login:
         return select(User).where(col(User.email) == login.strip().lower())
@@ -114,12 +114,12 @@ def by_login(login: str) -> Select[User]:
 
 
 def by_directory(provider: str, extern_uid: str) -> Select[User]:
-    """Who has this identity of a directory."""
+    """The user with this identity of a directory."""
     return select(User).where(col(User.provider) == provider, col(User.extern_uid) == extern_uid)
 
 
 def personal_projects(user_ids: list[int]) -> Select[Any]:
-    """(user id, number of projects in the personal namespace), for those who have some."""
+    """(user id, number of projects in the personal namespace), for users that have any."""
     owner: Any = col(Namespace.owner_id)
     return (
         select(owner, func.count())
@@ -139,7 +139,7 @@ def ids_of_personal_projects(user_id: int) -> Select[int]:
 
 
 def reassign_authored(from_id: int, to_id: int) -> list[Any]:
-    """The statements that give everything one user wrote to another: every `author_id` of every table."""
+    """The statements that reassign everything that one user wrote to another: all columns `author_id`."""
     return [
         update(table).where(table.c.author_id == from_id).values(author_id=to_id)
         for table in metadata.sorted_tables
@@ -148,14 +148,14 @@ def reassign_authored(from_id: int, to_id: int) -> list[Any]:
 
 
 def create_if_missing(dialect: str, user: dict[str, Any]) -> Any:
-    """The statement that creates a user unless one of the same username exists."""
+    """The statement that inserts a user unless the username exists."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     columns = User(**user).model_dump(exclude={"id"})
     return insert(User).values(columns).on_conflict_do_nothing(index_elements=["username"])
 
 
 def by_emails(emails: list[str]) -> Select[str, User]:
-    """The account that owns each address, primary or not."""
+    """(address, its user) of these addresses, primary or not."""
     lowered = [email.lower() for email in emails]
     return select(col(Email.email), User).join(User, col(User.id) == col(Email.user_id)).where(col(Email.email).in_(lowered))
 

@@ -59,7 +59,8 @@ ATTACKS: dict[str, tuple[bytes, int, str, str]] = {
         text("{ projects(first: 100) { nodes { issues(first: 100) { nodes { id } } } } }"),
         400,
         "LIMIT_EXCEEDED",
-        "10,100 rows exceeds the limit of 10,000. Most expensive: Query.projects (10,100 rows by 100), Project.issues (10,000 rows by 100). "
+        "10,100 rows exceeds the limit of 10,000. Most expensive: Query.projects (10,100 rows by 100), "
+        "Project.issues (10,000 rows by 100). "
         "Use first: 99 for Query.projects to stay within the limit.",
     ),
     "page": (text("{ projects(first: 101) { totalCount } }"), 400, "LIMIT_EXCEEDED", "Request first: 100, and continue with after."),
