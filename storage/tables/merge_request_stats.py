@@ -25,12 +25,12 @@ def event_counts(
     with_lead_time: bool,
     check_conditions: Collection[Any] | None,
 ) -> Select[Any]:
-    """(project, key of the bucket, how many were opened, merged and closed in it, of how many of the merged the newest commit was red at
-    that moment, `quantiles.quantile_columns` of the microseconds from their first commits to the merge) of the first so many buckets.
+    """Selects counts of merge requests per project and bucket, for the first `limit` buckets.
 
-    `spans` are the first and the last key of the spans that are asked for; none means all buckets. `check_conditions` are the conditions on
-    `Project` under which the checks of another project's commits count. Without `check_conditions` and `with_lead_time` these are null and
-    left out.
+    The columns are: project, key of the bucket, numbers of opened, merged and closed ones, number of merged ones whose checks had failed at
+    the time of the merge, and `quantiles.quantile_columns` of the microseconds from the first commit to the merge. `spans` are the first and
+    last keys of the requested ranges; empty means all. `check_conditions` are the conditions on `Project` under which the checks
+    of another project's commits count; None disables the checks. Without `with_lead_time` the quantiles are left out.
     """
     row = MergeRequest
     names = ("id", "project_id", "source_project_id", "head_oid", "state", "created_at", "merged_at", "closed_at")

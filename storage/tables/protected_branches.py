@@ -1,4 +1,4 @@
-"""Protected branches: branches that not everybody who may push may also move as they like."""
+"""Protected branches, which only some of the users with push access may change."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from storage.tables.base import TimestampedRow, foreign_key
 
 
 class ProtectedBranch(TimestampedRow, table=True):
-    """A protected branch. `name` is exact, without `refs/heads/`. `developers_can_push`: they may add commits, but not rewrite or delete."""
+    """A protected branch. `name` is exact, without `refs/heads/`. `developers_can_push`: only fast-forwards are allowed for them."""
 
     __tablename__ = "protected_branches"
     __table_args__: Any = (UniqueConstraint("project_id", "name"), {"sqlite_autoincrement": True})

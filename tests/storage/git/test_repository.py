@@ -236,7 +236,7 @@ class TestMoveRef:
 
     @pytest.mark.parametrize("name", ["HEAD", "master", "refs/heads/", "refs/remotes/x", "refs/heads/../x", "refs/heads/a\0b", "-d"])
     def test_rejects_invalid_names(self, made: Repository, name: str):
-        with pytest.raises(ValueError, match="no name"):
+        with pytest.raises(ValueError, match="is not a valid name"):
             made.move_ref(name, "1" * 40, None)
 
     def test_rejects_invalid_ids(self, made: Repository):
