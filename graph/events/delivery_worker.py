@@ -30,7 +30,7 @@ from storage.secrets import TokenCipher, UndecryptableToken
 from storage.tables import Delivery, DeliveryState, Event, Hook, deliveries, events, hooks
 
 RETRY_DELAYS_SECONDS = (0.0, 5.0, 20.0, 60.0, 5 * 60.0, 30 * 60.0, 2 * 3600.0, 5 * 3600.0, 10 * 3600.0, 24 * 3600.0)
-"""Seconds before each attempt, the first after the event, the others after the previous attempt (DECISIONS 31)."""
+"""Seconds before each attempt, the first after the event, the others after the previous attempt (docs/decisions.md 31)."""
 JITTER = 0.1
 MAX_RETRY_AFTER_SECONDS = 24 * 3600.0
 """Maximum of a receiver's Retry-After that is honored."""

@@ -1,4 +1,4 @@
-"""Payloads of project events, sent to hooks with the event's switch: `{object_kind, user, project, object_attributes}` (DECISIONS 30)."""
+"""Payloads of project events, sent to hooks with the event's switch: `{object_kind, user, project, object_attributes}` (docs/decisions.md 30)."""
 
 from dataclasses import asdict, dataclass
 from inspect import isawaitable

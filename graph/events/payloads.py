@@ -1,4 +1,4 @@
-"""Webhook payloads: a dataclass per event, whose fields are the closed schema of its body (wire facts 10).
+"""Webhook payloads: a dataclass per event, whose fields are the closed schema of its body (docs/wire-facts.md 10).
 
 This module has the system events, which all hooks receive; `object_payloads` has the events of a switch.
 

@@ -1,4 +1,4 @@
-"""Payloads of pushes of branches and tags, sent to hooks with the event's switch (DECISIONS 30)."""
+"""Payloads of pushes of branches and tags, sent to hooks with the event's switch (docs/decisions.md 30)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self

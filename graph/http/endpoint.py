@@ -20,7 +20,7 @@ An operation is a document, or the id of a trusted document (`graph/operations/t
 registered: for an unknown hash the response is PersistedQueryNotSupported with status 200, after which clients send documents. Responses
 to a viewer have the headers `X-RateLimit-…` (`graph/operations/rate_limits.py`).
 
-The credential is read only from the headers PRIVATE-TOKEN and `Authorization: Bearer` (DECISIONS 3), so that no other site
+The credential is read only from the headers PRIVATE-TOKEN and `Authorization: Bearer` (docs/decisions.md 3), so that no other site
 can act for a browser's user. Responses are JSON with `Cache-Control: no-store`, and each error contains the request id.
 """
 
