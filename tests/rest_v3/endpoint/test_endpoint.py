@@ -400,7 +400,7 @@ class TestInvalidRoutes:
 
     def test_a_word_the_schema_does_not_know(self) -> None:
         source = 'query A($s: [IssueState!]) { project(path: "1") { issues(state: $s) { totalCount } } }'
-        with pytest.raises(InvalidRouteError, match="IssueState has no MERGED"):
+        with pytest.raises(InvalidRouteError, match="IssueState has no value MERGED"):
             build(FakeGraph(), Route(call="GET /a", params=(choice("s", "merged"),), operation="A"), source=source)
 
     def test_a_list_without_a_total_count(self) -> None:

@@ -160,7 +160,7 @@ class TestPlan:
         assert change({"noteable": None}) == {"noteable": None}
 
     def test_the_entries_of_a_page(self) -> None:
-        change = plan_entry_transform(self.selected("issues { totalCount nodes { state } }").below["issues"])
+        change = plan_entry_transform(self.selected("issues { totalCount nodes { state } }").subfields["issues"])
         assert change is not None
         assert change({"state": "CLOSED"}) == {"state": "closed"}
 
